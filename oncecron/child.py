@@ -1,0 +1,255 @@
+"""Starting the job, and finding and ending everything that it started (Linux).
+
+The tree, not the process group: a shell's children, a grandchild that called setsid(2), a daemon that forked
+twice. The caller is a child subreaper (prctl(2)), so whatever loses its parent becomes its own child, and
+`waitpid` saying that there is none left is the proof that the tree is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+_SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
+_SI_KERNEL = 0x80
+
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""The signals that the wrapper passes on to the job."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Adopt every descendant that loses its parent, instead of init."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+class Received(NamedTuple):
+    """A signal as signalfd(2) tells it."""
+
+    number: int
+    from_terminal: bool
+    """Sent by the kernel (Ctrl-C), so that the terminal's whole foreground group has got it."""
+
+
+class Signals:
+    """The signals of a process as a descriptor to poll: nothing is interrupted, nothing is lost.
+
+    A signal that was ignored when the program started stays ignored (nohup).
+    """
+
+    def __init__(self) -> None:
+        """Block the forwarded signals and SIGCHLD, and open a descriptor for them.
+
+        A process forked from this one uses the same descriptor: it tells the signals of its reader.
+        """
+        watched = (*FORWARDED, signal.SIGCHLD)
+        self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        bits = sum(1 << (number - 1) for number in watched)
+        mask = ctypes.create_string_buffer(bits.to_bytes(128, "little"))  # sigset_t is 1024 bits
+        self.fd = int(_libc.signalfd(-1, mask, _SFD_FLAGS))
+        if self.fd < 0:
+            raise OSError(ctypes.get_errno(), "signalfd")
+
+    def read(self) -> list[Received]:
+        """Return what has arrived since the last call."""
+        received: list[Received] = []
+        while True:
+            try:
+                data = os.read(self.fd, _SIGINFO_SIZE * 16)
+            except BlockingIOError:
+                return received
+            for at in range(0, len(data), _SIGINFO_SIZE):
+                number = int.from_bytes(data[at : at + 4], "little")
+                code = int.from_bytes(data[at + 8 : at + 12], "little", signed=True)
+                received.append(Received(number, code == _SI_KERNEL))
+
+
+class Process(NamedTuple):
+    """A row of the process table."""
+
+    pid: int
+    parent: int
+    started: int
+
+
+def _read_process(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return Process(pid, int(fields[1]), int(fields[19]))
+
+
+def descendants(root: int) -> list[Process]:
+    """Return the processes below `root`, parents before children.
+
+    Zombies too: a leader that ended before its threads looks like one and still runs.
+    """
+    children: dict[int, list[Process]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := _read_process(int(name))):
+            children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    waiting = [root]
+    while waiting:
+        for process in children.get(waiting.pop(), ()):
+            waiting.append(process.pid)
+            found.append(process)
+    return found
+
+
+def send(process: Process, number: int) -> bool:
+    """Send a signal to just this process; False if it is gone or may not be signalled.
+
+    A pidfd pins the process, then its start time is compared: a reused pid is never hit.
+    """
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        present = _read_process(process.pid)
+        if present is None or present.started != process.started:
+            return False
+        signal.pidfd_send_signal(pidfd, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def signal_one(pid: int, number: int) -> None:
+    """Send a signal to a child that this process has not reaped: its pid cannot have been reused."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return
+
+
+class Tree:
+    """Everything below this process; keeps every status that it reaps."""
+
+    def __init__(self) -> None:
+        """Start with nothing reaped."""
+        self.statuses: dict[int, int] = {}
+        """Wait statuses by pid: whoever reaps, the job's own status is found here."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every member, and SIGCONT behind one that should end it."""
+        members = descendants(os.getpid())
+        for process in members:
+            send(process, number)
+        if number in (signal.SIGTERM, signal.SIGHUP):
+            for process in members:
+                send(process, signal.SIGCONT)
+
+    def reap(self) -> bool:
+        """Collect the zombies; return whether any child is left.
+
+        No child left means that the tree is gone: whoever loses its parent becomes our child.
+        """
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            self.statuses[pid] = status
+
+    def kill(self) -> bool:
+        """STOP, then KILL what is there now; return whether anything is left.
+
+        Stopped first, so that nothing forks away between the look and the kill. Call it again until it
+        returns False: a killed process needs a moment, and one of another user cannot be killed.
+        """
+        stopped: set[Process] = set()
+        while fresh := set(descendants(os.getpid())) - stopped:
+            for process in fresh:
+                send(process, signal.SIGSTOP)
+            stopped |= fresh
+        for process in stopped:
+            send(process, signal.SIGKILL)
+        return self.reap()
+
+
+def start(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    process_group: int | None,
+    signal_mask: Iterable[int],
+) -> int:
+    """Fork and execute the command; return its pid.
+
+    In a session of its own, or, on a terminal, in the given process group. It dies with the thread that
+    called this (PR_SET_PDEATHSIG), sees no descriptor but 0, 1 and 2 (Debian's cron leaks some) and
+    has the signal mask and actions it would have without oncecron. Raises `OSError` of the execve(2).
+    """
+    parent = os.getpid()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _execute(command, environment, process_group, signal_mask, parent, writer)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        failure = pipe.read()
+    if failure:
+        os.waitpid(pid, 0)
+        number = int(failure)
+        raise OSError(number, os.strerror(number), command[0])
+    return pid
+
+
+def _execute(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    process_group: int | None,
+    signal_mask: Iterable[int],
+    parent: int,
+    failures: int,
+) -> NoReturn:
+    try:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the prctl: nobody would kill us
+            os._exit(126)
+        if process_group is None:
+            os.setsid()
+        else:
+            os.setpgid(0, process_group)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # the interpreter ignores them
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+        os.closerange(3, failures)
+        os.closerange(failures + 1, os.sysconf("SC_OPEN_MAX"))
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(failures, str(error.errno).encode())
+    finally:
+        os._exit(126)
+
+
+def exit_status(status: int) -> int:
+    """Return what a shell would report of a wait status: the code, or 128 + the signal."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)

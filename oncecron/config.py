@@ -1,0 +1,268 @@
+"""Where values come from: option, then environment, then TOML file, then default.
+
+The first of --config, $ONCECRON_CONFIG, $XDG_CONFIG_HOME/oncecron/config.toml (~/.config), /etc/oncecron.toml wins,
+whole. Whatever source a value has, it is converted and checked here, and an error names the source.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncecron.duration import parse_duration
+from oncecron.errors import ConfigurationError, OncecronError, UsageError
+from oncecron.model import Retention
+from oncecron.options import CONFIG, RUN_OPTIONS, STORE
+from oncecron.stores.address import has_password, home_directory, parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from oncecron.options import Option
+    from oncecron.stores.address import Address
+
+_SYSTEM_FILE = "/etc/oncecron.toml"
+_TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
+_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
+
+
+class File(NamedTuple):
+    """A configuration file that was read and checked; options by their names, as text."""
+
+    path: str | None
+    values: dict[str, str]
+    jobs: dict[str, dict[str, str]]
+    store_file: str | None
+    retention: Retention
+
+
+class Settings:
+    """The values of one command, converted: `settings["connect-timeout"]`."""
+
+    def __init__(
+        self, options: Iterable[Option], given: Mapping[str, str], key: str | None = None
+    ) -> None:
+        """Take what was typed; `key` chooses the [job.KEY] section. Raises a one-line error."""
+        self._given = given
+        self.file = read_file(given.get("config"))
+        self._job = self.file.jobs.get(key or "", {})
+        self._values: dict[str, Any] = {}
+        self._sources: dict[str, str] = {}
+        for option in options:
+            self._values[option.name] = self._find(option)
+
+    def _find(self, option: Option) -> Any:
+        name = option.name
+        environment = os.environ.get(option.environment or "") or None
+        if name in self._given:
+            return self._convert(option, self._given[name], f"--{name}", UsageError)
+        if environment is not None:
+            return self._convert(option, environment, f"${option.environment}", ConfigurationError)
+        for values, section in ((self._job, "[job]"), (self.file.values, "")):
+            if name in values:
+                source = " ".join(filter(None, (self.file.path, section, name)))
+                return self._convert(option, values[name], source, ConfigurationError)
+        if option.default is None:
+            return None
+        return self._convert(option, option.default, f"the default of --{name}", ConfigurationError)
+
+    def _convert(self, option: Option, text: str, source: str, error: type[OncecronError]) -> Any:
+        self._sources[option.name] = source
+        try:
+            return convert(option, text)
+        except ValueError as found:
+            raise error(f"{source}: {found}") from found
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def source(self, name: str) -> str:
+        """Return where a value came from, for messages; empty if nobody gave it."""
+        return self._sources.get(name, "")
+
+    def typed(self, name: str) -> bool:
+        """Return whether the value was given on the command line."""
+        return name in self._given
+
+    def address(self) -> Address:
+        """Return the store. Raises `ConfigurationError` when there is none: nothing runs by default."""
+        text = self._values[STORE.name]
+        if text is None or (not self.typed("store") and STORE.environment not in os.environ):
+            text = _store_from_file(self.file, text)
+        if text is None:
+            raise ConfigurationError(
+                "no store is configured; set --store, $ONCECRON_STORE or `store` in "
+                f"{_SYSTEM_FILE} to postgresql://USER@HOST/DATABASE, or to local for this machine alone"
+            )
+        return parse_address(text)
+
+
+def convert(option: Option, text: str) -> Any:
+    """Return the value of an option's text. Raises `ValueError` saying what is expected."""
+    if option.kind == "flag":
+        if text not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text == "true"
+    if option.kind == "choice" and text not in option.choices:
+        raise ValueError(f"{text!r} is none of {', '.join(option.choices)}")
+    if option.kind in ("integer", "count"):
+        return _bounded(option, text, _integer(text))
+    if option.kind == "duration":
+        return _bounded(option, text, parse_duration(text))
+    return text
+
+
+def _integer(text: str) -> int:
+    if not text.isascii() or not text.lstrip("-").isdigit():
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _bounded(option: Option, text: str, value: float) -> float:
+    if option.minimum is not None and value < option.minimum:
+        raise ValueError(f"{text!r} is too small; the least is {option.minimum:g}{_unit(option)}")
+    if option.maximum is not None and value > option.maximum:
+        raise ValueError(f"{text!r} is too large; the most is {option.maximum:g}{_unit(option)}")
+    return value
+
+
+def _unit(option: Option) -> str:
+    return " s" if option.kind == "duration" else ""
+
+
+# The file
+
+
+def read_file(named: str | None) -> File:
+    """Read the configuration file: the named one, or the first that is there, or none."""
+    named = named or os.environ.get(CONFIG.environment or "") or None
+    if named:
+        return _parse(named)
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(home_directory(), ".config")
+    for path in (os.path.join(base, "oncecron/config.toml"), _SYSTEM_FILE):
+        if os.path.exists(path):
+            return _parse(path)
+    return File(None, {}, {}, None, Retention())
+
+
+def _parse(path: str) -> File:
+    text = read_private(path, "configuration file")
+    import tomllib  # noqa: PLC0415 - costs ten milliseconds where there is no file
+
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    jobs = _table(path, data, "job")
+    retention = _table(path, data, "retention")
+    store_file = data.pop("store_file", None)
+    file = File(
+        path,
+        _texts(path, "", data, _TOP_KEYS, ("store_file", "job", "retention")),
+        {
+            key: _texts(path, f"[job.{key}]", _mapping(path, key, job), _JOB_KEYS)
+            for key, job in jobs.items()
+        },
+        None if store_file is None else str(store_file),
+        _retention(path, retention),
+    )
+    if _holds_password(file):
+        _refuse_world_readable(path, "configuration file")
+    return file
+
+
+def _table(path: str, data: dict[str, Any], name: str) -> dict[str, Any]:
+    return _mapping(path, name, data.pop(name, {}))
+
+
+def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{path}: {name} must be a table: [{name}]")
+    return value
+
+
+def _texts(
+    path: str,
+    section: str,
+    data: Mapping[str, Any],
+    known: Mapping[str, Option],
+    also: Iterable[str] = (),
+) -> dict[str, str]:
+    """Return a table's values by option name, as text; an unknown key is an error."""
+    where = f"{path} {section}".rstrip()
+    texts = {}
+    for key, value in data.items():
+        name = key.replace("_", "-")
+        if name not in known:
+            raise ConfigurationError(
+                f"{where}: unknown key {key!r}; known are {_list(known, also)}"
+            )
+        if not isinstance(value, str | int | float):
+            raise ConfigurationError(f"{where}: {key} must be a text, a number, true or false")
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            convert(known[name], texts[name])
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {key}: {error}") from error
+    return texts
+
+
+def _list(known: Iterable[str], also: Iterable[str]) -> str:
+    return ", ".join(sorted([*(name.replace("-", "_") for name in known), *also]))
+
+
+def _retention(path: str, table: dict[str, Any]) -> Retention:
+    values = {}
+    for name, value in table.items():
+        if name not in Retention._fields:
+            raise ConfigurationError(
+                f"{path} [retention]: unknown key {name!r}; known are {', '.join(Retention._fields)}"
+            )
+        try:
+            values[name] = parse_duration(str(value))
+        except ValueError as error:
+            raise ConfigurationError(f"{path} [retention] {name}: {error}") from error
+    return Retention(**values)
+
+
+def _holds_password(file: File) -> bool:
+    tables = [file.values, *file.jobs.values()]
+    return any(has_password(table.get("store", "")) for table in tables)
+
+
+def _store_from_file(file: File, configured: str | None) -> str | None:
+    """Return the store of $ONCECRON_STORE_FILE, else the configured one, else that of `store_file`."""
+    path = os.environ.get("ONCECRON_STORE_FILE")
+    if not path:
+        if configured is not None or file.store_file is None:
+            return configured
+        path = os.path.join(os.path.dirname(file.path or ""), file.store_file)
+    text = read_private(path, "store file").strip()
+    if has_password(text):
+        _refuse_world_readable(path, "store file")
+    if not text or "\n" in text:
+        raise ConfigurationError(f"store file {path}: it must hold one line, the store's URL")
+    return text
+
+
+def read_private(path: str, what: str) -> str:
+    """Read a file that may hold a password; one that root reads must be root's."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            if os.geteuid() == 0 and status.st_uid != 0:
+                raise ConfigurationError(f"{what} {path} is not root's; run: chown root {path}")
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
+
+
+def _refuse_world_readable(path: str, what: str) -> None:
+    if stat.S_IMODE(os.stat(path).st_mode) & stat.S_IROTH:
+        raise ConfigurationError(
+            f"{what} {path} holds a password and everybody may read it; run: chmod 640 {path}"
+        )

@@ -1,0 +1,223 @@
+"""The use-case `run`: one firing, from what was typed to its exit status.
+
+read        options, environment, file -> settings; key and tick are checked
+tick        from the host's clock at the start of this process, once, never again after waiting
+look        is the command there and executable?  If not: `broken`, recorded, 126 or 127, and nothing
+            is claimed, or a broken host, failing fastest, would win every tick
+supervise   wrapper and guard (see there): claim, start, heartbeat, kill, record
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from oncecron import clock, messages, records, tick
+from oncecron.config import Settings
+from oncecron.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError, StoreError, UsageError
+from oncecron.model import Firing, Holder, Refusal
+from oncecron.options import RUN_OPTIONS
+from oncecron.plan import Plan
+from oncecron.spool import Spool, SpoolError
+from oncecron.stores import open_firing_store
+from oncecron.stores.address import masked, state_directory
+from oncecron.wrapper import supervise
+
+if TYPE_CHECKING:
+    from oncecron.options import ParsedRun
+    from oncecron.store import FiringStore
+
+_KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
+_LONGEST_KEY = 200
+_MIN_GAP = 30.0
+_RECORD_WITHIN = 10.0  # seconds to record that this host cannot start the command
+
+
+def run(parsed: ParsedRun) -> int:
+    """Carry out `oncecron run`; return the exit status. Raises `OncecronError` before anything runs."""
+    plan = make_plan(parsed)
+
+    def open_store() -> FiringStore:
+        return open_firing_store(plan.address, plan.namespace, plan.firing.ttl)
+
+    try:
+        look_up(plan.command[0])
+    except CommandError as error:
+        _record_broken(plan, open_store(), str(error))
+        raise
+    return supervise(plan, open_store)
+
+
+def make_plan(parsed: ParsedRun) -> Plan:
+    """Decide everything that is decided before a process is started."""
+    fired_at = clock.process_started()
+    key = checked_key(parsed.given.get("key"))
+    settings = Settings(RUN_OPTIONS, parsed.given, key)
+    firing_tick, schedule = _tick(settings, fired_at)
+    address = settings.address()
+    firing = Firing(
+        key=key,
+        shard=0,
+        tick=firing_tick,
+        owner=_random_uuid(),
+        holder=Holder(host_name(), os.getpid(), user_name()),
+        command=shown(parsed.command),
+        fired_at=fired_at,
+        ttl=settings["ttl"],
+        min_gap=_min_gap(settings, firing_tick),
+        starting_deadline=_starting_deadline(settings, firing_tick),
+        again=_again(settings),
+        schedule=schedule,
+        zone=settings["tz"],
+    )
+    return Plan(
+        firing=firing,
+        command=tuple(parsed.command),
+        address=address,
+        namespace=settings["namespace"],
+        spool=Spool(state_directory(), masked(address.target), settings["namespace"]),
+        retention=settings.file.retention,
+        grace=settings["grace"],
+        timeout=settings["timeout"],
+        wait=settings["wait"],
+        skip_exit=settings["skip-exit"],
+        on_store_error=settings["on-store-error"],
+        connect_timeout=settings["connect-timeout"],
+        verbose=settings["verbose"] or 0,
+        terminal=os.isatty(0),
+    )
+
+
+def checked_key(key: str | None) -> str:
+    """Return the key, or raise `UsageError`."""
+    if key is None:
+        raise UsageError("--key is missing: name what must run once, the same on every host")
+    if not 0 < len(key) <= _LONGEST_KEY or not _KEY_LETTERS.issuperset(key):
+        raise UsageError(f"--key {key!r}: 1 to 200 of A-Z a-z 0-9 . _ : / @ -")
+    if os.environ.get("ONCECRON_KEY") == key:
+        raise UsageError(
+            f"--key {key}: this command already runs under that key and would wait for itself; "
+            "give the inner run a key of its own"
+        )
+    return key
+
+
+def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
+    """Return the tick, and the schedule it comes from; typed rules win over configured ones."""
+    rules = [
+        name for name in ("schedule", "tick", "no-tick") if settings[name] not in (None, False)
+    ]
+    rules = [name for name in rules if settings.typed(name)] or rules
+    if len(rules) > 1:
+        raise UsageError(f"--{rules[0]} and --{rules[1]}: only one rule can name the tick")
+    rule = rules[0] if rules else "minute"
+    if rule != "schedule" and settings.typed("tz"):
+        raise UsageError("--tz: it is the zone of --schedule, which is not given")
+    try:
+        if rule == "schedule":
+            schedule = settings["schedule"]
+            return tick.scheduled_tick(schedule, settings["tz"], fired_at), schedule
+        if rule == "tick":
+            return tick.named_tick(settings["tick"]), None
+    except ValueError as error:
+        raise UsageError(f"{settings.source(rule)}: {error}") from error
+    return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None
+
+
+def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:
+    given: float | None = settings["min-gap"]
+    if firing_tick.rule == "minute":
+        return _MIN_GAP if given is None else given
+    if given is not None and firing_tick.rule != "none":
+        raise UsageError(
+            "--min-gap: it belongs to the default rule and to --no-tick, not to a named tick"
+        )
+    return given
+
+
+def _starting_deadline(settings: Settings, firing_tick: tick.Tick) -> float | None:
+    given: float | None = settings["starting-deadline"]
+    if given is not None and firing_tick.instant is None:
+        raise UsageError(
+            "--starting-deadline: it counts from a scheduled time, and this tick has none"
+        )
+    return given
+
+
+def _again(settings: Settings) -> bool:
+    if settings["again"] and settings["tick"] is None and not os.isatty(0):
+        raise UsageError(
+            "--again: in a crontab it would run every tick on every host; use a terminal, or name the tick"
+        )
+    return bool(settings["again"])
+
+
+def look_up(program: str) -> str:
+    """Return the path that will be executed. Raises `CommandError` like a shell: 127, or 126."""
+    if not program:
+        raise CommandError("the command is empty", EX_NOT_FOUND)
+    if "/" in program:
+        candidates = [program]
+    else:
+        path = os.environ.get("PATH", os.defpath)
+        candidates = [os.path.join(directory or ".", program) for directory in path.split(":")]
+    found = [candidate for candidate in candidates if os.path.exists(candidate)]
+    for candidate in found:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    if found:
+        kind = "a directory" if os.path.isdir(found[0]) else "not executable"
+        raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
+    where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
+    raise CommandError(f"{program} was not found{where}", EX_NOT_FOUND)
+
+
+def _record_broken(plan: Plan, store: FiringStore, why: str) -> None:
+    refusal = Refusal("broken", detail=why)
+    deadline = clock.lease_time(store.lease_clock) + min(plan.connect_timeout, _RECORD_WITHIN)
+    try:
+        store.skip(plan.firing, refusal, deadline=deadline)
+    except StoreError:
+        try:
+            plan.spool.add(records.skip_record(plan.firing, refusal))
+        except SpoolError as error:
+            messages.complain(f"a record is lost: {error}")
+    finally:
+        store.close()
+
+
+def host_name() -> str:
+    """Return $ONCECRON_HOST, or the kernel's name of this host."""
+    return os.environ.get("ONCECRON_HOST") or os.uname().nodename
+
+
+def user_name() -> str:
+    """Return the name of the effective user, or its number where it has none."""
+    import pwd  # noqa: PLC0415 - a test replaces it
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def shown(command: list[str]) -> str:
+    """Return a command as one shell-quoted line of valid UTF-8."""
+    return " ".join(
+        _quoted(os.fsencode(word).decode("utf-8", "backslashreplace")) for word in command
+    )
+
+
+def _quoted(word: str) -> str:
+    if word and _KEY_LETTERS.issuperset(word.replace("=", "").replace("%", "").replace("+", "")):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _random_uuid() -> str:
+    """Return a random uuid of version 4 (RFC 9562); the uuid module costs a firing milliseconds."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

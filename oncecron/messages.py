@@ -1,0 +1,40 @@
+"""What oncecron says on standard error: one line each, never anything that cron would mail for nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncecron.model import Firing, Refusal
+
+
+def complain(text: str) -> None:
+    """Write one line to standard error; a closed or full one is not our problem."""
+    line = "oncecron: " + " ".join(text.split()) + "\n"
+    try:
+        os.write(2, line.encode("utf-8", "backslashreplace"))
+    except OSError:
+        return
+
+
+def refusal_sentence(firing: Firing, refusal: Refusal) -> str:
+    """Tell a person why the command was not started, and what can be done."""
+    tick = f" tick {firing.tick.text}" if firing.tick.text else ""
+    by = ""
+    if refusal.holder:
+        by = f" by {refusal.holder.host} pid {refusal.holder.pid}"
+    if refusal.since is not None:
+        by += time.strftime(" at %Y-%m-%dT%H:%M:%SZ", time.gmtime(refusal.since))
+    if refusal.detail:
+        by += f" ({refusal.detail})"
+    what = {
+        "held": f"is being run{by}; --wait DURATION waits for it",
+        "done": f"has been run{by}; --again runs it once more",
+        "passed": f"was passed{by}; --again runs it all the same",
+        "recent": f"was started{by}, which is too recent; --again runs it all the same",
+        "late": "is later than --starting-deadline allows",
+        "paused": f"is paused{by}",
+    }.get(refusal.reason, f"is refused: {refusal.reason}{by}")
+    return f"key {firing.key}{tick} {what}"

@@ -1,0 +1,247 @@
+"""The values that pass between a firing and its store.
+
+Wall times are float seconds since the epoch by the *store's* clock unless a name says `host`;
+durations are float seconds; trust is in seconds of the store's lease clock on this host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from oncecron.tick import Tick
+
+RefusalReason = Literal[
+    "held",
+    "done",
+    "passed",
+    "recent",
+    "late",
+    "paused",
+    "drained",
+    "exhausted",
+    "broken",
+    "no-store",
+]
+Outcome = Literal[
+    "running",
+    "succeeded",
+    "failed",
+    "timed-out",
+    "stopped",
+    "lost",
+    "not-started",
+    "unclaimed",
+]
+OUTCOMES: tuple[Outcome, ...] = (
+    "running",
+    "succeeded",
+    "failed",
+    "timed-out",
+    "stopped",
+    "lost",
+    "not-started",
+    "unclaimed",
+)
+REFUSAL_REASONS: tuple[RefusalReason, ...] = (
+    "held",
+    "done",
+    "passed",
+    "recent",
+    "late",
+    "paused",
+    "drained",
+    "exhausted",
+    "broken",
+    "no-store",
+)
+
+HEARTBEATS_PER_TTL = 6
+"""A lease is renewed this many times before it could expire."""
+
+MINIMUM_TTL = 6.0
+"""Seconds. Below it a heartbeat would come more than once a second."""
+
+MAX_CLOCK_SKEW = 300.0
+"""Seconds a host's clock may be off the store's before a scheduled tick is refused."""
+
+
+def trust_after(sent: float, ttl: float) -> float:
+    """Return until when a renewal sent at `sent` (lease clock) may be trusted.
+
+    sent + ttl - margin, margin = 1 % + 2 ms: the lease counts from when the store saw the
+    request, which was not before it was sent; one per cent covers clocks of unequal speed.
+    """
+    return sent + ttl - (0.01 * ttl + 0.002)
+
+
+class Holder(NamedTuple):
+    """Who executes: the oncecron process that cron started."""
+
+    host: str
+    pid: int
+    user: str
+
+
+class Firing(NamedTuple):
+    """One invocation of `oncecron run`, as the store is told of it."""
+
+    key: str
+    shard: int
+    tick: Tick
+    owner: str
+    """Random uuid of this firing."""
+    holder: Holder
+    command: str
+    """The command as one shell-quoted string."""
+    fired_at: float
+    """Host clock at the start of the process."""
+    ttl: float
+    min_gap: float | None
+    starting_deadline: float | None
+    again: bool
+    schedule: str | None
+    zone: str | None
+
+
+class Lease(NamedTuple):
+    """The exclusive right to run a key until it is released or expires."""
+
+    key: str
+    shard: int
+    tick: str | None
+    owner: str
+    attempt: int
+    execution_id: int
+    token: int
+    """Fencing token."""
+    ttl: float
+    started_at: float
+    trusted_until: float
+    """Lease clock of this host; after it the child must already be dead."""
+
+
+class Refusal(NamedTuple):
+    """Why a firing may not start its command, and because of whom."""
+
+    reason: RefusalReason
+    holder: Holder | None = None
+    since: float | None = None
+    detail: str | None = None
+
+
+class AskAgain(NamedTuple):
+    """The store cannot tell yet: ask again later with the same owner."""
+
+    why: Literal["contended", "orphaned", "stale", "fenced"]
+    """`contended`: somebody is half-way through a claim or an end. `orphaned`: the lease lives but its
+    holder seems gone. `stale`: the lease expired but its session lock is taken. `fenced`: a job's own
+    transaction holds the fence."""
+    after: float
+    """Seconds to wait before asking again."""
+    ends_in: float
+    """Seconds until the lease in the way ends; 0 if it has, or if there is none."""
+    refusal: Refusal
+    """What the answer is if nobody asks again."""
+    watched: float | str | None = None
+    """Last heartbeat of the holder; handed back when asking again."""
+    backend_pid: int | None = None
+    backend_start: str | None = None
+
+
+class Ending(NamedTuple):
+    """How an execution ended."""
+
+    outcome: Outcome
+    exit_code: int | None
+    signal: int | None
+    duration: float
+    note: str | None = None
+
+
+class Retention(NamedTuple):
+    """How long records are kept, in seconds."""
+
+    executions: float = 400 * 86400.0
+    skips: float = 7 * 86400.0
+
+
+class Execution(NamedTuple):
+    """A row of the job-execution log, in the order of its published fields."""
+
+    execution_id: int
+    key: str
+    shard: int
+    tick: str | None
+    attempt: int
+    outcome: str
+    exit_code: int | None
+    signal: int | None
+    host: str
+    pid: int
+    user: str
+    command: str
+    started_at: float
+    finished_at: float | None
+    duration: float | None
+    fencing_token: int | None
+    owner: str
+    note: str | None
+
+
+class Skip(NamedTuple):
+    """A refusal as it was recorded: one row per (key, tick, shard, host, reason)."""
+
+    key: str
+    shard: int
+    tick: str | None
+    reason: str
+    holder_host: str | None
+    holder_pid: int | None
+    host: str
+    pid: int
+    at: float
+    count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
+
+
+class LeaseView(NamedTuple):
+    """A lease, or a session lock without one, as people see it."""
+
+    key: str
+    shard: int
+    tick: str | None
+    execution_id: int | None
+    attempt: int | None
+    state: str
+    """`held`; `stale`: expired or its holder silent; `orphaned`: its session lock is gone."""
+    host: str | None
+    pid: int | None
+    user: str | None
+    acquired_at: float | None
+    heartbeat_at: float | None
+    expires_at: float | None
+    fencing_token: int | None
+    backend_pid: int | None
+    client_address: str | None
+
+
+class HistoryQuery(NamedTuple):
+    """Which records are wanted; None means any."""
+
+    key: str | None = None
+    since: float | None = None
+    host: str | None = None
+    outcome: str | None = None
+    """An outcome of executions, or a reason of skips."""
+    tick: str | None = None
+    limit: int | None = 50
+    after_id: int | None = None
+    """Only executions with a higher id, the oldest first: for following the log."""
+
+
+class Roles(NamedTuple):
+    """Database roles that get rights: firings, readers, jobs that check their fence."""
+
+    run: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    job: tuple[str, ...] = ()

@@ -1,0 +1,249 @@
+"""Every option, declared once: its name, its help, its environment variable, where it may be configured.
+
+The parser of `run`, its help, the configuration file, the man page's test and the completion are made from
+this table. Values stay text until `config` converts them, so that every source is checked alike.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "duration", "flag", "count", "integer", "choice"]
+
+
+class Option(NamedTuple):
+    """One option of the command line."""
+
+    name: str
+    """Long, without dashes."""
+    kind: Kind
+    help: str
+    metavar: str = ""
+    group: str = "Options"
+    default: str | None = None
+    """As it would be typed."""
+    environment: str | None = None
+    config: Literal["never", "job", "anywhere"] = "never"
+    """Whether it may stand in a [job.KEY] section alone, or at the top of the file too."""
+    choices: tuple[str, ...] = ()
+    short: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether something follows the name."""
+        return self.kind not in ("flag", "count")
+
+
+STORE = Option(
+    "store",
+    "text",
+    "Where leases and the log are: postgresql://USER@HOST/DATABASE, sqlite:///PATH, or local "
+    "(this machine alone).",
+    "URL",
+    "Where",
+    environment="ONCECRON_STORE",
+    config="anywhere",
+)
+NAMESPACE = Option(
+    "namespace",
+    "text",
+    "PostgreSQL schema (or suffix of the SQLite file), so that staging and production can share a server.",
+    "NAME",
+    "Where",
+    "oncecron",
+    "ONCECRON_NAMESPACE",
+    "anywhere",
+)
+CONFIG = Option(
+    "config",
+    "text",
+    "Read this file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml.",
+    "FILE",
+    "Where",
+    environment="ONCECRON_CONFIG",
+)
+STORE_OPTIONS = (STORE, NAMESPACE, CONFIG)
+
+_WHAT = "What"
+_TICK = "Which tick"
+_BUSY = "When it is busy or fails"
+_WHERE = "Where"
+
+RUN_OPTIONS = (
+    Option(
+        "key",
+        "text",
+        "Name of what must run once; the same on every host.",
+        "KEY",
+        _WHAT,
+    ),
+    Option(
+        "schedule",
+        "text",
+        "The line's five fields or @daily and the like: the tick is the latest scheduled time, however late.",
+        "EXPR",
+        _TICK,
+        config="job",
+    ),
+    Option(
+        "tz",
+        "text",
+        "Zone of --schedule; the host's, as its cron's, when not given.",
+        "ZONE",
+        _TICK,
+        config="job",
+    ),
+    Option("tick", "text", "The tick itself, by any other scheduler's name for it.", "NAME", _TICK),
+    Option(
+        "no-tick",
+        "flag",
+        "Never two at a time, and no more: for @reboot, daemons, jobs by hand.",
+        "",
+        _TICK,
+        config="job",
+    ),
+    Option(
+        "min-gap",
+        "duration",
+        "Refuse a start this soon after the last one (30s; with --no-tick off unless given).",
+        "DURATION",
+        _TICK,
+        config="job",
+    ),
+    Option(
+        "starting-deadline",
+        "duration",
+        "Refuse a start later than this after its scheduled time.",
+        "DURATION",
+        _TICK,
+        config="job",
+    ),
+    Option("again", "flag", "Run the tick once more, by hand; never while it runs.", "", _TICK),
+    Option(
+        "wait",
+        "duration",
+        "If somebody else is running the key, ask again for this long.",
+        "DURATION",
+        _BUSY,
+        "0s",
+        config="job",
+    ),
+    Option(
+        "timeout",
+        "duration",
+        "Stop the command after this long: TERM, --grace, KILL, exit status 124.",
+        "DURATION",
+        _BUSY,
+        config="job",
+        minimum=0.001,
+    ),
+    Option(
+        "grace",
+        "duration",
+        "From TERM to KILL.",
+        "DURATION",
+        _BUSY,
+        "10s",
+        config="anywhere",
+    ),
+    Option(
+        "skip-exit",
+        "integer",
+        "Exit status of a firing that was refused.",
+        "N",
+        _BUSY,
+        "0",
+        config="anywhere",
+        minimum=0,
+        maximum=255,
+    ),
+    Option(
+        "on-store-error",
+        "choice",
+        "When the store is away: fail (69), skip, or run without any promise.",
+        "fail|skip|run",
+        _BUSY,
+        "fail",
+        config="anywhere",
+        choices=("fail", "skip", "run"),
+    ),
+    Option(
+        "connect-timeout",
+        "duration",
+        "How long to try to reach the store.",
+        "DURATION",
+        _BUSY,
+        "30s",
+        config="anywhere",
+        minimum=1,
+    ),
+    *(STORE, NAMESPACE),
+    Option(
+        "ttl",
+        "duration",
+        "How long the store may be away from a running job before the job is stopped; "
+        "never a guess of how long it runs.",
+        "DURATION",
+        _WHERE,
+        "60s",
+        config="anywhere",
+        minimum=6,
+    ),
+    CONFIG,
+    Option(
+        "verbose",
+        "count",
+        "Tell of refusals; -vv also where an error came from.",
+        "",
+        _WHERE,
+        short="v",
+    ),
+)
+
+_BY_NAME = {option.name: option for option in RUN_OPTIONS}
+
+
+class ParsedRun(NamedTuple):
+    """The arguments of `run` as they were typed."""
+
+    given: dict[str, str]
+    """Values by name; flags are 'true', counts digits."""
+    command: list[str]
+
+
+def parse_run(arguments: list[str]) -> ParsedRun | None:
+    """Read well-formed arguments of `run`, or return None: then click reads them and says what is wrong.
+
+    Importing click costs a firing 22 ms on every host, so the ordinary line does without it.
+    """
+    given: dict[str, str] = {}
+    at = 0
+    while at < len(arguments):
+        argument = arguments[at]
+        at += 1
+        if argument == "--":
+            break
+        if not argument.startswith("-"):
+            at -= 1
+            break
+        if argument.startswith("-v") and argument.strip("v") == "-":
+            given["verbose"] = str(int(given.get("verbose", "0")) + len(argument) - 1)
+            continue
+        name, equals, value = argument[2:].partition("=")
+        option = _BY_NAME.get(name) if argument.startswith("--") else None
+        if option is None or (equals and not option.takes_value):
+            return None
+        if option.kind == "count":
+            value = str(int(given.get(name, "0")) + 1)
+        elif not option.takes_value:
+            value = "true"
+        elif not equals:
+            if at == len(arguments):
+                return None
+            value = arguments[at]
+            at += 1
+        given[name] = value
+    command = arguments[at:]
+    return ParsedRun(given, command) if command else None

@@ -1,0 +1,63 @@
+"""Records for the spool: what a store is told later when it cannot be told now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncecron import clock
+
+if TYPE_CHECKING:
+    from oncecron.model import Ending, Firing, Lease, Refusal
+
+
+def execution_record(
+    firing: Firing, lease: Lease | None, ending: Ending, *, started_at: float | None = None
+) -> dict[str, Any]:
+    """Return an execution as the store's `deliver` takes it; without a lease it was `unclaimed`.
+
+    `started_at`: wall time, where there is no lease that knows it.
+    """
+    now = clock.wall()
+    return {
+        **_firing_fields(firing),
+        "kind": "execution",
+        "attempt": lease.attempt if lease else 1,
+        "outcome": ending.outcome,
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "user": firing.holder.user,
+        "command": firing.command,
+        "started_at": lease.started_at if lease else started_at or now,
+        "finished_at": now,
+        "duration": ending.duration,
+        "fencing_token": lease.token if lease else None,
+        "owner": firing.owner,
+        "note": ending.note,
+    }
+
+
+def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
+    """Return a refusal as the store's `deliver` takes it."""
+    host, pid, _ = refusal.holder or (None, None, None)
+    return {
+        **_firing_fields(firing),
+        "kind": "skip",
+        "reason": refusal.reason,
+        "holder_host": host,
+        "holder_pid": pid,
+        "detail": refusal.detail,
+        "at": clock.wall(),
+        "count": 1,
+    }
+
+
+def _firing_fields(firing: Firing) -> dict[str, Any]:
+    return {
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": firing.tick.text,
+        "tick_instant": firing.tick.instant,
+        "host": firing.holder.host,
+        "pid": firing.holder.pid,
+        "fired_at": firing.fired_at,
+    }

@@ -1,0 +1,164 @@
+"""Records on local disk that the store has not got yet.
+
+Per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, directories 0700. A record is one file, written
+by temporary name, fsync and rename, so that it is there whole or not at all. Never below a directory that
+others may write to, never through a link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
+_DELIVERED_AT_ONCE = 20
+
+
+class SpoolError(Exception):
+    """The spool cannot be used; the message says why and where."""
+
+
+class Spool:
+    """The records of one store and namespace."""
+
+    def __init__(self, state_directory: str, store: str, namespace: str) -> None:
+        """`store`: its text without the password. Touches no disk."""
+        self._state = state_directory
+        self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Keep a record until it is delivered. Raises `SpoolError` when the disk does not take it."""
+        import json  # noqa: PLC0415 - only where the store failed
+
+        name = f"{record.get('owner') or record['fired_at']}-{record.get('attempt', 0)}.json"
+        try:
+            directory = self._directory(record["key"])
+            temporary = os.path.join(directory, f".{name}.{os.getpid()}")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(record, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, os.path.join(directory, name))
+            _sync_directory(directory)
+        except OSError as error:
+            raise SpoolError(f"cannot write to {self.root}: {error.strerror or error}") from error
+
+    def keys(self) -> list[str]:
+        """Return the names of the directories that hold records."""
+        return sorted(name for name in _listed(self.root) if not name.startswith("."))
+
+    def pending(self, key: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (path, record) of a key, or of all, the oldest first; a broken file is set aside."""
+        import json  # noqa: PLC0415 - only where a record was spooled
+
+        for name in [_name_of(key)] if key is not None else self.keys():
+            directory = os.path.join(self.root, name)
+            paths = [os.path.join(directory, file) for file in _listed(directory)]
+            for path in sorted((p for p in paths if p.endswith(".json")), key=_modified):
+                try:
+                    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    with os.fdopen(descriptor, encoding="utf-8") as file:
+                        yield path, json.load(file)
+                except FileNotFoundError:
+                    continue  # delivered by somebody else meanwhile
+                except (OSError, ValueError):
+                    os.rename(path, path + ".broken")
+
+    def has(self, key: str | None = None) -> bool:
+        """Return whether anything may be pending, at the cost of one look into a directory."""
+        directory = self.root if key is None else os.path.join(self.root, _name_of(key))
+        return any(not name.startswith(".") for name in _listed(directory))
+
+    def lock(self) -> int | None:
+        """Become the only one who delivers; return a descriptor to close, or None if somebody else is."""
+        import fcntl  # noqa: PLC0415 - only where a record was spooled
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(os.path.join(self.root, ".lock"), flags, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def note_unreachable(self, key: str) -> bool:
+        """Remember that the store was away; return whether that is news for this host and key."""
+        try:
+            path = os.path.join(self._directory(key), ".unreachable")
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        except (OSError, SpoolError):
+            return True
+        return True
+
+    def note_reached(self, key: str) -> None:
+        """Forget that the store was away."""
+        try:
+            os.unlink(os.path.join(self.root, _name_of(key), ".unreachable"))
+        except OSError:
+            return
+
+    def _directory(self, key: str) -> str:
+        directory = os.path.join(self.root, _name_of(key))
+        if not os.path.isdir(directory):
+            os.makedirs(self._state, mode=0o700, exist_ok=True)
+            _refuse_unsafe(self._state)
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        else:
+            _refuse_unsafe(self._state)
+        return directory
+
+
+def _refuse_unsafe(directory: str) -> None:
+    """Raise `SpoolError` if somebody else could put or change something here."""
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode):
+        raise SpoolError(f"{directory} is a link; set XDG_STATE_HOME to a directory of your own")
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise SpoolError(f"{directory} can be written by others; chown and chmod 700 it")
+    while directory != "/":
+        directory = os.path.dirname(directory)
+        mode = os.stat(directory).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise SpoolError(f"{directory} is world-writable; set XDG_STATE_HOME to a safe place")
+
+
+def _name_of(text: str) -> str:
+    """Return a file name for any text: readable, and different for different texts."""
+    safe = "".join(letter if letter in _SAFE else "_" for letter in text).lstrip(".")
+    if safe == text and len(text) <= 120:  # noqa: PLR2004
+        return text
+    return f"{safe[:100]}-{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _modified(path: str) -> float:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""What a store must do: one protocol for a firing, one for people.
+
+Every method is one atomic step by the store's clock. A refusal is a value, a broken store raises a
+`StoreError`, and a lease that is lost for good is an answer; never mixed. After the claim every
+call takes the lease. Errors: `StoreUnavailable` when asking again may help, `StoreRefusesError` when not.
+
+The claim is one algorithm, kept by every store, in this order:
+
+0. A known owner: an execution of this owner and key that still has its lease gets the same lease again,
+   renewed (its answer was lost). If it has ended since, the answer is `done`.
+1. The key is registered. `paused` and `drained` are refused. A host clock more than `MAX_CLOCK_SKEW` off the
+   store's is a `ConfigurationError` where the tick is an instant named by that clock.
+2. Looking, first without and then under the lock of the key (steps 3 and 4 come between):
+   - a lease that ends more than its ttl ahead is cut to now + ttl (the store's clock was set back);
+   - somebody has a living lease: `held` for a firing of the same tick. For any other tick, a holder whose last
+     heartbeat is older than two intervals, or whose session lock is free, may be dead: `AskAgain("orphaned")`
+     until that lease has ended or was renewed; else `held`;
+   - the tick has an execution: `done`, unless its newest says `not-started` and no newer tick was
+     claimed. An instant at or below the high-water mark without one is `passed`. `again` skips both.
+3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
+   and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
+   `AskAgain("contended")`, or go on without it if told to (`alone`).
+4. The lock of the key's row; `AskAgain("fenced")` if a job's own transaction holds it.
+5. An expired lease is taken away: compare-and-set to `lost`, the fencing token rises. Only then `done` or
+   `passed` for a firing of that tick.
+6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and itself came later than 60 s -
+   `min_gap` into its own minute (by its own host's clock); without a tick, when it was less than `min_gap` ago. A last
+   start in the future counts as now. `late`: more than `starting_deadline` after an instant.
+7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
+   attempt of its tick, the lease, the high-water mark, and what the key looks like (schedule, zone, ttl, digest).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncecron.model import (
+        AskAgain,
+        Ending,
+        Execution,
+        Firing,
+        HistoryQuery,
+        Lease,
+        LeaseView,
+        Refusal,
+        Retention,
+        Roles,
+        Skip,
+    )
+
+
+class FiringStore(Protocol):
+    """What a firing needs. Used by one thread at a time; connects by itself at the first call.
+
+    `deadline` is in seconds of the store's lease clock: the call raises `StoreUnavailable` when the
+    store has not answered by then. After an error the next call connects afresh.
+    """
+
+    lease_clock: int
+    """The clock on which trust in a lease is judged (a `time.CLOCK_*` constant)."""
+
+    def claim(
+        self,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,
+        alone: bool = False,
+    ) -> Lease | Refusal | AskAgain:
+        """Ask for (key, tick). A refusal has been recorded as a skip, if it could be.
+
+        `watched` is what the last answer `stale` told, two heartbeats ago; `alone` goes on without the
+        session lock after two seconds of `contended`. Raises `ConfigurationError` when the
+        clocks of host and store are more than `MAX_CLOCK_SKEW` apart.
+        """
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        """Extend the lease; return it as it is trusted now, or None if it is lost for good.
+
+        On a new connection this is a re-adoption: it never grants anew what somebody else has got. An
+        execution that the store has lost is put back with its old token if nobody has claimed since.
+        """
+
+    def finish(
+        self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
+    ) -> bool:
+        """Record the end and release the lease; False if the lease had been lost before.
+
+        Then the end is recorded all the same, with a note, and nobody else's lease is touched.
+        """
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Record a refusal that the store did not decide itself (`broken`, a wait that ran out)."""
+
+    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
+        """Take a spooled record; idempotent by (owner, attempt), never fails on a conflict."""
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """End the dead session that still holds the lock of an expired lease, where allowed."""
+
+    def watch_fd(self) -> int | None:
+        """Return a descriptor that becomes readable when the store closes the session, if there is one."""
+
+    def close(self) -> None:
+        """Give the connection back; it frees the session lock. Never raises, never waits."""
+
+
+class PeopleStore(Protocol):
+    """What people ask. May be slower and import more."""
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first."""
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease and every session lock of this namespace."""
+
+    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+
+    def initialise(self, roles: Roles) -> str:
+        """Create or upgrade the schema and grant rights; return a sentence of what was done."""
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Return the SQL that `initialise` would run on an empty store."""
+
+    def close(self) -> None:
+        """Close the connection."""

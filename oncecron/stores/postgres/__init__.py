@@ -1,0 +1,1 @@
+"""The PostgreSQL store: a lease row, and a session advisory lock as the second bolt."""

@@ -1,0 +1,34 @@
+"""The one number that wrapper and guard share: until when the lease is trusted.
+
+It stands in a page of shared memory and is read at the moment of judging, so that no pipe has to be
+drained before a kill. Written by the guard alone. Local time may only end trust, never extend it.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+NOTHING_TO_FENCE = 0.0
+"""No job runs: it has not started, or its tree is gone."""
+
+TERM_BEFORE = 1 / 4
+GUARD_KILLS_BEFORE = 1 / 12
+WRAPPER_KILLS_BEFORE = 1 / 20
+"""Parts of the ttl before the end of trust at which who does what (15 s, 5 s, 3 s of a minute)."""
+
+
+class Trust:
+    """Seconds of the lease clock at which the child must be dead."""
+
+    def __init__(self) -> None:
+        """Make a page that a forked process shares."""
+        self._page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+
+    @property
+    def until(self) -> float:
+        """The end of trust, or `NOTHING_TO_FENCE`."""
+        return float(self._page[0])
+
+    @until.setter
+    def until(self, value: float) -> None:
+        self._page[0] = value  # eight aligned bytes: one store

@@ -1,0 +1,182 @@
+"""The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
+
+    the guard reports `exit N`   -> leave with N
+    the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
+    trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
+      the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
+    a signal                     -> written to the guard's pipe, never waited for
+    the wrapper itself is killed -> the guard sees the end of that pipe and ends the job
+
+It imports no driver. The guard is forked before there is any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from oncecron import child, clock, messages, records
+from oncecron.errors import EX_SOFTWARE, EX_TEMPFAIL
+from oncecron.guard import NOTE_ONLY, Guard
+from oncecron.model import Ending, Lease
+from oncecron.spool import SpoolError
+from oncecron.trust import WRAPPER_KILLS_BEFORE, Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncecron.plan import Plan
+    from oncecron.store import FiringStore
+
+_TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
+
+
+def supervise(plan: Plan, open_store: Callable[[], FiringStore]) -> int:
+    """Run one firing to its end; return the exit status."""
+    trust = Trust()
+    signals = child.Signals()
+    child.become_subreaper()
+    orders_read, orders_write = os.pipe()
+    reports_read, reports_write = os.pipe()
+    group = os.getpgrp()
+    guard = os.fork()
+    if guard == 0:
+        os.close(orders_write)
+        os.close(reports_read)
+        _be_guard(Guard(plan, trust, orders_read, reports_write, open_store), signals, group, plan)
+    os.close(orders_read)
+    os.close(reports_write)
+    return Wrapper(plan, trust, signals, orders_write, reports_read).watch()
+
+
+def _be_guard(guard: Guard, signals: child.Signals, group: int, plan: Plan) -> NoReturn:
+    status = EX_SOFTWARE
+    try:
+        if plan.terminal:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a message would stop it
+        else:
+            os.setsid()
+        child.become_subreaper()
+        for descriptor in guard.pipes:
+            os.set_blocking(descriptor, False)
+        status = guard.run(signals, group)
+        guard.report_exit(status)
+    except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
+        messages.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
+        if plan.verbose > 1:
+            import traceback  # noqa: PLC0415 - only for a bug
+
+            traceback.print_exc()
+    finally:
+        os._exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
+
+
+class Wrapper:
+    """The watching half of one firing."""
+
+    def __init__(
+        self, plan: Plan, trust: Trust, signals: child.Signals, orders: int, reports: int
+    ) -> None:
+        self._plan = plan
+        self._trust = trust
+        self._signals = signals
+        self._orders = orders
+        self._reports = reports
+        self._tree = child.Tree()
+        self._lease: Lease | None = None
+        self._started = 0.0
+
+    def watch(self) -> int:
+        """Wait for the guard's last word, or do what it can no longer do."""
+        os.set_blocking(self._orders, False)
+        os.set_blocking(self._reports, False)
+        poll = select.poll()
+        poll.register(self._reports, select.POLLIN)
+        poll.register(self._signals.fd, select.POLLIN)
+        unread = b""
+        while True:
+            poll.poll(self._timeout() * 1000)
+            self._forward_signals()
+            self._tree.reap()  # as PID 1 of a container too
+            data = self._read_reports()
+            unread += data or b""
+            while b"\n" in unread:
+                line, _, unread = unread.partition(b"\n")
+                word, *fields = line.decode().split()
+                if word == "exit":
+                    return int(fields[0])
+                self._remember(fields)
+            if data == b"":
+                return self._fence("the oncecron guard was killed")
+            if (until := self._trust.until) and self._now() >= until - self._margin:
+                return self._fence("the oncecron guard did not stop the command in time")
+
+    def _now(self) -> float:
+        return clock.lease_time(self._plan.address.lease_clock)
+
+    @property
+    def _margin(self) -> float:
+        return self._plan.firing.ttl * WRAPPER_KILLS_BEFORE
+
+    def _timeout(self) -> float:
+        until = self._trust.until
+        return min(1.0, max(0.0, until - self._margin - self._now()) + 0.001) if until else 1.0
+
+    def _read_reports(self) -> bytes | None:
+        try:
+            return os.read(self._reports, 4096)
+        except BlockingIOError:
+            return None
+
+    def _forward_signals(self) -> None:
+        for number, from_terminal in self._signals.read():
+            if number == signal.SIGCHLD:
+                continue
+            note = NOTE_ONLY if self._plan.terminal and from_terminal else 0
+            try:
+                os.write(self._orders, bytes([number | note]))
+            except OSError:  # the guard is gone, or its pipe is full of signals
+                continue
+
+    def _remember(self, fields: list[str]) -> None:
+        """Keep what the guard tells of the job that it has started, for the record of its loss."""
+        firing = self._plan.firing
+        execution_id, attempt, token, started_at = fields
+        self._started = self._now()
+        self._lease = Lease(
+            key=firing.key,
+            shard=firing.shard,
+            tick=firing.tick.text,
+            owner=firing.owner,
+            attempt=int(attempt),
+            execution_id=int(execution_id),
+            token=int(token),
+            ttl=firing.ttl,
+            started_at=float(started_at),
+            trusted_until=0.0,
+        )
+
+    def _fence(self, why: str) -> int:
+        """Kill everything, the guard too, and record the loss."""
+        give_up = time.monotonic() + _KILL_WITHIN
+        gone = True
+        while gone and self._tree.kill():
+            time.sleep(0.002)
+            gone = time.monotonic() < give_up
+        key = self._plan.firing.key
+        if self._lease is None:
+            messages.complain(f"key {key}: {why}; the command was not started, or is dead")
+            return EX_TEMPFAIL
+        end = "the command was killed" if gone else "a process of it cannot be killed"
+        messages.complain(f"key {key}: {why}; {end}")
+        ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
+        try:
+            self._plan.spool.add(records.execution_record(self._plan.firing, self._lease, ending))
+        except SpoolError as error:
+            messages.complain(f"key {key}: a record is lost: {error}")
+        return EX_TEMPFAIL

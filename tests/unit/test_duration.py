@@ -1,0 +1,123 @@
+"""Durations, as people write and read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncecron.duration import LONGEST, format_duration, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("0.5s", 0.5),
+        ("0.25", 0.25),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("1d2h3m4s500ms", 93784.5),
+        ("1h0.5s", 3600.5),
+        ("500ms", 0.5),
+        ("2h05m", 7500),
+        ("0", 0),
+        ("0s", 0),
+        ("3653d", LONGEST),
+    ],
+)
+def test_reads_what_people_write(text: str, seconds: float) -> None:
+    """A bare number is seconds; units may be fractions and may be combined from long to short."""
+    assert parse_duration(text) == pytest.approx(seconds, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "empty duration"),
+        ("-5s", "negative duration '-5s'"),
+        ("nan", "no number at 'nan'"),
+        ("inf", "no number at 'inf'"),
+        ("m", "no number at 'm'"),
+        (" 5s", "no number at ' 5s'"),
+        ("5 s", "no unit after '5'"),
+        ("5s ", "no number at ' '"),
+        ("+5s", "no number at '+5s'"),
+        ("1e3", "unknown unit 'e'"),
+        ("5M", "no unit after '5'"),
+        ("2w", "unknown unit 'w'"),
+        ("5min", "unknown unit 'min'"),
+        ("1h30", "no unit after '30'"),
+        ("1..5s", "no number at '1..5s'"),
+        ("1.s", "no number at '1.s'"),
+        (".5s", "no number at '.5s'"),
+        ("1.2.3s", "no number at '1.2.3s'"),
+        ("1_000", "no unit after '1'"),
+        ("٥s", "no number at '٥s'"),
+        ("30m1h", "units have to fall and not repeat"),
+        ("1h1h", "units have to fall and not repeat"),
+        ("3654d", "longer than 10 years"),
+        ("9" * 400, "longer than 10 years"),
+    ],
+)
+def test_refuses_the_rest_and_says_what_it_found(text: str, found: str) -> None:
+    """A duration that is not one is refused with what was found and what is expected."""
+    with pytest.raises(ValueError, match="expected") as caught:
+        parse_duration(text)
+    assert found in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.0001, "1ms"),
+        (0.02, "20ms"),
+        (0.0994, "99ms"),
+        (0.0996, "0.1s"),
+        (0.1, "0.1s"),
+        (2, "2s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (42, "42s"),
+        (59.4, "59s"),
+        (59.7, "1m00s"),
+        (192, "3m12s"),
+        (3599.4, "59m59s"),
+        (3599.7, "1h00m"),
+        (7500, "2h05m"),
+        (86369, "23h59m"),
+        (86399, "1d0h"),
+        (3 * 86400 + 4 * 3600, "3d4h"),
+        (-192, "-3m12s"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+    ],
+)
+def test_shows_two_units_at_most(seconds: float, text: str) -> None:
+    """A duration is shown in the two units that matter, rounded once, and never as 60s or 24h."""
+    assert format_duration(seconds) == text
+
+
+@given(st.floats(min_value=0, max_value=LONGEST - 86400))
+def test_what_is_shown_can_be_read_back(seconds: float) -> None:
+    """What is shown reads back as the same duration, to half of the smaller unit shown."""
+    precision = 0.05 if seconds < 60 else 0.5 if seconds < 3600 else 30 if seconds < 86400 else 1800
+    tolerance = max(precision, 0.5 if seconds >= 9.9 else 0)
+    assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=tolerance + 1e-6)
+
+
+@given(st.text(alphabet="0123456789.dhms- ", max_size=12))
+def test_nothing_but_a_duration_or_a_value_error(text: str) -> None:
+    """Any text is a duration between nothing and ten years, or a ValueError."""
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        return
+    assert 0 <= seconds <= LONGEST

@@ -1,0 +1,579 @@
+"""Which tick a firing belongs to: each rule, Debian cron's changes of the clock, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from bisect import bisect_right
+from datetime import UTC, datetime
+from itertools import islice, pairwise, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncecron import tick
+from oncecron.tick import (
+    NO_TICK,
+    Tick,
+    host_zone,
+    minute_tick,
+    named_tick,
+    next_ticks,
+    scheduled_tick,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DAY = 86400
+
+
+def at(text: str) -> float:
+    """Return epoch seconds of an ISO text, in UTC unless it says otherwise."""
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def ticks_between(schedule: str, zone: str, after: float, until: float) -> list[float]:
+    """Return the instants of the ticks later than `after` and no later than `until`."""
+    instants = (tick.instant or 0.0 for tick in next_ticks(schedule, zone, after))
+    return list(takewhile(lambda instant: instant <= until, instants))
+
+
+# --- the examples of the rule ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "fired_at", "text"),
+    [
+        ("0 2 * * *", "UTC", "2026-11-20T02:00:01", "2026-11-20T02:00Z"),
+        ("0 2 * * *", "UTC", "2026-11-20T02:00:00", "2026-11-20T02:00Z"),
+        ("0 2 * * *", "UTC", "2026-11-20T01:59:58", "2026-11-20T02:00Z"),
+        ("0 2 * * *", "UTC", "2026-11-20T01:59:57.999", "2026-11-19T02:00Z"),
+        ("0 2 * * *", "UTC", "2026-11-20T14:03:00", "2026-11-20T02:00Z"),
+        ("0 2 * * *", "UTC", "2026-11-21T01:59:00", "2026-11-20T02:00Z"),
+        ("0 2 * * *", "Europe/Berlin", "2026-11-20T02:30:00", "2026-11-20T01:00Z"),
+        ("0 2 * * *", "Europe/Berlin", "2026-07-20T02:30:00", "2026-07-20T00:00Z"),
+        ("* * * * *", "UTC", "2026-11-20T02:00:57.9", "2026-11-20T02:00Z"),
+        ("* * * * *", "UTC", "2026-11-20T02:00:58.1", "2026-11-20T02:01Z"),
+        ("*/5 * * * *", "UTC", "2026-11-20T02:07:00", "2026-11-20T02:05Z"),
+        ("0 4 13 * fri", "UTC", "2026-11-13T05:00:00", "2026-11-13T04:00Z"),
+        ("0 4 13 * fri", "UTC", "2026-11-21T05:00:00", "2026-11-20T04:00Z"),
+        ("0 4 */13 * fri", "UTC", "2026-11-21T05:00:00", "2026-08-14T04:00Z"),
+        ("0 0 29 2 *", "UTC", "2027-03-01T00:00:00", "2024-02-29T00:00Z"),
+        ("0 0 29 2 *", "Europe/Berlin", "2027-03-01T00:00:00", "2024-02-28T23:00Z"),
+        ("0 12 * * 7", "UTC", "2026-11-20T00:00:00", "2026-11-15T12:00Z"),
+        ("0 12 * * Sun", "UTC", "2026-11-20T00:00:00", "2026-11-15T12:00Z"),
+        ("0 12 * JAN-mar mon-FRI", "UTC", "2026-11-20T00:00:00", "2026-03-31T12:00Z"),
+    ],
+)
+def test_the_latest_scheduled_time_names_the_tick(
+    schedule: str, zone: str, fired_at: str, text: str
+) -> None:
+    """A firing means the latest scheduled time up to two seconds ahead, however late it is."""
+    assert scheduled_tick(schedule, zone, at(fired_at)) == Tick(text, at(text), "schedule")
+
+
+@pytest.mark.parametrize(
+    ("nickname", "fields"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ],
+)
+def test_nicknames_are_their_five_fields(nickname: str, fields: str) -> None:
+    """A nickname of cron's gives the ticks of the fields that it stands for."""
+    start = at("2026-10-24T12:34:56")
+    named = next_ticks(nickname, "Europe/Berlin", start)
+    assert list(islice(named, 30)) == list(islice(next_ticks(fields, "Europe/Berlin", start), 30))
+    assert scheduled_tick(f" {nickname}\n", "UTC", start) == scheduled_tick(fields, "UTC", start)
+
+
+@pytest.mark.parametrize(
+    ("fired_at", "text"),
+    [
+        ("2026-11-20T02:00:00", "2026-11-20T02:00Z"),
+        ("2026-11-20T02:00:01.25", "2026-11-20T02:00Z"),
+        ("2026-11-20T02:00:59.999", "2026-11-20T02:00Z"),
+        ("2026-11-20T07:31:00+05:30", "2026-11-20T02:01Z"),
+    ],
+)
+def test_without_a_rule_the_hosts_minute_is_the_tick(fired_at: str, text: str) -> None:
+    """The minute that the host's clock shows, in UTC, is the tick, to its last fraction of a second."""
+    assert minute_tick(at(fired_at)) == Tick(text, at(text), "minute")
+
+
+@pytest.mark.parametrize("name", ["2026-11-20", "2026-03", "billing/2026:W47", "ß→", "x" * 200])
+def test_a_name_is_a_tick(name: str) -> None:
+    """A name is taken as it is and denotes no instant."""
+    assert named_tick(name) == Tick(name, None, "name")
+
+
+def test_the_text_of_an_instant_denotes_it() -> None:
+    """A name that is exactly the text of a UTC instant denotes that instant."""
+    name = "2026-11-20T02:00Z"
+    assert named_tick(name) == Tick(name, at(name), "name")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2026-11-20T02:00",
+        "2026-11-20T02:00z",
+        "2026-11-20t02:00Z",
+        "2026-11-20_02:00Z",
+        "2026-13-20T02:00Z",
+        "2026-11-31T02:00Z",
+        "2026-11-20T24:00Z",
+        "20261120T020000Z0",
+        "2026-11-20T0200ZZ",
+        "2026-W47-5T02:00Z",
+        "2026-11-20T02:00:00Z",
+        "٢٠٢٦-11-20T02:00Z",
+    ],
+)
+def test_what_only_looks_like_an_instant_is_a_name(name: str) -> None:
+    """Any other writing of an instant is a name, for two texts must not be one tick."""
+    assert named_tick(name) == Tick(name, None, "name")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", r"the tick is empty \(an unset variable\?\), which would switch the promise off"),
+        ("a b", r"the tick 'a b' holds ' ': use no blanks"),
+        ("a\u00a0b", r"holds '\\xa0'"),
+        ("a\n", r"holds '\\n'"),
+        ("a\x1b[1m", r"holds '\\x1b'"),
+        ("\udc80", r"holds '\\udc80'"),
+        ("x" * 201, "has 201 characters: use at most 200"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(name: str, message: str) -> None:
+    """An empty, overlong, blank or unprintable name is refused with what was found and what to do."""
+    with pytest.raises(ValueError, match=message):
+        named_tick(name)
+
+
+def test_a_tick_is_a_value() -> None:
+    """Ticks are equal by what they say, hashable, copyable, shown in full, and cannot be changed."""
+    first, second = minute_tick(90.0), minute_tick(61.0)
+    assert first == second == copy.deepcopy(first)
+    assert len({first, second, NO_TICK}) == 2
+    assert first != "1970-01-01T00:01Z"
+    assert repr(first) == "Tick('1970-01-01T00:01Z', 60.0, 'minute')"
+    assert Tick(None, None, "none") == NO_TICK
+    with pytest.raises(AttributeError, match="immutable, 'text'"):
+        first.text = "other"
+
+
+# --- changes of the clock -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("30 2 * * *", ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30"]),
+        ("0,30 2 * * *", ["2026-03-29T01:00", "2026-03-30T00:00"]),
+        ("30 2,3 * * *", ["2026-03-29T01:00", "2026-03-29T01:30", "2026-03-30T00:30"]),
+        ("30 * * * *", ["2026-03-29T00:30", "2026-03-29T01:30", "2026-03-29T02:30"]),
+        ("*/30 2 * * *", ["2026-03-28T01:30", "2026-03-30T00:00"]),
+        ("@hourly", ["2026-03-29T00:00", "2026-03-29T01:00", "2026-03-29T02:00"]),
+    ],
+)
+def test_berlin_in_spring(schedule: str, expected: list[str]) -> None:
+    """A fixed time in the skipped hour is due at the jump, once; a wildcard hour is skipped with it."""
+    first, last = at(expected[0]), at(expected[-1])
+    found = ticks_between(schedule, "Europe/Berlin", first - 1, last)
+    assert found == [at(text) for text in expected]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("30 2 * * *", ["2026-10-24T00:30", "2026-10-25T00:30", "2026-10-26T01:30"]),
+        ("30 1,2,3 * * *", ["2026-10-24T23:30", "2026-10-25T00:30", "2026-10-25T02:30"]),
+        ("30 * * * *", ["2026-10-25T00:30", "2026-10-25T01:30", "2026-10-25T02:30"]),
+        ("*/30 2 * * *", ["2026-10-25T00:00", "2026-10-25T00:30", "2026-10-25T01:00"]),
+    ],
+)
+def test_berlin_in_autumn(schedule: str, expected: list[str]) -> None:
+    """A fixed time in the repeated hour is one tick, the first; a wildcard hour ticks in both."""
+    first, last = at(expected[0]), at(expected[-1])
+    found = ticks_between(schedule, "Europe/Berlin", first - 1, last)
+    assert found == [at(text) for text in expected]
+
+
+@pytest.mark.parametrize("minute", range(0, 60, 5))
+def test_no_firing_in_the_repeated_hour_means_yesterday(minute: int) -> None:
+    """In the second of two equal hours a fixed time of the first is still the latest (cronsim forgets)."""
+    fired_at = at("2026-10-25T01:00") + minute * 60
+    assert scheduled_tick("45 2 * * *", "Europe/Berlin", fired_at).text == "2026-10-25T00:45Z"
+    following = next(next_ticks("45 2 * * *", "Europe/Berlin", fired_at))
+    assert following.text == "2026-10-26T01:45Z"
+
+
+def test_a_day_left_out_is_no_change_of_daylight_saving() -> None:
+    """A day that a zone leaves out (Samoa, 2011) is a corrected clock: its fixed times are not due."""
+    found = ticks_between("0 12 * * *", "Pacific/Apia", at("2011-12-29T00:00"), at("2012-01-01"))
+    assert found == [at("2011-12-29T22:00"), at("2011-12-30T22:00"), at("2011-12-31T22:00")]
+
+
+RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+
+
+def field_values(field: str, low: int, high: int) -> set[int]:
+    """Return the numbers of a field, as crontab(5) defines them."""
+    values: set[int] = set()
+    for term in field.split(","):
+        span, _, step = term.partition("/")
+        first, _, last = span.partition("-")
+        start, stop = (low, high) if span == "*" else (int(first), int(last or first))
+        values.update(range(start, stop + 1, int(step or 1)))
+    return values
+
+
+def job_matcher(schedule: str) -> Callable[[int], bool]:
+    """Return whether a minute of local time, counted like epoch minutes, matches: cron's find_jobs."""
+    fields = schedule.split()
+    minutes, hours, days, months, weekdays = (
+        field_values(field, *limits) for field, limits in zip(fields, RANGES, strict=True)
+    )
+    both = fields[2].startswith("*") or fields[4].startswith("*")
+
+    def matches(minute: int) -> bool:
+        local = datetime.fromtimestamp(minute * 60, UTC)
+        by_day = local.day in days
+        by_weekday = bool({local.isoweekday(), local.isoweekday() % 7} & weekdays)
+        day = (by_day and by_weekday) if both else (by_day or by_weekday)
+        return local.minute in minutes and local.hour in hours and local.month in months and day
+
+    return matches
+
+
+def debian_cron(schedule: str, zone: str, start: int, stop: int) -> Iterator[int]:
+    """Yield when Debian's cron starts the job: its main loop, woken each minute, with its virtual clock."""
+    matches = job_matcher(schedule)
+    fields = schedule.split()
+    wild = fields[0].startswith("*") or fields[1].startswith("*")
+    rules = ZoneInfo(zone)
+    virtual = None
+    for now in range(start, stop, 60):
+        offset = datetime.fromtimestamp(now, rules).utcoffset()
+        assert offset is not None
+        clock = (now + int(offset.total_seconds())) // 60
+        late = 1 if virtual is None else clock - virtual
+        passed = range(clock - late + 1, clock + 1)
+        if late > 180 or late <= -180:  # a corrected clock
+            virtual, due = clock, matches(clock)
+        elif late > 5:  # forward: wildcards once, fixed times of every minute passed
+            virtual, due = clock, matches(clock) if wild else any(map(matches, passed))
+        elif late > 0:
+            virtual, due = clock, any(map(matches, passed))
+        else:  # backward: wildcards alone, until the virtual clock is caught up
+            due = wild and matches(clock)
+        if due:
+            yield now
+
+
+SAMPLE = [
+    "30 2 * * *",
+    "0,15,45 2 * * *",
+    "45 1-3 * * *",
+    "0 0 * * *",
+    "5,50 0,23 * * *",
+    "10 */2 * * *",
+    "*/20 * * * *",
+    "*/40 2 * * *",
+    "45 * * * *",
+    "15 2 * * 0",
+    "0-59/25 1-2 25,29 * 7",
+    "0-59 0-23 * * *",
+    "* * * * *",
+]
+CHANGES = [
+    ("Europe/Berlin", "2026-03-29T01:00"),
+    ("Europe/Berlin", "2026-10-25T01:00"),
+    ("America/New_York", "2026-03-08T07:00"),
+    ("America/New_York", "2026-11-01T06:00"),
+    ("Australia/Lord_Howe", "2026-04-04T15:00"),
+    ("Australia/Lord_Howe", "2026-10-03T15:30"),
+    ("America/Havana", "2026-03-08T05:00"),
+    ("America/Havana", "2026-11-01T05:00"),
+    ("Pacific/Apia", "2011-12-30T10:00"),
+    ("Asia/Kolkata", "2026-03-29T01:00"),
+    ("UTC", "2026-10-25T01:00"),
+]
+
+
+@pytest.mark.parametrize(("zone", "change"), CHANGES)
+@pytest.mark.parametrize("schedule", SAMPLE)
+def test_agrees_with_debian_cron_minute_by_minute(schedule: str, zone: str, change: str) -> None:
+    """Around each change the ticks are the minutes in which Debian's cron starts the job, both ways."""
+    start, stop = int(at(change)) - DAY, int(at(change)) + DAY
+    started = list(debian_cron(schedule, zone, start, stop))
+    assert ticks_between(schedule, zone, start - 1, stop - 1) == started
+    around = range(int(at(change)) - 3 * 3600, int(at(change)) + 4 * 3600, 420)
+    for probe in [*around, *started[:: len(started) // 60 + 1]]:
+        passed = bisect_right(started, probe)
+        if passed:
+            instant = scheduled_tick(schedule, zone, probe + 1.2).instant
+            assert instant == started[passed - 1], probe
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+schedules = st.sampled_from([*SAMPLE, "0 4 13 * 5", "0 0 29 2 *", "* * 29 2 *", "@monthly"])
+zones = st.sampled_from(sorted({zone for zone, _ in CHANGES}))
+moments = st.floats(min_value=at("2025-01-01"), max_value=at("2029-01-01"))
+
+
+def instant_of(schedule: str, zone: str, fired_at: float) -> float:
+    """Return the instant of the tick, which a schedule's tick always has."""
+    instant = scheduled_tick(schedule, zone, fired_at).instant
+    assert instant is not None
+    return instant
+
+
+@given(schedules, zones, moments, st.floats(min_value=0, max_value=400 * DAY))
+def test_a_later_firing_never_means_an_earlier_tick(
+    schedule: str, zone: str, fired_at: float, more: float
+) -> None:
+    """The tick is monotone in the time of the firing."""
+    assert instant_of(schedule, zone, fired_at) <= instant_of(schedule, zone, fired_at + more)
+
+
+@given(schedules, zones, moments)
+def test_no_tick_is_more_than_two_seconds_ahead(schedule: str, zone: str, fired_at: float) -> None:
+    """The tick is the latest up to two seconds ahead: the following one is further off."""
+    instant = instant_of(schedule, zone, fired_at)
+    assert instant <= fired_at + 2
+    assert next(next_ticks(schedule, zone, instant)).instant > fired_at + 2  # type: ignore[operator]
+
+
+@given(schedules, zones, moments, st.floats(min_value=-2, max_value=0.499))
+def test_skew_within_half_an_interval_changes_nothing(
+    schedule: str, zone: str, start: float, skew: float
+) -> None:
+    """A firing up to two seconds before or half an interval after its time means that time."""
+    due, following = (tick.instant or 0.0 for tick in islice(next_ticks(schedule, zone, start), 2))
+    fired_at = due + (skew if skew < 0 else skew * (following - due))
+    assert instant_of(schedule, zone, fired_at) == due
+
+
+@given(schedules, zones, moments)
+def test_forward_and_backward_agree(schedule: str, zone: str, start: float) -> None:
+    """The ticks ahead ascend by whole minutes, and each is the latest at its own time."""
+    instants = [tick.instant or 0.0 for tick in islice(next_ticks(schedule, zone, start), 5)]
+    assert start < instants[0]
+    for earlier, later in pairwise(instants):
+        assert later - earlier >= 60
+        assert later % 60 == 0
+        assert instant_of(schedule, zone, later - 2.001) == earlier
+        assert instant_of(schedule, zone, later) == later
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("@reboot", "'@reboot' has no scheduled time: use --no-tick"),
+        ("@Daily", "'@Daily' is no nickname of cron's: use @hourly, @daily"),
+        ("@every 5m", "'@every 5m' is no nickname of cron's"),
+        ("", "schedule '' has 0 fields: use five (minute, hour, day-of-month"),
+        ("0 2 * *", "has 4 fields: use five"),
+        ("0 0 2 * * *", "has 6 fields: use five"),
+        ("0 0 31 2 *", "'0 0 31 2 *' never fires, for no year has such a day"),
+        ("0 0 30 2 *", "never fires"),
+        ("0 0 31 4,6,9,11 */2", "never fires"),
+        ("0 0 L * *", "'L' in the day-of-month field of schedule '0 0 L * *' is not the syntax of"),
+        ("0 0 LW * *", "'LW' in the day-of-month field"),
+        ("0 0 15W * *", "'15W' in the day-of-month field"),
+        ("0 0 * * 5L", "'5L' in the day-of-week field"),
+        ("0 0 * * 1#2", "'1#2' in the day-of-week field"),
+        ("0 0 * * mon#1", "'mon#1' in the day-of-week field"),
+        ("5/10 * * * *", "'5/10' in the minute field"),
+        ("0 0 * * mon/2", "'mon/2' in the day-of-week field"),
+        ("0~30 * * * *", "'0~30' in the minute field"),
+        ("? * * * *", "'?' in the minute field"),
+        ("1,,2 * * * *", "'' in the minute field"),
+        ("-5 * * * *", "'-5' in the minute field"),
+        ("mon * * * *", "'mon' in the minute field"),
+        ("0 0 * january *", "'january' in the month field"),
+        ("٥ * * * *", "'٥' in the minute field"),
+        ("60 * * * *", "'60' in the minute field of schedule '60 * * * *' cannot be: use 0-59"),
+        ("0 24 * * *", "'24' in the hour field of schedule '0 24 * * *' cannot be: use 0-23"),
+        ("0 0 0 * *", "'0' in the day-of-month field"),
+        ("0 0 * 13 *", "'13' in the month field"),
+        ("0 0 * * 8", "'8' in the day-of-week field"),
+        ("*/0 * * * *", "'*/0' in the minute field"),
+        ("*/x * * * *", "'*/x' in the minute field"),
+        ("1-5/2/2 * * * *", "'1-5/2/2' in the minute field"),
+        ("5-1 * * * *", "use 0-59, rising ranges"),
+        ("*-5 * * * *", "'*-5' in the minute field"),
+        ("1-2-3 * * * *", "'1-2-3' in the minute field"),
+    ],
+)
+def test_a_schedule_that_debian_cron_would_not_run_is_refused(schedule: str, message: str) -> None:
+    """A schedule that is none is refused at once, in one line with what was found and what to do."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        scheduled_tick(schedule, "UTC", 0.0)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"."):
+        next_ticks(schedule, "UTC", 0.0)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berln", "", "Europe", "../etc/passwd", "/etc/localtime"])
+def test_an_unknown_zone_is_refused(zone: str) -> None:
+    """A zone that the tz database does not have is refused with an example of one that it has."""
+    with pytest.raises(ValueError, match=r"unknown time zone '.*': .* such as --tz Europe/Berlin"):
+        scheduled_tick("@daily", zone, 0.0)
+
+
+# --- the host's zone ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return a folder that stands for /etc, on a host that sets no zone in its environment."""
+    monkeypatch.delenv("TZ", raising=False)
+    monkeypatch.setattr(tick, "_LOCALTIME", str(tmp_path / "localtime"))
+    monkeypatch.setattr(tick, "_TIMEZONE", str(tmp_path / "timezone"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("setting", "zone"),
+    [
+        ("America/New_York", "America/New_York"),
+        (":America/New_York", "America/New_York"),
+        ("/usr/share/zoneinfo/America/New_York", "America/New_York"),
+        ("", "UTC"),
+        (":", "UTC"),
+        ("UTC", "UTC"),
+    ],
+)
+def test_the_environment_names_the_zone_first(
+    setting: str, zone: str, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """$TZ is read before the files, as a name or the path of a zone's file; empty, it is UTC."""
+    (host / "localtime").symlink_to("/usr/share/zoneinfo/Asia/Kolkata")
+    monkeypatch.setenv("TZ", setting)
+    assert host_zone() == zone
+
+
+@pytest.mark.parametrize("setting", ["CET-1CEST,M3.5.0,M10.5.0/3", "Nowhere/Town", "/nowhere"])
+def test_a_zone_without_a_name_has_a_cure(
+    setting: str, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A $TZ that names no zone is refused, and the message names --tz."""
+    monkeypatch.setenv("TZ", setting)
+    with pytest.raises(ValueError, match="is no name of the tz database: name the zone with --tz"):
+        host_zone()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/usr/share/zoneinfo/Asia/Kolkata",
+        "../usr/share/zoneinfo/Asia/Kolkata",
+        "/usr/share/zoneinfo/posix/Asia/Kolkata",
+        "chosen",
+    ],
+)
+def test_the_link_names_the_zone(target: str, host: Path) -> None:
+    """Without $TZ the zone is what the link /etc/localtime leads to, and that is the default zone."""
+    (host / "chosen").symlink_to("/usr/share/zoneinfo/Asia/Kolkata")
+    (host / "localtime").symlink_to(target)
+    assert host_zone() == "Asia/Kolkata"
+    assert scheduled_tick("0 2 * * *", None, at("2026-11-20")).text == "2026-11-19T20:30Z"
+
+
+def test_the_name_that_was_chosen_is_kept(host: Path) -> None:
+    """Where the chosen zone's file is a link in turn, to its newer name, the chosen name counts."""
+    (host / "zoneinfo").mkdir()
+    (host / "zoneinfo" / "Calcutta").symlink_to("Kolkata")
+    (host / "localtime").symlink_to(host / "zoneinfo" / "Calcutta")
+    assert host_zone() == "Calcutta"
+
+
+def test_no_zone_is_utc(host: Path) -> None:
+    """A host without /etc/localtime is on UTC, whatever /etc/timezone says, as for the C library."""
+    (host / "timezone").write_text("Asia/Kolkata\n")
+    assert host_zone() == "UTC"
+
+
+def test_a_copied_file_is_named_by_etc_timezone(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copied /etc/localtime takes its name from /etc/timezone, if both show the same times."""
+    (host / "localtime").write_bytes(Path("/usr/share/zoneinfo/Asia/Kolkata").read_bytes())
+    with pytest.raises(ValueError, match=r"localtime is a file without a name, .* --tz"):
+        host_zone()
+    rules = ZoneInfo("Asia/Kolkata")
+    monkeypatch.setattr(tick, "localtime", _LocalTimes(rules))
+    (host / "timezone").write_text("Asia/Kolkata\n")
+    assert host_zone() == "Asia/Kolkata"
+    (host / "timezone").write_text("Europe/Berlin\n")
+    with pytest.raises(ValueError, match=r"is not the zone 'Europe/Berlin' of .*: name the zone"):
+        host_zone()
+
+
+class _LocalTimes:
+    """Stands for the C library's local time in a zone of the test's choice."""
+
+    def __init__(self, rules: ZoneInfo) -> None:
+        self.rules = rules
+        self.tm_gmtoff = 0
+
+    def __call__(self, now: float) -> _LocalTimes:
+        offset = datetime.fromtimestamp(now, self.rules).utcoffset()
+        assert offset is not None
+        self.tm_gmtoff = int(offset.total_seconds())
+        return self
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+LOADED = "print(*sorted(sys.modules))"
+
+
+def modules_after(statement: str) -> set[str]:
+    """Return the modules that a bare interpreter has loaded after `statement`."""
+    root = Path(tick.__file__).parent.parent
+    command = [sys.executable, "-S", "-E", "-c", f"import sys; sys.path[:0] = [{str(root)!r}]; "]
+    command[-1] += f"{statement}; {LOADED}"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return set(output.stdout.split())
+
+
+def test_importing_costs_next_to_nothing() -> None:
+    """Importing ticks and durations loads no module that a started interpreter has not."""
+    loaded = modules_after("import os, oncecron.tick, oncecron.duration")
+    ours = {name for name in loaded if name.partition(".")[0] == "oncecron"}
+    assert {"oncecron.tick", "oncecron.duration"} <= ours
+    assert loaded - modules_after("import os") - ours <= {"__future__"}
+    assert not loaded & {"cronsim", "zoneinfo", "datetime", "re", "typing"}
+
+
+def test_the_minute_and_a_name_need_no_calendar() -> None:
+    """The default rule and a plain name load neither cronsim nor zoneinfo, datetime nor re."""
+    statement = (
+        "from oncecron.tick import minute_tick, named_tick; minute_tick(0.0); named_tick('a')"
+    )
+    assert not modules_after(statement) & {"cronsim", "zoneinfo", "datetime", "re", "typing"}
