@@ -87,6 +87,7 @@ class Process(NamedTuple):
     pid: int
     parent: int
     started: int
+    state: bytes
 
 
 def _read_process(pid: int) -> Process | None:
@@ -95,7 +96,7 @@ def _read_process(pid: int) -> Process | None:
             fields = stat.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return Process(pid, int(fields[1]), int(fields[19]))
+    return Process(pid, int(fields[1]), int(fields[19]), fields[0])
 
 
 def descendants(root: int) -> list[Process]:
@@ -154,12 +155,12 @@ class Tree:
         """Wait statuses by pid: whoever reaps, the job's own status is found here."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to every member, and SIGCONT behind one that should end it."""
+        """Send a signal to every member, and SIGCONT to those that are stopped, so that they get it."""
         members = descendants(os.getpid())
         for process in members:
             send(process, number)
-        if number in (signal.SIGTERM, signal.SIGHUP):
-            for process in members:
+        for process in members:
+            if process.state == b"T":
                 send(process, signal.SIGCONT)
 
     def reap(self) -> bool:
@@ -182,12 +183,12 @@ class Tree:
         Stopped first, so that nothing forks away between the look and the kill. Call it again until it
         returns False: a killed process needs a moment, and one of another user cannot be killed.
         """
-        stopped: set[Process] = set()
-        while fresh := set(descendants(os.getpid())) - stopped:
+        stopped: dict[tuple[int, int], Process] = {}
+        while fresh := [p for p in descendants(os.getpid()) if (p.pid, p.started) not in stopped]:
             for process in fresh:
                 send(process, signal.SIGSTOP)
-            stopped |= fresh
-        for process in stopped:
+                stopped[process.pid, process.started] = process
+        for process in stopped.values():
             send(process, signal.SIGKILL)
         return self.reap()
 

@@ -20,7 +20,7 @@ import select
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron import clock
+from oncecron import clock, messages
 from oncecron.backoff import Backoff, jittered, random_fraction
 from oncecron.errors import StoreError, StoreUnavailable
 from oncecron.model import HEARTBEATS_PER_TTL, AskAgain, Ending, Lease, Refusal
@@ -197,7 +197,9 @@ class Heartbeat:
                     continue
             try:
                 renewed = self._store.renew(lease, deadline=self._now() + self._patience)
-            except StoreError:
+            except StoreError as error:
+                if self._plan.verbose:
+                    messages.complain(f"key {lease.key}: not renewed yet: {error}")
                 self._store.close()
                 due = self._now()
                 self._sleep(0.01 + backoff.delay())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from oncecron.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.address import masked
 
@@ -24,20 +26,17 @@ _PERMANENT = (
     ("does not support SSL", "set sslmode=prefer, or turn SSL on at the server"),
     ("session is read-only", "name the primary, or all servers: postgresql://a,b/database"),
     ("hot standby", "name the primary, or all servers: postgresql://a,b/database"),
-    ("invalid connection option", "correct the store's URL"),
-    ("invalid URI", "correct the store's URL"),
-    ("unexpected character", "correct the store's URL"),
-    ("invalid percent-encoded", "write % as %25 in the store's URL"),
-    ("invalid integer value", "correct the store's URL"),
-    ("invalid port number", "correct the store's URL"),
-    ("missing key", "correct the store's URL"),
-    ("value: ", "correct the store's URL"),
+    ("Servname not supported", "correct the port in the store's URL"),
 )
 
 
 def explain(error: Exception, url: str) -> StoreError:
     """Return the oncecron error for a connection that failed."""
     text = " ".join(str(error).split())
+    if isinstance(error, psycopg.ProgrammingError):  # libpq could not even read it
+        return StoreRefusesError(
+            f"PostgreSQL {masked(url)}: {masked(text)}; correct the store's URL"
+        )
     for found, cure in _PERMANENT:
         if found in text:
             return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; {cure}")

@@ -431,11 +431,12 @@ create function {ns}.adopt_v1(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   k {ns}.job_key;
+  v_id integer := {ns}.key_id_v1(p_key, p_shard);
   v_execution bigint;
   v_session boolean := p_client_backend is not distinct from pg_backend_pid();
 begin
   perform set_config('lock_timeout', '2s', true);
-  select x.* into k from {ns}.job_key x where x.key_id = {ns}.key_id_v1(p_key, p_shard) for update;
+  select x.* into strict k from {ns}.job_key x where x.key_id = v_id for update;
   if k.fence >= p_token or exists (select from {ns}.job_execution x where x.owner = p_owner and x.key_id = k.key_id)
      or exists (select from {ns}.lease x where x.key_id = k.key_id) then
     return null;
