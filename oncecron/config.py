@@ -75,6 +75,7 @@ class Settings:
             raise error(f"{source}: {found}") from found
 
     def __getitem__(self, name: str) -> Any:
+        """Return a converted value; None if nobody gave one and there is no default."""
         return self._values[name]
 
     def source(self, name: str) -> str:

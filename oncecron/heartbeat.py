@@ -274,7 +274,7 @@ class _Claim:
         try:
             answer = self._store.claim(
                 self._plan.firing,
-                deadline=self._budget_end,
+                deadline=max(self._budget_end, now + _ASK_WITHIN),
                 watched=self._stale.watched if self._stale else None,
                 alone=self._alone,
             )

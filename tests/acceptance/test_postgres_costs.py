@@ -1,0 +1,138 @@
+"""What a firing costs PostgreSQL: round trips, and how it behaves in a herd."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from servers import (
+    Database,
+    FaultProxy,
+    Journal,
+    PgBouncer,
+    PostgresServer,
+    assert_exclusive,
+    assert_tokens_rise,
+    eventually,
+    job,
+)
+from servers.oncecron import Oncecron
+
+
+def turns(proxy: FaultProxy) -> int:
+    """Return the round trips of the newest connection."""
+    return proxy.connections()[-1].round_trips
+
+
+def test_a_claim_and_an_end_are_one_round_trip_each(
+    database: Database, public_path: Path, new_proxy: Callable[..., FaultProxy]
+) -> None:
+    """Winning costs a connection, the claim and the end; losing the connection and the claim."""
+    Oncecron(database.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(database.server)
+    host = Oncecron(database.url(via=proxy), public_path)
+    with_nothing = turns_of_a_bare_connection(database, proxy)
+    host.run("k", "--tick", "one", "--", "true")
+    assert turns(proxy) == with_nothing + 2
+    host.run("k", "--tick", "one", "--", "true")
+    assert turns(proxy) == with_nothing + 1
+
+
+def test_a_heartbeat_is_one_round_trip(
+    database: Database, public_path: Path, new_proxy: Callable[..., FaultProxy], journal: Journal
+) -> None:
+    """While a job runs, each renewal is one round trip on the same connection."""
+    Oncecron(database.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(database.server)
+    host = Oncecron(database.url(via=proxy), public_path)
+    firing = host.fire("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 4))
+    journal.wait_for("start")
+    before = turns(proxy)
+    seen = {next_beat(database)}
+    while len(seen) < 3:
+        seen.add(eventually(lambda: next_beat(database, max(seen)), retry_on=StopIteration))
+    assert turns(proxy) == before + 2
+    assert firing.wait().status == 0
+
+
+def next_beat(database: Database, after: Any = None) -> Any:
+    """Return the heartbeat of the lease if it is newer."""
+    rows = database.execute("select heartbeat_at from oncecron.leases")
+    return next(beat for (beat,) in rows if after is None or beat > after)
+
+
+def turns_of_a_bare_connection(database: Database, proxy: FaultProxy) -> int:
+    """Return what libpq alone needs to connect with a password."""
+    database.connect("owner", via=proxy).close()
+    return turns(proxy)
+
+
+def test_three_hundred_firings_in_one_second_run_once(
+    new_postgres: Callable[..., PostgresServer], public_path: Path, journal: Journal
+) -> None:
+    """With forty connections: one run, 299 quiet skips, no error."""
+    server = new_postgres(max_connections=40)
+    database = server.create_database()
+    hosts = [Oncecron(database.url(), public_path, f"host-{n}") for n in range(300)]
+    hosts[0].run("warm-up", "--tick", "one", "--", "true")
+    firings = [
+        host.fire("k", "--tick", "one", "--connect-timeout", "90s", "--", *job(journal))
+        for host in hosts
+    ]
+    ended = [firing.wait(120) for firing in firings]
+    assert {(e.status, e.out, e.err) for e in ended} == {(0, b"", "")}
+    assert len(journal.runs()) == 1
+    skips = database.execute("select count(distinct host) from oncecron.skips where key = 'k'")
+    assert skips == [(299,)]
+
+
+def test_twenty_hosts_install_an_empty_database_at_once(
+    database: Database, public_path: Path, journal: Journal
+) -> None:
+    """One run, no error, one schema."""
+    hosts = [Oncecron(database.url(), public_path, f"host-{n}") for n in range(20)]
+    firings = [host.fire("k", "--tick", "one", "--", *job(journal)) for host in hosts]
+    ended = [firing.wait(60) for firing in firings]
+    assert {(e.status, e.out, e.err) for e in ended} == {(0, b"", "")}
+    assert len(journal.runs()) == 1
+
+
+def test_twenty_firings_of_twenty_ticks_run_each_tick_once(
+    database: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
+) -> None:
+    """From the console script, half of the hosts through a transaction pooler."""
+    hosts = [
+        Oncecron(database.url(via=pgbouncer if n % 2 else None), public_path, f"host-{n}")
+        for n in range(20)
+    ]
+    for tick in range(20):
+        firings = [
+            host.fire("k", "--ttl", 6, "--tick", f"t{tick}", "--", *job(journal, "--sleep", 0.05))
+            for host in hosts
+        ]
+        for firing in firings:
+            ended = firing.wait(60)
+            assert (ended.status, ended.err) == (0, "")
+    assert len(journal.runs()) == 20
+    assert_exclusive(journal)
+    assert_tokens_rise(journal)
+
+
+def test_behind_a_transaction_pooler_the_lease_row_stands_alone(
+    database: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
+) -> None:
+    """The pooler is found by itself: no session lock is taken, and others are refused all the same."""
+    host = Oncecron(database.url(via=pgbouncer), public_path)
+    firing = host.fire("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 3))
+    journal.wait_for("start")
+    held = database.execute("select session_lock from oncecron.lease")
+    locks = database.execute(
+        "select count(*) from pg_locks where locktype = 'advisory' and classid = 'oncecron.job_key'::regclass"
+    )
+    other = Oncecron(database.url(), public_path, "host-b")
+    began = time.monotonic()
+    assert other.run("k", "--tick", "two", "--", *job(journal)).status == 0
+    assert time.monotonic() - began < 3, "it waited instead of being refused"
+    assert (held, locks) == ([(False,)], [(0,)])
+    assert firing.wait().status == 0
+    assert len(journal.runs()) == 1

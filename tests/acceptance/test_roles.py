@@ -1,0 +1,101 @@
+"""Least privilege: what each role may do, and what it may not."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from servers import Database
+from servers.oncecron import Oncecron
+
+
+@pytest.fixture
+def granted(database: Database, public_path: Path) -> Database:
+    """Install the schema as its owner and grant the three kinds of rights."""
+    owner = Oncecron(database.url(), public_path)
+    ended = owner("init", "--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
+    assert ended.status == 0, ended.err
+    return database
+
+
+def refused(database: Database, role: str, statement: str) -> bool:
+    """Return whether a statement is refused for want of a right."""
+    with database.connect(role) as connection:
+        try:
+            connection.execute(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            return True
+    return False
+
+
+def test_a_run_role_runs(granted: Database, public_path: Path) -> None:
+    """Claim, heartbeat and end need no right on any table."""
+    ended = Oncecron(granted.url("runner"), public_path).run(
+        "k", "--tick", "one", "--", "sh", "-c", "exit 3"
+    )
+    assert (ended.status, ended.err) == (3, "")
+    assert granted.execute("select outcome from oncecron.executions") == [("failed",)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from oncecron.job_execution",
+        "update oncecron.job_execution set outcome = 'succeeded'",
+        "insert into oncecron.lease select * from oncecron.lease",
+        "delete from oncecron.skip",
+        "update oncecron.job_key set fence = 0",
+        "truncate oncecron.job_execution cascade",
+        "select oncecron.expire_v1(1, '0 s', '0 s', 100, 0)",
+        "select * from oncecron.executions",
+        "drop table oncecron.job_execution",
+        "create table oncecron.x ()",
+    ],
+)
+def test_a_run_role_can_neither_change_nor_delete_a_record(
+    granted: Database, statement: str
+) -> None:
+    """Every way to the tables but the firing functions is refused."""
+    assert refused(granted, "runner", statement)
+
+
+def test_a_read_role_reads_and_does_nothing_else(granted: Database, public_path: Path) -> None:
+    """History and locks work; a firing is refused with exit 78 and the cure."""
+    reader = Oncecron(granted.url("reader"), public_path)
+    assert reader("history").status == 0
+    assert reader("locks").status == 0
+    ended = reader.run("k", "--tick", "one", "--", "true")
+    assert ended.status == 78
+    assert "--run-role" in ended.err
+
+
+def test_a_job_role_checks_its_fence_and_nothing_else(granted: Database, public_path: Path) -> None:
+    """assert_fence alone."""
+    ended = Oncecron(granted.url("runner"), public_path).run(
+        "k", "--tick", "one", "--", "sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"'
+    )
+    with granted.connect("jobber") as connection:
+        connection.execute("select oncecron.assert_fence('k', %s)", (int(ended.out),))
+    assert refused(granted, "jobber", "select * from oncecron.executions")
+    assert refused(
+        granted, "jobber", "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', 0, 0)"
+    )
+
+
+def test_nobody_else_has_any_right(granted: Database) -> None:
+    """The schema is closed to PUBLIC."""
+    rows = granted.execute(
+        "select p.proname from pg_proc p where p.pronamespace = 'oncecron'::regnamespace"
+        " and has_function_privilege('public', p.oid, 'execute')"
+    )
+    assert rows == []
+
+
+def test_every_function_that_runs_with_its_owners_rights_has_a_fixed_search_path(
+    granted: Database,
+) -> None:
+    """SECURITY DEFINER only with search_path = pg_catalog, pg_temp."""
+    rows = granted.execute(
+        "select proname from pg_proc where pronamespace = 'oncecron'::regnamespace"
+        " and prosecdef and not ('search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}')))"
+    )
+    assert rows == []

@@ -1,0 +1,216 @@
+"""Fixtures: shared servers with cheap databases, own servers to break, proxies, hosts, journals.
+
+`postgres`, `pgbouncer` and `redis_server` are shared by all tests of one process: never stop or
+freeze them. The `new_...` fixtures make expendable ones.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # also under --import-mode=importlib
+
+from servers import (
+    CronHost,
+    Database,
+    FaultProxy,
+    Journal,
+    Network,
+    PgBouncer,
+    PostgresServer,
+    RedisServer,
+)
+from servers.process import public_directory, remove_directory
+from servers.require import NOT_PROVEN, everything_required
+
+for name in list(os.environ):
+    # The settings of whoever runs the tests are not the tests'.
+    if name.startswith(("PG", "ONCECRON_")) and not name.startswith(
+        ("ONCECRON_TEST_", "ONCECRON_REQUIRE_ALL")
+    ):
+        del os.environ[name]
+
+
+def _fail_if_it_must_not_be_skipped(report: Any) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if report.skipped and not hasattr(report, "wasxfail") and NOT_PROVEN in reason:
+        report.outcome = "failed"
+        report.longrepr = f"ONCECRON_REQUIRE_ALL=1, but: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Turn loud skips of tests into failures where everything must be proved."""
+    report = yield
+    if everything_required():
+        _fail_if_it_must_not_be_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """Turn loud skips of whole modules into failures where everything must be proved."""
+    report = yield
+    if everything_required():
+        _fail_if_it_must_not_be_skipped(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name what was not proved, whatever options were given."""
+    reasons = {
+        str(report.longrepr[2])
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple) and NOT_PROVEN in report.longrepr[2]
+    }
+    for reason in sorted(reasons):
+        terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
+
+
+# PostgreSQL
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Start the PostgreSQL server that all tests share."""
+    server = PostgresServer()
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[Database]:
+    """Create an empty database of the shared server, owned by the role `owner`."""
+    with postgres.create_database().until_dropped() as database:
+        yield database
+
+
+@pytest.fixture
+def new_postgres() -> Iterator[Callable[..., PostgresServer]]:
+    """Give a function that starts a PostgreSQL server of the test's own; it takes settings."""
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> PostgresServer:
+            server = PostgresServer(**settings)
+            stack.callback(server.remove)
+            return server.start()
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    """Start a PgBouncer in transaction mode in front of the shared server."""
+    pooler = PgBouncer(postgres, "transaction")
+    try:
+        yield pooler.start()
+    finally:
+        pooler.remove()
+
+
+@pytest.fixture
+def new_pgbouncer() -> Iterator[Callable[..., PgBouncer]]:
+    """Give a function that starts a PgBouncer of the test's own: (server, mode, pool_size)."""
+    with ExitStack() as stack:
+
+        def make(*arguments: Any, **options: Any) -> PgBouncer:
+            pooler = PgBouncer(*arguments, **options)
+            stack.callback(pooler.remove)
+            return pooler.start()
+
+        yield make
+
+
+# Redis
+
+
+@pytest.fixture(scope="session")
+def _shared_redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def redis_server(_shared_redis: RedisServer) -> RedisServer:
+    """Give the Redis server that all tests share, emptied."""
+    _shared_redis.flush()
+    return _shared_redis
+
+
+@pytest.fixture
+def new_redis() -> Iterator[Callable[..., RedisServer]]:
+    """Give a function that starts a Redis server of the test's own; it takes `aof` and settings."""
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> RedisServer:
+            server = RedisServer(**settings)
+            stack.callback(server.remove)
+            return server.start()
+
+        yield make
+
+
+# Faults and hosts
+
+
+@pytest.fixture
+def new_proxy() -> Iterator[Callable[..., FaultProxy]]:
+    """Give a function that starts a FaultProxy in front of a server (anything with host and port)."""
+    with ExitStack() as stack:
+
+        def make(server: Any) -> FaultProxy:
+            proxy = FaultProxy(server.port, to=server.host)
+            stack.callback(proxy.close)
+            return proxy
+
+        yield make
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """Make a network of its own for hosts that can be cut off; needs root."""
+    network = Network()
+    try:
+        yield network
+    finally:
+        network.remove()
+
+
+@pytest.fixture
+def new_cron_host() -> Iterator[Callable[..., CronHost]]:
+    """Give a function that starts a host with a real cron daemon: (hostname, crontab); needs root."""
+    with ExitStack() as stack:
+
+        def make(*arguments: Any, **options: Any) -> CronHost:
+            host = CronHost(*arguments, **options)
+            stack.callback(host.remove)
+            return host.start()
+
+        yield make
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """Make a directory that jobs of other users and in other namespaces can enter and write to."""
+    path = public_directory("test")
+    path.chmod(0o1777)
+    yield path
+    remove_directory(path)
+
+
+@pytest.fixture
+def journal(public_path: Path) -> Iterator[Journal]:
+    """Make an empty journal for the jobs of this test; those that still live at its end die."""
+    journal = Journal(public_path / "journal")
+    yield journal
+    journal.kill_jobs()

@@ -1,0 +1,279 @@
+"""The faulty proxy has exactly the fault that it was told to have."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from servers import Database, FaultProxy, eventually
+
+SILENCE = 0.15  # how long "nothing comes" is watched; it can only miss, never invent, a reply
+
+
+class Upper:
+    """A server that answers each line with the line in capitals and remembers what it got."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.orderly_ends = 0
+        self.connections = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.host, self.port = self.listener.getsockname()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self.listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                while line := connection.recv(1000):
+                    self.heard.append(line)
+                    connection.sendall(line.upper())
+            except OSError:
+                return
+            self.orderly_ends += 1
+
+
+@pytest.fixture
+def upper() -> Iterator[Upper]:
+    """Start a server behind the proxy."""
+    server = Upper()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def proxy(upper: Upper, new_proxy: Callable[..., FaultProxy]) -> FaultProxy:
+    """Start the proxy in front of it."""
+    return new_proxy(upper)
+
+
+def connect(proxy: FaultProxy) -> socket.socket:
+    """Connect a client."""
+    return socket.create_connection((proxy.host, proxy.port), timeout=5)
+
+
+def ask(client: socket.socket, line: bytes) -> bytes:
+    """Send a line and return the answer."""
+    client.sendall(line)
+    return client.recv(1000)
+
+
+def assert_silent(client: socket.socket) -> None:
+    """Check that nothing comes, not even an end."""
+    client.settimeout(SILENCE)
+    with pytest.raises(TimeoutError):
+        client.recv(1)
+    client.settimeout(5)
+
+
+def test_passing_forwards_both_ways_and_counts(proxy: FaultProxy) -> None:
+    """Requests, round trips and bytes are counted for each connection."""
+    with connect(proxy) as first, connect(proxy) as second:
+        assert [ask(first, b"a"), ask(first, b"bc"), ask(second, b"def")] == [b"A", b"BC", b"DEF"]
+    eventually(lambda: not any(connection.open for connection in proxy.connections()))
+    one, two = proxy.connections()
+    assert (one.requests, one.round_trips, one.bytes_to_server, one.bytes_to_client) == (2, 2, 3, 3)
+    assert (two.requests, two.round_trips, two.bytes_to_server, two.bytes_to_client) == (1, 1, 3, 3)
+    assert proxy.round_trips() == 3
+
+
+def test_an_end_is_passed_on_with_all_bytes_before_it(proxy: FaultProxy, upper: Upper) -> None:
+    """A half-closed connection still brings the answer, then the server's end."""
+    with connect(proxy) as client:
+        client.sendall(b"last")
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1000) == b"LAST"
+        assert client.recv(1000) == b""
+    eventually(lambda: upper.orderly_ends == 1)
+
+
+def test_much_data_arrives_unharmed(proxy: FaultProxy) -> None:
+    """More than any buffer holds goes through, though the reader is late."""
+    data = bytes(range(97, 123)) * 200_000
+    with connect(proxy) as client:
+        sender = threading.Thread(target=client.sendall, args=[data])
+        sender.start()
+        received = b""
+        while len(received) < len(data):
+            received += client.recv(1 << 16)
+        sender.join()
+    assert received == data.upper()
+
+
+def test_deaf_keeps_connections_and_forwards_nothing(proxy: FaultProxy, upper: Upper) -> None:
+    """A deaf proxy accepts and swallows; what it held back arrives once it hears again."""
+    with connect(proxy) as old:
+        assert ask(old, b"a") == b"A"
+        proxy.deaf()
+        old.sendall(b"lost?")
+        with connect(proxy) as new:
+            new.sendall(b"new")
+            assert_silent(old)
+            assert_silent(new)
+            assert upper.heard == [b"a"]
+            assert upper.connections == 1
+            proxy.passing()
+            assert old.recv(1000) == b"LOST?"
+            assert new.recv(1000) == b"NEW"
+
+
+def test_deaf_hides_the_end_of_a_client(proxy: FaultProxy, upper: Upper) -> None:
+    """While the proxy is deaf the server does not learn that its client is gone."""
+    with connect(proxy) as client:
+        ask(client, b"a")
+        proxy.deaf()
+    with connect(proxy) as other:
+        assert_silent(other)
+    assert upper.orderly_ends == 0
+    proxy.passing()
+    eventually(lambda: upper.orderly_ends >= 1)
+
+
+def test_one_way_to_the_server(proxy: FaultProxy, upper: Upper) -> None:
+    """The server hears the client, the client hears nothing."""
+    with connect(proxy) as client:
+        ask(client, b"a")
+        proxy.one_way("server")
+        client.sendall(b"b")
+        eventually(lambda: upper.heard == [b"a", b"b"])
+        assert_silent(client)
+        proxy.passing()
+        assert client.recv(1000) == b"B"
+
+
+def test_one_way_to_the_client(proxy: FaultProxy, upper: Upper) -> None:
+    """The server no longer hears the client."""
+    with connect(proxy) as client:
+        ask(client, b"a")
+        proxy.one_way("client")
+        client.sendall(b"b")
+        assert_silent(client)
+        assert upper.heard == [b"a"]
+
+
+def test_reset_hits_living_and_new_connections(proxy: FaultProxy) -> None:
+    """Everybody gets RST until the proxy passes again."""
+    with connect(proxy) as client:
+        ask(client, b"a")
+        proxy.reset()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    with pytest.raises(ConnectionResetError), connect(proxy) as client:
+        client.recv(1)
+    proxy.passing()
+    with connect(proxy) as client:
+        assert ask(client, b"b") == b"B"
+
+
+def test_sever_hits_the_connections_of_now(proxy: FaultProxy) -> None:
+    """Only connections that exist get RST; the next one works."""
+    with connect(proxy) as client:
+        ask(client, b"a")
+        proxy.sever()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    with connect(proxy) as client:
+        assert ask(client, b"b") == b"B"
+
+
+def test_refuse_spares_living_connections(proxy: FaultProxy) -> None:
+    """New connections are refused, old ones go on, and passing() opens the port again."""
+    with connect(proxy) as old:
+        ask(old, b"a")
+        proxy.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            connect(proxy)
+        assert ask(old, b"b") == b"B"
+        proxy.passing()
+        with connect(proxy) as new:
+            assert ask(new, b"c") == b"C"
+
+
+def test_server_that_is_down_gives_reset(proxy: FaultProxy, upper: Upper) -> None:
+    """When nobody listens behind the proxy its client gets RST."""
+    upper.close()
+    with pytest.raises(ConnectionResetError), connect(proxy) as client:
+        client.recv(1)
+
+
+def test_delay_holds_each_direction(proxy: FaultProxy) -> None:
+    """A round trip takes twice the delay, and passing() delivers at once."""
+    with connect(proxy) as client:
+        proxy.delay(0.1)
+        before = time.monotonic()
+        assert ask(client, b"a") == b"A"
+        assert time.monotonic() - before >= 0.2
+        proxy.delay(60)
+        client.sendall(b"b")
+        assert_silent(client)
+        proxy.passing()
+        assert client.recv(1000) == b"B"
+
+
+def test_dropped_reply_was_a_request_that_the_server_did(proxy: FaultProxy, upper: Upper) -> None:
+    """The server hears the request and an orderly end; the client only gets the end."""
+    with connect(proxy) as client:
+        assert ask(client, b"a") == b"A"
+        proxy.drop_next_reply()
+        assert ask(client, b"b") == b""
+    proxy.wait_dropped()
+    eventually(lambda: upper.orderly_ends == 1)
+    assert upper.heard == [b"a", b"b"]
+    with connect(proxy) as client:
+        assert ask(client, b"c") == b"C"
+    assert proxy.dropped_replies() == 1
+
+
+def test_dropped_reply_is_that_of_the_nth_request_with_the_bytes(proxy: FaultProxy) -> None:
+    """Requests without the bytes, and those before the n-th, are answered."""
+    proxy.drop_next_reply(2, containing=b"claim")
+    with connect(proxy) as one, connect(proxy) as two:
+        answers = [ask(one, b"claim 1"), ask(one, b"other"), ask(two, b"claim 2"), ask(one, b"x")]
+    assert answers == [b"CLAIM 1", b"OTHER", b"", b"X"]
+
+
+def test_stopped_proxy_is_acknowledged_by_its_kernel(proxy: FaultProxy, upper: Upper) -> None:
+    """With the process stopped, connecting and sending succeed and nothing comes back."""
+    with connect(proxy) as old:
+        ask(old, b"a")
+        proxy.sigstop()
+        with connect(proxy) as new:
+            new.sendall(b"new")
+            old.sendall(b"old")
+            assert_silent(new)
+            assert_silent(old)
+            assert upper.heard == [b"a"]
+            proxy.sigcont()
+            assert (new.recv(1000), old.recv(1000)) == (b"NEW", b"OLD")
+
+
+def test_dropped_reply_of_postgres_was_committed(
+    database: Database, new_proxy: Callable[..., FaultProxy]
+) -> None:
+    """Through PostgreSQL's protocol: the insert is there, its answer is not."""
+    import psycopg
+
+    proxy = new_proxy(database.server)
+    database.execute("create table t (n int)")
+    database.execute("grant all on t to owner")
+    with database.connect(via=proxy) as client:
+        proxy.drop_next_reply(containing=b"insert")
+        with pytest.raises(psycopg.OperationalError):
+            client.execute("insert into t values (42)")
+    eventually(lambda: database.execute("select n from t") == [(42,)])

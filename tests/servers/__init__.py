@@ -1,0 +1,38 @@
+"""Real servers, networks and hosts for the tests, each stopped by its own process id.
+
+Everything listens on loopback or inside a network namespace of its own, on a port and in a
+directory of its own; nothing outlives the test process, however that one ends.
+"""
+
+from servers.cron import CronHost
+from servers.journal import Journal, assert_exclusive, assert_tokens_rise, job
+from servers.namespaces import Host, Network
+from servers.pgbouncer import PgBouncer
+from servers.postgres import ROLES, Database, PostgresServer
+from servers.process import descendants, spawn
+from servers.proxy import FaultProxy
+from servers.redis import RedisServer
+from servers.require import not_proven
+from servers.skew import skewed
+from servers.waiting import eventually
+
+__all__ = [
+    "ROLES",
+    "CronHost",
+    "Database",
+    "FaultProxy",
+    "Host",
+    "Journal",
+    "Network",
+    "PgBouncer",
+    "PostgresServer",
+    "RedisServer",
+    "assert_exclusive",
+    "assert_tokens_rise",
+    "descendants",
+    "eventually",
+    "job",
+    "not_proven",
+    "skewed",
+    "spawn",
+]

@@ -1,0 +1,91 @@
+"""One host that fires: the installed console script, in the small environment that cron gives."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from servers.process import Process, descendants, end, spawn
+from servers.waiting import eventually
+
+CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")
+
+
+class Ended(NamedTuple):
+    """What a command has left to its caller."""
+
+    status: int
+    out: bytes
+    err: str
+
+
+class Firing:
+    """One `oncecron run` that is under way."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+
+    def wait(self, deadline: float = 30) -> Ended:
+        """Wait for the end; the whole tree is killed if it does not come."""
+        try:
+            out, err = self.process.communicate(timeout=deadline)
+        except subprocess.TimeoutExpired as error:
+            tree = descendants(self.process.pid)
+            end(self.process)
+            raise AssertionError(f"still running after {deadline} s: {tree}") from error
+        return Ended(self.process.returncode, out, err.decode())
+
+    @property
+    def wrapper(self) -> Process:
+        """The process that cron waits for."""
+        return descendants(self.process.pid)[0]
+
+    def guard(self) -> Process:
+        """Wait for the guard and return it."""
+        return eventually(lambda: self._children(self.process.pid)[0], retry_on=IndexError)
+
+    def job(self) -> Process:
+        """Wait for the job itself and return it."""
+        return eventually(lambda: self._children(self.guard().pid)[0], retry_on=IndexError)
+
+    @staticmethod
+    def _children(pid: int) -> list[Process]:
+        return [process for process in descendants(pid) if process.parent == pid]
+
+
+class Oncecron:
+    """The console script on one host."""
+
+    def __init__(
+        self, store: str, state: Path, name: str = "host-a", *, prefix: Sequence[str] = (), **environment: str
+    ) -> None:  # fmt: skip
+        self.prefix = list(prefix)
+        self.environment = {
+            "HOME": str(state), "LOGNAME": "root", "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin",
+            "XDG_STATE_HOME": str(state / name), "ONCECRON_HOST": name, "ONCECRON_STORE": store,
+            **environment,
+        }  # fmt: skip
+
+    def start(self, *arguments: object, **options: object) -> Firing:
+        """Start a command and return it while it runs."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        command = [*self.prefix, str(CONSOLE_SCRIPT), *map(os.fspath, map(_text, arguments))]
+        return Firing(spawn(command, env=self.environment, **pipes))
+
+    def __call__(self, *arguments: object, deadline: float = 60, **options: object) -> Ended:
+        """Run a command to its end."""
+        return self.start(*arguments, **options).wait(deadline)
+
+    def run(self, key: str, *arguments: object, deadline: float = 60) -> Ended:
+        """Fire once: options, then `--`, then the command."""
+        return self("run", "--key", key, *arguments, deadline=deadline)
+
+    def fire(self, key: str, *arguments: object) -> Firing:
+        """Fire once and do not wait."""
+        return self.start("run", "--key", key, *arguments)
+
+
+def _text(argument: object) -> "str | bytes":
+    return argument if isinstance(argument, bytes) else str(argument)

@@ -1,0 +1,197 @@
+"""Start processes that cannot outlive the tests, and find, freeze and end them by pid."""
+
+import atexit
+import contextlib
+import functools
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from servers.require import program
+from servers.waiting import eventually
+
+# Below the range from which the kernel takes ports for outgoing connections, so that a server
+# that is restarted finds its port still free.
+PORTS = range(17000, 32000)
+_random = random.SystemRandom()  # pytest-randomly seeds the others alike in every process
+
+
+class Process(NamedTuple):
+    """One process of this machine; the start time tells it from a later one with its pid."""
+
+    pid: int
+    started: int
+    parent: int
+    state: str
+
+    def alive(self) -> bool:
+        """Say whether it still runs; one that only waits to be reaped does not."""
+        now = read_process(self.pid)
+        return now is not None and now.started == self.started and now.state not in "ZX"
+
+
+def read_process(pid: int) -> Process | None:
+    """Read one entry of the process table, or None when there is none (proc(5), stat)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Process(pid, int(fields[19]), int(fields[1]), fields[0].decode())
+
+
+def process_table() -> list[Process]:
+    """Return all processes of this machine."""
+    entries = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [entry for entry in entries if entry is not None]
+
+
+def command_line(pid: int) -> list[bytes]:
+    """Return the words of a process's command line; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def descendants(pid: int) -> list[Process]:
+    """Return the process and all that descend from it, parents first."""
+    table = process_table()
+    found = [entry for entry in table if entry.pid == pid]
+    for parent in found:  # grows while it is walked
+        found += [entry for entry in table if entry.parent == parent.pid]
+    return found
+
+
+def send(processes: Iterable[Process], number: int) -> None:
+    """Send a signal to those that still live."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            if process.alive():
+                os.kill(process.pid, number)
+
+
+def wait_gone(processes: Iterable[Process], deadline: float = 10) -> None:
+    """Wait until none of them lives."""
+    waiting = list(processes)
+    eventually(lambda: not any(process.alive() for process in waiting), deadline)
+
+
+def kill_tree(pid: int) -> None:
+    """End a process and its descendants as a power cut would: no one gets to say a word."""
+    tree = descendants(pid)
+    send(tree, signal.SIGSTOP)  # so that nobody forks on while the others die
+    tree = descendants(pid) or tree
+    send(tree, signal.SIGKILL)
+
+
+@functools.cache
+def server_user() -> pwd.struct_passwd | None:
+    """Return the user that servers run as: ourselves (None), or for root an unprivileged one."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise LookupError("neither the user postgres nor nobody exists on this machine")
+
+
+def as_server_user(death_signal: str = "KILL") -> list[str]:
+    """Return the command prefix that drops root and ties the process's life to ours."""
+    prefix = [program("setpriv"), "--pdeathsig", death_signal]
+    user = server_user()
+    if user is not None:
+        prefix += ["--reuid", str(user.pw_uid), "--regid", str(user.pw_gid), "--clear-groups"]
+    return [*prefix, "--"]
+
+
+def as_ourselves(death_signal: str = "KILL") -> list[str]:
+    """Return the command prefix that ties the process's life to ours and changes nothing else."""
+    return [program("setpriv"), "--pdeathsig", death_signal, "--"]
+
+
+def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
+    """Start a process in a session of its own; it is killed at the latest when the tests end.
+
+    A session of its own, because Ctrl-C on the terminal must reach the tests, which then stop
+    their servers in order, and not the servers too.
+    """
+    options.setdefault("stdin", subprocess.DEVNULL)
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    _living.append(process)
+    return process
+
+
+def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGTERM) -> int:
+    """Send a signal, wait for the end (10 s, then KILL) and close the pipes; return the status."""
+    if process.poll() is None:
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+    try:
+        status = process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        kill_tree(process.pid)
+        status = process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    if process in _living:
+        _living.remove(process)
+    return status
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a TCP port that nobody uses now."""
+    while True:
+        port = _random.choice(PORTS)
+        with socket.socket() as attempt, contextlib.suppress(OSError):
+            attempt.bind((host, port))
+            return port
+
+
+def public_directory(purpose: str) -> Path:
+    """Make a directory that other users can enter, short enough for a socket's path.
+
+    pytest's own are for the user who runs it alone. It is removed when the tests end.
+    """
+    path = Path(tempfile.mkdtemp(prefix=f"oncecron-{purpose}-", dir="/tmp"))
+    path.chmod(0o755)
+    _directories.append(path)
+    return path
+
+
+def server_directory(purpose: str) -> Path:
+    """Make a directory that belongs to the user whom servers run as."""
+    path = public_directory(purpose)
+    user = server_user()
+    if user is not None:
+        os.chown(path, user.pw_uid, user.pw_gid)
+    return path
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory of ours with all its content."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path in _directories:
+        _directories.remove(path)
+
+
+_living: list["subprocess.Popen[bytes]"] = []
+_directories: list[Path] = []
+
+
+@atexit.register
+def _leave_nothing() -> None:
+    for process in _living.copy():
+        if process.poll() is None:
+            kill_tree(process.pid)
+            process.wait()
+    for path in _directories.copy():
+        remove_directory(path)
