@@ -13,13 +13,14 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SI_KERNEL = 0x80
+_LOOKS = 10  # before those who were stopped are killed
 
 FORWARDED = (
     signal.SIGTERM,
@@ -99,22 +100,54 @@ def _read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[19]), fields[0])
 
 
-def descendants(root: int) -> list[Process]:
-    """Return the processes below `root`, parents before children.
+def descendants(root: int) -> Iterator[Process]:
+    """Yield the processes below `root`, parents before children.
 
-    Zombies too: a leader that ended before its threads looks like one and still runs.
+    Each is told before its own children are looked up, so that one whom the caller has stopped forks none
+    in between. Zombies too: a leader that ended before its threads looks like one and still runs.
     """
-    children: dict[int, list[Process]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (process := _read_process(int(name))):
-            children.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
+    children_of = _children if _KERNEL_TELLS_CHILDREN else _children_in_table()
     waiting = [root]
     while waiting:
-        for process in children.get(waiting.pop(), ()):
-            waiting.append(process.pid)
-            found.append(process)
+        for pid in children_of(waiting.pop()):
+            if process := _read_process(pid):
+                waiting.append(pid)
+                yield process
+
+
+def _children(parent: int) -> list[int]:
+    """Return the children of all threads of a process, as proc(5) tells them.
+
+    On two busy cores a look at the whole process table took 40 ms, this a tenth: chains of processes that
+    live for 10 ms were caught after 7 looks instead of 50.
+    """
+    found: list[int] = []
+    for thread in _listed(f"/proc/{parent}/task"):
+        try:
+            with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
+                found += map(int, children.read().split())
+        except OSError:  # the thread is gone: what it leaves is told elsewhere
+            continue
     return found
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _children_in_table() -> Callable[[int], Sequence[int]]:
+    """Return what `_children` does, from one look at the process table (no CONFIG_PROC_CHILDREN)."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := _read_process(int(name))):
+            children.setdefault(process.parent, []).append(process.pid)
+    return lambda parent: children.get(parent, ())
+
+
+_KERNEL_TELLS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
 
 def send(process: Process, number: int) -> bool:
@@ -156,7 +189,7 @@ class Tree:
 
     def signal(self, number: int) -> None:
         """Send a signal to every member, and SIGCONT to those that are stopped, so that they get it."""
-        members = descendants(os.getpid())
+        members = list(descendants(os.getpid()))
         for process in members:
             send(process, number)
         for process in members:
@@ -180,14 +213,21 @@ class Tree:
     def kill(self) -> bool:
         """STOP, then KILL what is there now; return whether anything is left.
 
-        Stopped first, so that nothing forks away between the look and the kill. Call it again until it
-        returns False: a killed process needs a moment, and one of another user cannot be killed.
+        Stopped first, so that nothing forks away between the look and the kill. A few looks only, with the
+        zombies away in between: a chain whose links fork and end faster than we look is new at each look,
+        and would keep us here for ever. Call it again until it returns False: a killed process needs a
+        moment, and one of another user cannot be killed.
         """
         stopped: dict[tuple[int, int], Process] = {}
-        while fresh := [p for p in descendants(os.getpid()) if (p.pid, p.started) not in stopped]:
-            for process in fresh:
-                send(process, signal.SIGSTOP)
-                stopped[process.pid, process.started] = process
+        for _ in range(_LOOKS):
+            known = len(stopped)
+            for process in descendants(os.getpid()):
+                if (process.pid, process.started) not in stopped:
+                    send(process, signal.SIGSTOP)
+                    stopped[process.pid, process.started] = process
+            if len(stopped) == known:
+                break
+            self.reap()
         for process in stopped.values():
             send(process, signal.SIGKILL)
         return self.reap()

@@ -36,5 +36,6 @@ def refusal_sentence(firing: Firing, refusal: Refusal) -> str:
         "recent": f"was started{by}, which is too recent; --again runs it all the same",
         "late": "is later than --starting-deadline allows",
         "paused": f"is paused{by}",
+        "drained": f"is refused: this host is drained{by}",
     }.get(refusal.reason, f"is refused: {refusal.reason}{by}")
     return f"key {firing.key}{tick} {what}"

@@ -223,6 +223,8 @@ class LeaseView(NamedTuple):
     fencing_token: int | None
     backend_pid: int | None
     client_address: str | None
+    asked_at: float | None = None
+    """When the store was asked, by its clock: what the times are compared with. Not published."""
 
 
 class HistoryQuery(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from oncecron.model import Firing, Retention
+    from oncecron.model import Firing, Lease, Retention
     from oncecron.spool import Spool
     from oncecron.stores.address import Address
 
@@ -30,3 +31,17 @@ class Plan(NamedTuple):
     verbose: int
     terminal: bool
     """Standard input is a terminal: the job stays in its foreground process group."""
+
+    def job_environment(self, lease: Lease | None) -> dict[str, str]:
+        """Return the environment of the job: what is there, and what oncecron tells it."""
+        told = {
+            "ONCECRON_KEY": self.firing.key,
+            "ONCECRON_TICK": self.firing.tick.text,
+            "ONCECRON_EXECUTION_ID": str(lease.execution_id) if lease else None,
+            "ONCECRON_FENCING_TOKEN": str(lease.token) if lease else None,
+            "ONCECRON_ATTEMPT": str(lease.attempt if lease else 1),
+            "ONCECRON_SHARD": str(self.firing.shard),
+            "ONCECRON_SHARDS": "1",
+        }
+        merged: dict[str, str | None] = {**os.environ, **told}  # an outer run's token is not ours
+        return {name: value for name, value in merged.items() if value is not None}

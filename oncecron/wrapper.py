@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oncecron.store import FiringStore
 
 _TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_LEAVE_WITHIN = 1.0  # seconds for the guard to leave after its last word
 _KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
 
 
@@ -50,7 +51,7 @@ def supervise(plan: Plan, open_store: Callable[[], FiringStore]) -> int:
         _be_guard(Guard(plan, trust, orders_read, reports_write, open_store), signals, group, plan)
     os.close(orders_read)
     os.close(reports_write)
-    return Wrapper(plan, trust, signals, orders_write, reports_read).watch()
+    return Wrapper(plan, trust, signals, guard, orders_write, reports_read).watch()
 
 
 def _be_guard(guard: Guard, signals: child.Signals, group: int, plan: Plan) -> NoReturn:
@@ -80,11 +81,18 @@ class Wrapper:
     """The watching half of one firing."""
 
     def __init__(
-        self, plan: Plan, trust: Trust, signals: child.Signals, orders: int, reports: int
+        self,
+        plan: Plan,
+        trust: Trust,
+        signals: child.Signals,
+        guard: int,
+        orders: int,
+        reports: int,
     ) -> None:
         self._plan = plan
         self._trust = trust
         self._signals = signals
+        self._guard = guard
         self._orders = orders
         self._reports = reports
         self._tree = child.Tree()
@@ -109,6 +117,7 @@ class Wrapper:
                 line, _, unread = unread.partition(b"\n")
                 word, *fields = line.decode().split()
                 if word == "exit":
+                    self._wait_for_guard()
                     return int(fields[0])
                 self._remember(fields)
             if data == b"":
@@ -143,6 +152,17 @@ class Wrapper:
             except OSError:  # the guard is gone, or its pipe is full of signals
                 continue
 
+    def _wait_for_guard(self) -> None:
+        """Let the guard leave first: cron waits for everybody who holds the command's output."""
+        poll = select.poll()
+        poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
+        give_up = time.monotonic() + _LEAVE_WITHIN
+        self._tree.reap()
+        while self._guard not in self._tree.statuses and (left := give_up - time.monotonic()) > 0:
+            poll.poll(left * 1000)
+            self._signals.read()
+            self._tree.reap()
+
     def _remember(self, fields: list[str]) -> None:
         """Keep what the guard tells of the job that it has started, for the record of its loss."""
         firing = self._plan.firing
@@ -165,6 +185,8 @@ class Wrapper:
         """Kill everything, the guard too, and record the loss."""
         give_up = time.monotonic() + _KILL_WITHIN
         gone = True
+        if self._guard not in self._tree.statuses:  # first: a stopped one keeps zombies in our way
+            child.signal_one(self._guard, signal.SIGKILL)
         while gone and self._tree.kill():
             time.sleep(0.002)
             gone = time.monotonic() < give_up

@@ -38,6 +38,11 @@ def quoted(namespace: str) -> str:
     return f'"{namespace}"'
 
 
+def lock_name(namespace: str) -> str:
+    """Return the text whose hash is the lock of whoever installs or changes the schema."""
+    return f"oncecron init {namespace}"
+
+
 def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
     path = os.path.join(os.path.dirname(__file__), "schema.sql")
@@ -58,7 +63,7 @@ def grants(namespace: str, roles: Roles) -> str:
         name = _role(role)
         lines.append(f"grant usage on schema {ns} to {name};")
         lines.append(
-            f"grant select on {ns}.meta, {ns}.executions, {ns}.skips, {ns}.leases to {name};"
+            f"grant select on {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.leases to {name};"
         )
     for role in roles.job:
         name = _role(role)
@@ -81,7 +86,7 @@ def install(wire: Wire, namespace: str, *, deadline: float) -> bool:
     try:
         wire.ask(
             b"select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
-            (f"oncecron init {namespace}",),
+            (lock_name(namespace),),
             deadline=deadline,
         )
         if _version(wire, namespace, deadline) is not None:
@@ -132,7 +137,12 @@ def _explain_version(error: StatementError, namespace: str, wire: Wire | None) -
         return StoreRefusesError(
             f"PostgreSQL has no schema {namespace} ({error}); run `oncecron init`"
         )
+    return wrong_version(namespace, found, f" ({error})")
+
+
+def wrong_version(namespace: str, found: object, why: str = "") -> StoreRefusesError:
+    """Return the error of a schema that this program cannot use, with both versions and the cure."""
     return StoreRefusesError(
-        f"PostgreSQL, schema {namespace}: it has version {found} and this oncecron needs {VERSION} ({error}); "
+        f"PostgreSQL, schema {namespace}: it has version {found} and this oncecron needs {VERSION}{why}; "
         "upgrade this host, or run `oncecron init` with the newest oncecron"
     )

@@ -47,7 +47,7 @@ class Wire:
         left = deadline - time.clock_gettime(clock)
         try:
             self._connection = psycopg.connect(
-                url, autocommit=True, **_parameters(url, min(patience, left), name)
+                url, autocommit=True, **connection_parameters(url, min(patience, left), name)
             )
         except (psycopg.Error, UnicodeError) as error:
             raise explain(error, url) from error
@@ -132,7 +132,7 @@ class Wire:
         self._connection.close()
 
 
-def _parameters(url: str, patience: float, name: str) -> dict[str, Any]:
+def connection_parameters(url: str, patience: float, name: str) -> dict[str, Any]:
     """Return the connection parameters that oncecron sets where the user has not."""
     given = psycopg.conninfo.conninfo_to_dict(url)
     seconds = max(2, int(patience))  # libpq's smallest connect_timeout

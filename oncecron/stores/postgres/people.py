@@ -1,0 +1,252 @@
+"""What people ask of PostgreSQL: ordinary psycopg, SQL from `people.sql`.
+
+History is read in pages by the id of its last row, so that a million rows need no memory, no open
+transaction and no sort, neither here nor at the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from oncecron.errors import StoreError, StoreRefusesError
+from oncecron.model import Execution, LeaseView, Skip
+from oncecron.stores.address import masked
+from oncecron.stores.postgres import address, schema
+from oncecron.stores.postgres.wire import StatementError, connection_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oncecron.model import HistoryQuery, Retention, Roles
+
+_PATIENCE = 10.0  # seconds that one of the servers may take to answer a connection
+_PAGE = 1000
+_BATCH = 5000  # rows that one step of retention removes
+_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0, None)
+"""Seconds in which the newest skips are looked for, one after the other: their index knows only ranges of time."""
+
+_OLDEST_SERVER = 130000
+_INSUFFICIENT_PRIVILEGE = "42501"
+_UNDEFINED_OBJECT = "42704"
+_READERS_CURE = "have the schema's owner run `oncecron init --read-role ROLE`"
+_OWNERS_CURE = "do it as the role that owns the schema"
+_INIT_CURE = (
+    "run it as the schema's or the database's owner, or have a DBA run what "
+    "`oncecron init --print-sql` prints"
+)
+
+
+class PostgresPeopleStore:
+    """The people's half of the store on PostgreSQL; see `oncecron.store.PeopleStore`."""
+
+    def __init__(self, url: str, *, namespace: str) -> None:
+        """Connect at the first question. Raises `ConfigurationError` for a namespace that is none."""
+        self._url = url
+        self._namespace = namespace
+        self._sql = _sections(namespace)
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first, or the oldest first after an id."""
+        section = "history"
+        if query.after_id is not None:
+            section = "history_after"
+        elif query.tick is not None:
+            section = "history_of_tick"
+        elif query.key is not None:
+            section = "history_of_key"
+        left = query.limit
+        values: dict[str, Any] = {**query._asdict(), "before": None}
+        while left is None or left > 0:
+            page = _PAGE if left is None else min(left, _PAGE)
+            rows = self._ask(section, {**values, "page": page})
+            yield from map(Execution._make, rows)
+            if len(rows) < page:
+                return
+            values["before" if query.after_id is None else "after_id"] = rows[-1][0]
+            left = None if left is None else left - page
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        values = query._asdict()
+        if query.limit is None:
+            yield from self._stream_skips(values)
+            return
+        for window in _WINDOWS:
+            rows = self._ask("skips", {**values, "window": window})
+            if window is None or len(rows) >= query.limit:
+                yield from map(Skip._make, rows)
+                return
+
+    def _stream_skips(self, values: dict[str, Any]) -> Iterator[Skip]:
+        connection = self._installed()
+        with (
+            self._explained(_READERS_CURE),
+            connection.transaction(),
+            connection.cursor(name="skips") as cursor,
+        ):
+            cursor.itersize = _PAGE
+            cursor.execute(self._sql["skips"], {**values, "window": None})
+            yield from map(Skip._make, cursor)
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        rows = self._ask("execution", {"execution_id": execution_id})
+        return Execution._make(rows[0]) if rows else None
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease and every session lock of this namespace."""
+        return [_lease(row) for row in self._ask("leases", {})]
+
+    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+        values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
+        parts = [row[0] for row in self._ask("part_ids", {}, _OWNERS_CURE)]
+        executions = skips = 0
+        for key_id in (None, *parts):
+            while True:
+                row = self._ask("expire", {**values, "key_id": key_id}, _OWNERS_CURE)[0]
+                if not any(row):
+                    break
+                executions += row[0]
+                skips += row[1]
+        return executions, skips
+
+    def initialise(self, roles: Roles) -> str:
+        """Create or upgrade the schema and grant rights; return a sentence of what was done."""
+        connection = self._connected()
+        if connection.info.server_version < _OLDEST_SERVER:
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)}: the server has version "
+                f"{connection.info.server_version // 10000}; 13 or newer is needed"
+            )
+        with self._explained(_INIT_CURE), connection.transaction():
+            lock = {"lock": schema.lock_name(self._namespace)}
+            connection.execute(self._sql["lock_schema"], lock)
+            made = self._version(connection) is None
+            if made:
+                connection.execute(schema.script(self._namespace))
+            if granted := schema.grants(self._namespace, roles):
+                connection.execute(granted)
+        done = f"made schema {self._namespace}, version {schema.VERSION}"
+        if not made:
+            done = f"schema {self._namespace} has version {schema.VERSION} already"
+        names = ", ".join(dict.fromkeys(role for part in roles for role in part))
+        return done + (f"; gave rights to {names}" if names else "")
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Return the SQL that `initialise` would run on an empty store."""
+        begin = self._sql["script_begin"].replace("{namespace}", self._namespace)
+        script = schema.script(self._namespace)
+        return f"{begin}\n\n{script}\n{schema.grants(self._namespace, roles)}commit;\n"
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _ask(
+        self, section: str, values: Mapping[str, Any], cure: str = _READERS_CURE
+    ) -> list[tuple[Any, ...]]:
+        connection = self._installed(cure)
+        with self._explained(cure):
+            return connection.execute(self._sql[section], values).fetchall()
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is None:
+            try:
+                parameters = connection_parameters(self._url, _PATIENCE, "oncecron")
+                self._connection = psycopg.connect(self._url, autocommit=True, **parameters)
+            except (psycopg.Error, UnicodeError) as error:
+                raise address.explain(error, self._url) from error
+        return self._connection
+
+    def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return the connection once the schema is known to be there and of this version."""
+        if self._connection is not None:
+            return self._connection
+        connection = self._connected()
+        try:
+            with self._explained(cure):
+                version = self._version(connection, cure)
+        except StoreError:
+            self.close()
+            raise
+        if version is None:
+            self.close()
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; run `oncecron init`"
+            )
+        return connection
+
+    def _version(
+        self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = _INIT_CURE
+    ) -> int | None:
+        """Return the schema's version, which is this program's, or None if there is no schema."""
+        answer = connection.execute(self._sql["installed"], {"namespace": self._namespace})
+        exists, usable, has_tables, readable = answer.fetchone() or (False,) * 4
+        if exists and not (usable and (readable or not has_tables)):
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "
+                f"{self._namespace}; {cure.replace('ROLE', connection.info.user)}"
+            )
+        if not has_tables:
+            return None
+        row = connection.execute(self._sql["version"]).fetchone()
+        version: int = row[0] if row else 0
+        if version != schema.VERSION:
+            raise schema.wrong_version(self._namespace, version)
+        return version
+
+    @contextlib.contextmanager
+    def _explained(self, cure: str) -> Iterator[None]:
+        """Turn what psycopg raises into an error of one line with a cure."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if self._connection is not None and self._connection.broken:
+                self.close()
+            raise self._explain(error, cure) from error
+
+    def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
+        if error.sqlstate is None:
+            return address.explain(error, self._url)
+        told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
+        if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
+            return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {cure}")
+        if error.sqlstate == _UNDEFINED_OBJECT:
+            return StoreRefusesError(f"PostgreSQL: {told}; create it first")
+        return schema.explain(told, self._namespace, None)
+
+
+def _sections(namespace: str) -> dict[str, str]:
+    """Return the statements of people.sql by name, for this namespace."""
+    path = os.path.join(os.path.dirname(__file__), "people.sql")
+    with open(path, encoding="utf-8") as file:
+        parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
+    sections = {name.strip(): _without_comments(text) for name, _, text in parts}
+    for name in ("execution_columns", "execution_filters"):
+        sections = {
+            key: text.replace("{" + name + "}", sections[name]) for key, text in sections.items()
+        }
+    ns = schema.quoted(namespace)
+    return {name: text.replace("{ns}", ns) for name, text in sections.items()}
+
+
+def _without_comments(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
+
+
+def _lease(row: tuple[Any, ...]) -> LeaseView:
+    """Read a row of `leases`; a lock without a lease is named by its session: `oncecron HOST/PID KEY`."""
+    view = LeaseView._make(row[:-1])
+    words = (row[-1] or "").split(" ")
+    if view.host is None and words[0] == "oncecron" and len(words) > 1:
+        host, _, pid = words[1].rpartition("/")
+        return view._replace(host=host or None, pid=int(pid) if pid.isdigit() else None)
+    return view

@@ -1,0 +1,122 @@
+-- What people ask of PostgreSQL.  {ns} stands for the quoted schema, {execution_columns} and the like for the section of that
+-- name.  Reading goes by views and catalogs alone: that is all that --read-role may see.
+
+-- name: installed
+-- Is the schema there, may this role use it, and does it hold oncecron's tables?  Asked of catalogs that everybody may read, so
+-- that the answer is never an error.
+select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage'), false), c.oid is not null,
+       coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false)
+  from (select) one
+  left join pg_catalog.pg_namespace n on n.nspname = %(namespace)s
+  left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'meta'
+
+-- name: version
+select version from {ns}.meta
+
+-- name: lock_schema
+-- One at a time, the firings that install an empty store included; ends with the transaction.
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%(lock)s, 0))
+
+-- name: script_begin
+-- How a script for a DBA begins: the same lock, in one transaction.
+begin;
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('oncecron init {namespace}', 0));
+
+-- name: execution_columns
+e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,
+       extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
+       e.duration, e.fencing_token, e.owner::text as owner, e.note
+
+-- name: execution_filters
+-- The plan is made for the values: a filter that is null costs nothing.
+(%(before)s::bigint is null or e.execution_id < %(before)s)
+   and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(host)s::text is null or e.host = %(host)s)
+   and (%(outcome)s::text is null or e.outcome = %(outcome)s)
+
+-- name: history
+-- A page of the log by its primary key, the newest first.
+select {execution_columns}
+  from {ns}.executions e
+ where {execution_filters}
+ order by e.execution_id desc
+ limit %(page)s
+
+-- name: history_of_key
+-- The same of one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
+-- their order the only one that fits: for `=` the planner takes the primary key and, where the key rarely runs or has stopped
+-- running, reads the whole log.
+select h.*
+  from {ns}.keys k
+ cross join lateral (
+   (select {execution_columns}
+      from {ns}.executions e
+     where e.key_id between k.key_id and k.key_id and e.tick is not null and e.tick_at is null and {execution_filters}
+     order by e.key_id desc, e.execution_id desc limit %(page)s)
+    union all
+   (select {execution_columns}
+      from {ns}.executions e
+     where e.key_id between k.key_id and k.key_id and (e.tick is null or e.tick_at is not null) and {execution_filters}
+     order by e.key_id desc, e.execution_id desc limit %(page)s)) h
+ where k.key = %(key)s
+ order by h.execution_id desc
+ limit %(page)s
+
+-- name: history_of_tick
+-- One tick, of one key or of all, by unique (key_id, tick, attempt).
+select h.*
+  from {ns}.keys k
+ cross join lateral (
+   select {execution_columns}
+     from {ns}.executions e
+    where e.key_id = k.key_id and e.tick = %(tick)s and {execution_filters}
+    order by e.execution_id desc limit %(page)s) h
+ where %(key)s::text is null or k.key = %(key)s
+ order by h.execution_id desc
+ limit %(page)s
+
+-- name: history_after
+-- What came after an execution, the oldest first.
+select {execution_columns}
+  from {ns}.executions e
+ where e.execution_id > %(after_id)s and (%(key)s::text is null or e.key = %(key)s)
+   and (%(tick)s::text is null or e.tick = %(tick)s) and {execution_filters}
+ order by e.execution_id
+ limit %(page)s
+
+-- name: execution
+select {execution_columns}
+  from {ns}.executions e
+ where e.execution_id = %(execution_id)s
+
+-- name: skips
+-- The newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
+select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count
+  from {ns}.skips s
+ where (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
+   and (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(key)s::text is null or s.key = %(key)s)
+   and (%(tick)s::text is null or s.tick = %(tick)s)
+   and (%(host)s::text is null or s.host = %(host)s)
+   and (%(outcome)s::text is null or s.reason = %(outcome)s)
+ order by s.at desc, s.key, s.shard, s.host, s.reason
+ limit %(limit)s
+
+-- name: leases
+-- With the name that the session gave itself, which tells the holder of a lock that has no lease, and the store's clock.
+select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",
+       extract(epoch from l.acquired_at)::float8, extract(epoch from l.heartbeat_at)::float8,
+       extract(epoch from l.expires_at)::float8, l.fencing_token, l.backend_pid, l.client_address,
+       extract(epoch from pg_catalog.clock_timestamp())::float8, l.application_name
+  from {ns}.leases l
+ order by l.key, l.shard
+
+-- name: part_ids
+-- The keys and shards whose names retention looks through.
+select key_id from {ns}.keys order by key_id
+
+-- name: expire
+-- One batch of retention, a transaction of its own; without a key no names.
+select executions, skips
+  from {ns}.expire_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
+                      pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)
