@@ -1,0 +1,1 @@
+"""The store of one machine: a SQLite file, nothing to install."""

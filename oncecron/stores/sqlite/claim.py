@@ -1,0 +1,225 @@
+"""The claim on SQLite, step by step as `oncecron.store` tells it; the numbers are that text's.
+
+Both halves run in a transaction that the caller began. `look` (steps 0 to 2) only reads, and most losers end
+there. `decide` (all steps) has the file's write lock, which is step 4: it locks every key, for about as long as
+one write to the disk takes. There is no session lock (step 3), since a lease that one machine's kernel
+clock ends needs no second bolt.
+
+Who is alive is decided by the lease clock (the machine's boot and CLOCK_MONOTONIC) at the moment when the
+transaction began; the wall clock is for the log, the gap, the deadline and the fencing token. On one machine
+the host's clock is the store's own, so that they are never apart; only a tick that lies further ahead than any
+skew allows shows that the clock was wrong when the tick was derived.
+"""
+
+from __future__ import annotations
+
+from binascii import crc32
+
+from oncecron import clock
+from oncecron.errors import ConfigurationError
+from oncecron.model import (
+    HEARTBEATS_PER_TTL,
+    MAX_CLOCK_SKEW,
+    AskAgain,
+    Holder,
+    Lease,
+    Refusal,
+    trust_after,
+)
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.model import Firing
+    from oncecron.stores.sqlite.connection import Connection
+
+Values = dict[str, "Any"]
+
+
+def moment(boot: str) -> Values:
+    """Return what all clocks show now, by the names that the statements use."""
+    return {"boot": boot, "lease_now": clock.lease_time(clock.MONOTONIC), "now": clock.wall()}
+
+
+def look(store: Connection, firing: Firing, now: Values) -> Refusal | AskAgain | None:
+    """Return the answer, or None where it takes the lock to tell."""
+    asked = _asked(firing, now)
+    own = store.one("own_execution", **asked)
+    if own is not None:
+        return None if own["has_lease"] else _done(own)
+    refusal = _gate(store, firing, asked)
+    if refusal is not None:
+        return refusal
+    lease = store.one("find_lease", **asked)
+    if lease is None:
+        return _been(store, firing, asked)
+    if 0 < lease["ends_in"] <= lease["ttl"]:
+        return _in_the_way(lease, firing)
+    return None
+
+
+def decide(store: Connection, firing: Firing, now: Values) -> Lease | Refusal | AskAgain:
+    """Return the answer, having written what it takes."""
+    asked = _asked(firing, now)
+    own = store.one("own_execution", **asked)  # 0
+    if own is not None:
+        return _granted_before(store, firing, asked, own)
+    store.execute("register_key", **asked)  # 1
+    refusal = _gate(store, firing, asked)
+    if refusal is not None:
+        return refusal
+    store.execute("cut_lease", **asked)  # 2
+    lease = store.one("find_lease", **asked)
+    if lease is not None and lease["ends_in"] > 0:
+        return _in_the_way(lease, firing)
+    _take_away(store, firing, asked)  # 5
+    refusal = _been(store, firing, asked) or _too_soon(store, firing, asked)  # 6
+    if refusal is not None:
+        return refusal
+    return _grant(store, firing, asked)  # 7
+
+
+def microseconds(now: Values) -> int:
+    """Return the store's clock as a fencing token."""
+    return int(now["now"] * 1_000_000)
+
+
+def _asked(firing: Firing, now: Values) -> Values:
+    return {
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": firing.tick.text,
+        "owner": firing.owner,
+        "host": firing.holder.host,
+        **now,
+    }
+
+
+def _granted_before(store: Connection, firing: Firing, asked: Values, own: Any) -> Lease | Refusal:
+    """Answer a claim that was sent again, since its answer was lost."""
+    renewed = store.execute("renew_lease", **asked, execution_id=own["execution_id"]).rowcount
+    return _lease(firing, asked, own) if renewed else _done(own)
+
+
+def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
+    pause = store.one("find_pause", **asked)
+    if pause is not None:
+        words = (f"by {pause['author']}", pause["reason"])
+        return Refusal("paused", since=pause["at"], detail=": ".join(filter(None, words)))
+    drain = store.one("find_drain", **asked)
+    if drain is not None:
+        return Refusal("drained", since=drain["at"], detail=f"by {drain['author']}")
+    instant = firing.tick.instant if firing.tick.rule in ("schedule", "minute") else None
+    if instant is not None and instant > asked["now"] + MAX_CLOCK_SKEW:
+        raise ConfigurationError(
+            f"the tick {firing.tick.text} is {instant - asked['now']:.0f} s ahead of this machine's clock: "
+            "the clock was wrong when the tick was derived, or it is wrong now; compare `date -u`"
+        )
+    return None
+
+
+def _in_the_way(lease: Any, firing: Firing) -> Refusal | AskAgain:
+    """Answer a firing that found a living lease: a silent holder may be dead."""
+    held = Refusal("held", _holder(lease), lease["started_at"])
+    interval = lease["ttl"] / HEARTBEATS_PER_TTL
+    same_tick = firing.tick.text is not None and firing.tick.text == lease["tick"]
+    if same_tick or lease["silent_for"] <= 2 * interval:
+        return held
+    ends_in = lease["ends_in"]
+    return AskAgain(
+        "orphaned", min(ends_in, interval), ends_in, held, watched=lease["heartbeat_at"]
+    )
+
+
+def _take_away(store: Connection, firing: Firing, asked: Values) -> None:
+    """Declare lost what runs without a living lease: its child is dead by rule."""
+    note = f"its lease ended, found by {firing.holder.host}"
+    lost = store.execute("declare_lost", **asked, note=note).rowcount
+    if lost:
+        store.execute("raise_fence", **asked, microseconds=microseconds(asked))
+    store.execute("take_lease_away", **asked)
+
+
+def _been(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
+    """Refuse a tick that has an execution, or that a newer one has overtaken."""
+    if firing.again or firing.tick.text is None:
+        return None
+    key = store.one("find_key", **asked)
+    instant = firing.tick.instant
+    high_water = key["high_water"] if key is not None and instant is not None else None
+    newest = store.one("find_newest", **asked)
+    if newest is None:
+        overtaken = high_water is not None and instant is not None and instant <= high_water
+        return Refusal("passed") if overtaken else None
+    if newest["outcome"] == "running":
+        return None  # without a lease: the lock has to tell
+    overtaken = high_water is not None and instant is not None and instant < high_water
+    if newest["outcome"] == "not-started" and not overtaken:
+        return None
+    return _done(newest)
+
+
+def _too_soon(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
+    key = store.one("find_key", **asked)
+    gap, last = firing.min_gap, key["last_start"]
+    if gap is not None and last is not None and not firing.again:
+        ago = max(0.0, asked["now"] - last)
+        late_in_its_minute = firing.tick.rule == "minute" and key["last_lateness"] > 60 - gap
+        if ago < gap and (firing.tick.rule == "none" or late_in_its_minute):
+            return Refusal("recent", since=last)
+    instant, limit = firing.tick.instant, firing.starting_deadline
+    if instant is not None and limit is not None and asked["now"] - instant > limit:
+        return Refusal("late", since=instant)
+    return None
+
+
+def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
+    newest = store.one("find_newest", **asked)
+    granted = {
+        "attempt": 1 if newest is None else newest["attempt"] + 1,
+        "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
+        "started_at": asked["now"],
+    }
+    asked = {
+        **asked,
+        **granted,
+        "tick_instant": firing.tick.instant,
+        "named": firing.tick.text is not None and firing.tick.instant is None,
+        "pid": firing.holder.pid,
+        "user": firing.holder.user,
+        "command": firing.command,
+        "ttl": firing.ttl,
+        "schedule": firing.schedule,
+        "zone": firing.zone,
+        "lateness": firing.fired_at % 60,
+        "digest": f"{crc32(firing.command.encode()):08x}",
+    }
+    asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
+    store.execute("insert_lease", **asked)
+    store.execute("mark_key", **asked)
+    return _lease(firing, asked, asked)
+
+
+def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
+    """Return the lease; it is trusted from when the store saw the claim, by the same clock."""
+    return Lease(
+        key=firing.key,
+        shard=firing.shard,
+        tick=firing.tick.text,
+        owner=firing.owner,
+        attempt=execution["attempt"],
+        execution_id=execution["execution_id"],
+        token=execution["fencing_token"],
+        ttl=firing.ttl,
+        started_at=execution["started_at"],
+        trusted_until=trust_after(asked["lease_now"], firing.ttl),
+    )
+
+
+def _done(execution: Any) -> Refusal:
+    return Refusal("done", _holder(execution), execution["started_at"], execution["outcome"])
+
+
+def _holder(row: Any) -> Holder:
+    return Holder(row["host"], row["pid"], row["user"])

@@ -1,0 +1,332 @@
+"""One open file of the SQLite store: found or made, checked, and its errors put into words.
+
+The file is in WAL mode, so that readers wait for nobody. Whoever opens it first installs the schema, in one
+transaction behind the file's own lock, so that twenty firings at once install it once. An existing schema is
+never changed here. A file on a network file system is refused: SQLite's locks are not dependable there, and
+memory shared through the file does not reach another host, so that two hosts could both get a lease.
+
+A connection belongs to the file that it opened: `is_current` tells when the path has come to mean another.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+
+from oncecron import clock
+from oncecron.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+SCHEMA_VERSION = "1"
+DEFAULT_NAMESPACE = "oncecron"
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+MOUNTS = "/proc/self/mountinfo"
+NETWORK_FILE_SYSTEMS = (
+    " 9p acfs afs beegfs ceph cifs coda gfs gfs2 glusterfs gpfs lustre ncp ncpfs nfs nfs4 ocfs2 orangefs "
+    "panfs prl_fs pvfs2 smb2 smb3 smbfs vboxsf virtiofs vmhgfs wekafs fuse.ceph fuse.ceph-fuse fuse.davfs "
+    "fuse.gcsfuse fuse.glusterfs fuse.goofys fuse.juicefs fuse.mfs fuse.ossfs fuse.rclone fuse.s3fs "
+    "fuse.sshfs fuse.vmhgfs-fuse "
+)
+"""As mountinfo spells them; also those that a virtual machine shares with its host or with other guests."""
+
+_PAUSE = 0.01  # between two tries of the one statement for which SQLite does not wait by itself
+_PERMANENT = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
+_LOCKED = (StoreUnavailable, "another process keeps it locked")
+_TROUBLES: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_PROTOCOL: _LOCKED,
+    sqlite3.SQLITE_FULL: (StoreUnavailable, "the disk is full: make room"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "reading or writing it failed: look at the disk"),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "there is no memory left"),
+    sqlite3.SQLITE_CORRUPT: (
+        StoreRefusesError,
+        "it is damaged: move it away together with its -wal and -shm, or restore a copy",
+    ),
+    sqlite3.SQLITE_NOTADB: (StoreRefusesError, "it is no SQLite database: name another file"),
+}
+
+
+def file_of(path: str, namespace: str) -> str:
+    """Return the file of a namespace: `path` for the default one, else with `-NAMESPACE` before its suffix.
+
+    Raises ConfigurationError when the path is not absolute or the namespace cannot be part of a name.
+    """
+    if not os.path.isabs(path):
+        raise ConfigurationError(f"the path of a SQLite store must be absolute: {path!r} is not")
+    if not namespace or "/" in namespace or "\0" in namespace:
+        raise ConfigurationError(f"the namespace {namespace!r} cannot be part of a file's name")
+    if namespace == DEFAULT_NAMESPACE:
+        return path
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}-{namespace}{suffix}"
+
+
+def statements(name: str) -> dict[str, str]:
+    """Return the statements of the file `name`.sql beside this module, by the names above them."""
+    with open(os.path.join(os.path.dirname(__file__), f"{name}.sql"), encoding="utf-8") as file:
+        sections = file.read().split("\n-- name: ")[1:]
+    parts = (section.partition("\n") for section in sections)
+    return {title.strip(): text.strip() for title, _, text in parts}
+
+
+def connect(path: str, *, deadline: float, create: bool) -> Connection:
+    """Open the store in the file `path`; with `create` make what is missing, the schema included.
+
+    `deadline` is in seconds of CLOCK_MONOTONIC. Raises StoreRefusesError or StoreUnavailable.
+    """
+    try:
+        refuse_network(path)
+        if create:
+            _make(path)
+        elif not os.path.exists(path):
+            raise _absent(path)
+        connection = Connection(path)
+    except OSError as error:
+        raise _unusable(error, path) from error
+    except sqlite3.Error as error:
+        raise explained(error, path) from error
+    try:
+        connection.wait_until(deadline)
+        connection.check_schema(deadline, create=create)
+    except sqlite3.Error as error:
+        connection.close()
+        raise explained(error, path) from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def refuse_network(path: str) -> None:
+    """Raise StoreRefusesError if the file is, or would be made, on a network file system."""
+    place = path
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="replace") as file:
+            mounts = file.read()
+    except OSError:
+        return  # only Linux has it
+    kind = network_file_system(mounts, os.stat(place).st_dev)
+    if kind:
+        raise StoreRefusesError(
+            f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold: "
+            "put it on a local disk, or use postgresql:// or redis:// for several hosts"
+        )
+
+
+def network_file_system(mounts: str, device: int) -> str | None:
+    """Return the type of the file system with this device number if it is a network one.
+
+    `mounts` is the text of mountinfo (proc(5)): its third field is the device, and the type follows a lone
+    dash. A device that is not listed, as a subvolume of btrfs is not, is local.
+    """
+    number = f" {os.major(device)}:{os.minor(device)} "
+    for line in mounts.splitlines():
+        mount, _, source = line.partition(" - ")
+        kind = source.partition(" ")[0]
+        if number in mount and f" {kind} " in NETWORK_FILE_SYSTEMS:
+            return kind
+    return None
+
+
+def _make(path: str) -> None:
+    """Make the file and its directory, for their owner only, if they are not there.
+
+    A file that is there is not opened: closing it would drop this process's SQLite locks on it
+    (fcntl(2): a process's locks on a file go when it closes any descriptor of that file).
+    """
+    if os.path.exists(path):
+        return
+    os.makedirs(os.path.dirname(path), mode=DIRECTORY_MODE, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
+    except FileExistsError:
+        return  # somebody was faster
+
+
+class Connection:
+    """An open store: statements by name, transactions, and how long to wait for locks."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.installed = False
+        """Whether this connection made the schema."""
+        name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        self._database = sqlite3.connect(
+            f"file:{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+        )
+        self._database.row_factory = sqlite3.Row
+        status = os.stat(path)
+        self._file = (status.st_dev, status.st_ino)
+        self._statements = statements("connection")
+
+    def load(self, name: str) -> None:
+        """Learn the statements of the file `name`.sql."""
+        self._statements.update(statements(name))
+
+    def execute(self, name: str, /, **values: Any) -> sqlite3.Cursor:
+        """Run the statement with this name."""
+        return self._database.execute(self._statements[name], values)
+
+    def one(self, name: str, /, **values: Any) -> Any:
+        """Return the first row of the statement with this name (a `sqlite3.Row`), or None."""
+        return self.execute(name, **values).fetchone()
+
+    def reading(self) -> Transaction:
+        """Begin a transaction that sees one state of the store and locks nobody out."""
+        return Transaction(self, "begin_reading")
+
+    def writing(self, *, durable: bool) -> Transaction:
+        """Begin a transaction that locks other writers out; `durable`: its commit waits for the disk."""
+        self.execute("sync_each_commit" if durable else "sync_later")
+        return Transaction(self, "begin_writing")
+
+    def wait_until(self, deadline: float) -> None:
+        """Let statements wait for locks until `deadline` (CLOCK_MONOTONIC), which must be ahead."""
+        left = deadline - clock.lease_time(clock.MONOTONIC)
+        if left <= 0:
+            raise StoreUnavailable(f"the store {self.path} did not answer in time")
+        statement = self._statements["wait_at_most"].format(milliseconds=int(left * 1000) + 1)
+        self._database.execute(statement)
+
+    def is_current(self) -> bool:
+        """Return whether the path still means the file that was opened, and not one put in its place."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._file
+
+    def check_schema(self, deadline: float, *, create: bool) -> None:
+        """Raise StoreRefusesError unless the schema is ours; with `create` install it in an empty file."""
+        with self.reading():
+            version = self._version()
+        if version is None:
+            if not create:
+                raise _absent(self.path)
+            self._write_ahead(deadline)
+            with self.writing(durable=True):
+                version = self._version() or self._install()
+        if version != SCHEMA_VERSION:
+            raise StoreRefusesError(
+                f"the store {self.path} has schema version {version}, this oncecron needs version "
+                f"{SCHEMA_VERSION}: install the newer oncecron here and run `oncecron init` with it"
+            )
+
+    def _version(self) -> str | None:
+        """Return the version of the schema, None in an empty file."""
+        if self.one("count_objects")[0] == 0:
+            return None
+        try:
+            row = self.one("schema_version")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:  # no such table
+                raise
+            row = None
+        if row is None:
+            raise StoreRefusesError(
+                f"the store {self.path} is another program's database: name another file"
+            )
+        return str(row[0])
+
+    def _install(self) -> str:
+        for statement in statements("schema").values():
+            self._database.execute(statement)
+        self.installed = True
+        return SCHEMA_VERSION
+
+    def _write_ahead(self, deadline: float) -> None:
+        """Switch to WAL, for which SQLite needs the file alone and does not wait."""
+        while True:
+            try:
+                mode = self.one("write_ahead")
+            except sqlite3.OperationalError as error:
+                late = clock.lease_time(clock.MONOTONIC) + _PAUSE > deadline
+                if late or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                time.sleep(_PAUSE)
+                continue
+            if mode[0] != "wal":
+                raise StoreRefusesError(
+                    f"the store {self.path}: its file system cannot share memory (no WAL): use a local disk"
+                )
+            return
+
+    def close(self) -> None:
+        """Close; an open transaction is rolled back. Never raises."""
+        try:
+            self._database.close()
+        except sqlite3.Error:
+            return
+
+
+class Transaction:
+    """Commits on leaving; after an error the connection is to be closed, which rolls back."""
+
+    __slots__ = ("_begin", "_connection")
+
+    def __init__(self, connection: Connection, begin: str) -> None:
+        self._connection = connection
+        self._begin = begin
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._connection.execute(self._begin)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit what was done."""
+        if error is None:
+            self._connection.execute("commit")
+
+
+def explained(error: sqlite3.Error, path: str) -> StoreError:
+    """Return what an error of SQLite means for the store in the file `path`, and what to do."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
+        return _forbidden(code, path)
+    kind, words = _TROUBLES.get(
+        code, (StoreRefusesError, "its tables are not as `oncecron init` makes them")
+    )
+    return kind(f"the store {path}: {words} ({error})")
+
+
+def _forbidden(code: int, path: str) -> StoreError:
+    directory = os.path.dirname(path)
+    writable = os.access(path, os.R_OK | os.W_OK) and os.access(directory, os.W_OK | os.X_OK)
+    if code == sqlite3.SQLITE_CANTOPEN and writable:
+        return StoreUnavailable(
+            f"the store {path} cannot be opened: is there a file with this name, and a descriptor left?"
+        )
+    return StoreRefusesError(
+        f"the store {path}: user {os.geteuid()} may not write it or its directory {directory}: "
+        "change their owner, or name another file"
+    )
+
+
+def _unusable(error: OSError, path: str) -> StoreError:
+    if error.errno in _PERMANENT:
+        return StoreRefusesError(
+            f"the store {path} cannot be made by user {os.geteuid()}: {error.strerror}: "
+            f"{error.filename or path}; name another file"
+        )
+    return StoreUnavailable(f"the store {path}: {error.strerror}: {error.filename or path}")
+
+
+def _absent(path: str) -> StoreError:
+    return StoreRefusesError(
+        f"there is no store in {path} yet: the first firing or `oncecron init` makes it"
+    )

@@ -1,0 +1,139 @@
+"""What a firing asks of the store of one machine: one transaction for each atomic step.
+
+Commits of grants, ends and deliveries wait for the disk; heartbeats and skips do not, for what a power cut takes
+from them is not missed: a lease of another boot is over. The claim itself is told in `claim`.
+"""
+
+from __future__ import annotations
+
+from oncecron import clock
+from oncecron.errors import StoreError
+from oncecron.model import Refusal, trust_after
+from oncecron.stores.sqlite import claim, delivery
+from oncecron.stores.sqlite.connection import file_of
+from oncecron.stores.sqlite.handle import Handle
+from oncecron.stores.sqlite.retention import expire
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.model import AskAgain, Ending, Firing, Lease, Retention
+    from oncecron.stores.sqlite.connection import Connection
+
+LONGEST_WAIT_FOR_A_SKIP = 1.0
+"""Seconds that a loser waits for others' locks to record its skip, which nobody needs to have."""
+
+_LATE_END = "ended after its lease was lost"
+
+
+class SQLiteFiringStore:
+    """The firing half of the store in a SQLite file; see `oncecron.store.FiringStore`.
+
+    `path` is absolute, and the file of the default namespace: any other has a file beside it.
+    """
+
+    lease_clock = clock.MONOTONIC
+
+    def __init__(self, path: str, *, namespace: str) -> None:
+        path = file_of(path, namespace)
+        self._handle = Handle(path, create=True, statements=("firing", "retention"))
+        self._boot = clock.boot_id()
+
+    def claim(
+        self,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
+        alone: bool = False,  # noqa: ARG002 - nor `contended`
+    ) -> Lease | Refusal | AskAgain:
+        """Ask for (key, tick); see `FiringStore.claim`."""
+        answer: Lease | Refusal | AskAgain | None
+        with self._handle.until(deadline) as store:
+            with store.reading():
+                answer = claim.look(store, firing, claim.moment(self._boot))
+            if answer is None:
+                with store.writing(durable=True):
+                    answer = claim.decide(store, firing, claim.moment(self._boot))
+        if isinstance(answer, Refusal):
+            self._skip_if_possible(firing, answer, deadline)
+        return answer
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        """Extend the lease; see `FiringStore.renew`.
+
+        A file put in the old one's place does not have it: nothing is put back there, since the processes that
+        claim in it and those that hold on to the old one know nothing of each other.
+        """
+        with self._handle.until(deadline) as store, store.writing(durable=False):
+            now = claim.moment(self._boot)
+            renewed = store.execute("renew_lease", **lease._asdict(), **now).rowcount
+        if not renewed:
+            return None
+        return lease._replace(trusted_until=trust_after(now["lease_now"], lease.ttl))
+
+    def finish(
+        self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
+    ) -> bool:
+        """Record the end and release the lease; see `FiringStore.finish`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            now = clock.wall()
+            in_time = _end(store, lease, ending, now)
+            expire(store, (lease.key, lease.shard), retention, now)
+        return in_time
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Count a refusal; see `FiringStore.skip`."""
+        holder = refusal.holder
+        with self._handle.until(deadline) as store, store.writing(durable=False):
+            store.execute("register_key", key=firing.key, shard=firing.shard)
+            store.execute(
+                "count_skip",
+                key=firing.key,
+                shard=firing.shard,
+                tick=firing.tick.text,
+                reason=refusal.reason,
+                host=firing.holder.host,
+                pid=firing.holder.pid,
+                holder_host=holder and holder.host,
+                holder_pid=holder and holder.pid,
+                at=clock.wall(),
+            )
+
+    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
+        """Take a spooled record; see `FiringStore.deliver`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            delivery.deliver(store, record, clock.wall())
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """Do nothing: there are no sessions."""
+
+    def watch_fd(self) -> int | None:
+        """Return None: there is no server that could close a session."""
+        return None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+
+    def _skip_if_possible(self, firing: Firing, refusal: Refusal, deadline: float) -> None:
+        patience = clock.lease_time(self.lease_clock) + LONGEST_WAIT_FOR_A_SKIP
+        try:
+            self.skip(firing, refusal, deadline=min(deadline, patience))
+        except StoreError:
+            return  # the answer stands
+
+
+def _end(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
+    """Record the end; return whether the lease was never lost."""
+    found = store.one("find_ending", **lease._asdict())
+    if found is None:
+        return False
+    in_time = found["lost_at"] is None
+    if found["outcome"] in ("running", "lost"):
+        late = None if in_time else _LATE_END
+        values = {**lease._asdict(), **ending._asdict(), "finished_at": now}
+        values["note"] = delivery.joined(found["note"], ending.note, late)
+        delivery.end(store, values)
+    return in_time

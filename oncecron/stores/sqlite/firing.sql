@@ -1,0 +1,160 @@
+-- What a firing asks. `:boot` and `:lease_now` are this machine's lease clock, `:now` its wall clock.
+
+-- name: own_execution
+-- The newest execution of this firing for this part of the key: is the claim a re-sent one?
+SELECT e.execution_id, e.attempt, e.fencing_token, e.started_at, e.host, e.pid, e.user, e.outcome,
+       EXISTS (SELECT 1 FROM lease l
+                WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS has_lease
+  FROM job_execution e
+ WHERE e.owner = :owner AND e.key = :key AND e.shard = :shard
+ ORDER BY e.owner_attempt DESC
+ LIMIT 1
+
+-- name: register_key
+INSERT INTO job_key (key, shard) VALUES (:key, :shard) ON CONFLICT DO NOTHING
+
+-- name: find_key
+SELECT fence, high_water, last_start, last_lateness FROM job_key WHERE key = :key AND shard = :shard
+
+-- name: find_pause
+-- The key's own before that of all keys.
+SELECT author, reason, at FROM pause
+ WHERE key IN (:key, '*') AND (until IS NULL OR until > :now)
+ ORDER BY key = '*'
+ LIMIT 1
+
+-- name: find_drain
+SELECT author, at FROM drain WHERE host = :host
+
+-- name: find_lease
+-- The lease with its execution. `ends_in` counts on the lease clock: nothing is left of a lease of another boot.
+SELECT l.execution_id, l.ttl,
+       CASE WHEN l.boot = :boot THEN l.expires_on_lease_clock - :lease_now ELSE 0 END AS ends_in,
+       :lease_now - l.heartbeat_on_lease_clock AS silent_for,
+       l.heartbeat_at, e.tick, e.host, e.pid, e.user, e.started_at
+  FROM lease l JOIN job_execution e USING (execution_id)
+ WHERE l.key = :key AND l.shard = :shard
+
+-- name: cut_lease
+-- It ends further ahead than any renewal can have set it: the clock was set back.
+UPDATE lease
+   SET expires_on_lease_clock = :lease_now + ttl, heartbeat_on_lease_clock = min(heartbeat_on_lease_clock, :lease_now),
+       expires_at = :now + ttl, heartbeat_at = min(heartbeat_at, :now)
+ WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl
+
+-- name: find_newest
+-- The newest execution of a tick.
+SELECT attempt, outcome, host, pid, user, started_at FROM job_execution
+ WHERE key = :key AND tick = :tick AND shard = :shard
+ ORDER BY attempt DESC
+ LIMIT 1
+
+-- name: declare_lost
+-- Compare-and-set: still running, and no living lease says so.
+UPDATE job_execution
+   SET outcome = 'lost', finished_at = :now, lost_at = :now, note = coalesce(note || '; ', '') || :note
+ WHERE key = :key AND shard = :shard AND outcome = 'running'
+   AND NOT EXISTS (SELECT 1 FROM lease l
+                    WHERE l.execution_id = job_execution.execution_id
+                      AND l.boot = :boot AND l.expires_on_lease_clock > :lease_now)
+
+-- name: take_lease_away
+DELETE FROM lease
+ WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now)
+
+-- name: raise_fence
+UPDATE job_key SET fence = max(fence + 1, :microseconds) WHERE key = :key AND shard = :shard
+
+-- name: insert_execution
+INSERT INTO job_execution
+       (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
+        started_at, fencing_token, owner)
+VALUES (:key, :shard, :tick, :tick_instant, :named, :attempt, :attempt, 'running', :host, :pid, :user, :command,
+        :now, :fencing_token, :owner)
+
+-- name: insert_lease
+INSERT INTO lease
+       (key, shard, execution_id, owner, ttl, boot, heartbeat_on_lease_clock, expires_on_lease_clock,
+        acquired_at, heartbeat_at, expires_at)
+VALUES (:key, :shard, :execution_id, :owner, :ttl, :boot, :lease_now, :lease_now + :ttl,
+        :now, :now, :now + :ttl)
+
+-- name: mark_key
+-- What the grant leaves on the key: its token, how far its ticks have come, the start, and how it was claimed.
+UPDATE job_key
+   SET fence = :fencing_token, high_water = max(coalesce(high_water, :tick_instant), coalesce(:tick_instant, high_water)),
+       last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
+       previous_start = last_start, previous_lateness = last_lateness,
+       schedule = :schedule, zone = :zone, ttl = :ttl, command_digest = :digest
+ WHERE key = :key AND shard = :shard
+
+-- name: renew_lease
+-- Compare-and-set. It sets the expiry, it never takes the later one.
+UPDATE lease
+   SET boot = :boot, heartbeat_on_lease_clock = :lease_now, expires_on_lease_clock = :lease_now + ttl,
+       heartbeat_at = :now, expires_at = :now + ttl
+ WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
+
+-- name: release_lease
+DELETE FROM lease WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
+
+-- name: find_ending
+SELECT outcome, lost_at, note FROM job_execution
+ WHERE execution_id = :execution_id AND owner = :owner AND key = :key AND shard = :shard
+
+-- name: end_execution
+-- Only what has no end yet: `lost` is a guess that the truth replaces.
+UPDATE job_execution
+   SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
+       finished_at = :finished_at, note = :note
+ WHERE execution_id = :execution_id AND outcome IN ('running', 'lost')
+
+-- name: take_back_start
+-- A start that was none no longer stands between others.
+UPDATE job_key SET last_start = previous_start, last_lateness = previous_lateness, last_execution_id = NULL
+ WHERE key = :key AND shard = :shard AND last_execution_id = :execution_id
+
+-- name: count_skip
+INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count)
+VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, 1)
+ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
+   SET count = count + 1, pid = excluded.pid, holder_host = excluded.holder_host,
+       holder_pid = excluded.holder_pid, at = excluded.at
+
+-- name: deliver_skip
+-- Delivered in the order in which they happened, so what is not newer than the row is in it already.
+INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count)
+VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count)
+ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
+   SET count = count + excluded.count, pid = excluded.pid, holder_host = excluded.holder_host,
+       holder_pid = excluded.holder_pid, at = excluded.at
+ WHERE excluded.at > at
+
+-- name: find_delivered
+SELECT execution_id, outcome, note FROM job_execution
+ WHERE owner = :owner AND key = :key AND shard = :shard AND owner_attempt = :attempt
+
+-- name: insert_delivered
+INSERT INTO job_execution
+       (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user,
+        command, started_at, finished_at, duration, fencing_token, owner, note)
+SELECT :key, :shard, :tick, :tick_instant, :named,
+       CASE WHEN EXISTS (SELECT 1 FROM job_execution
+                          WHERE key = :key AND tick = :tick AND shard = :shard AND attempt = :attempt)
+            THEN (SELECT max(attempt) + 1 FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard)
+            ELSE :attempt END,
+       :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
+       :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :note
+
+-- name: mark_delivered
+-- Not an instant too far ahead: it would burn the ticks up to it.
+UPDATE job_key
+   SET fence = max(fence, coalesce(:fencing_token, 0)),
+       high_water = CASE WHEN :tick_instant <= :latest THEN max(coalesce(high_water, :tick_instant), :tick_instant)
+                         ELSE high_water END
+ WHERE key = :key AND shard = :shard
+
+-- name: mark_delivered_start
+UPDATE job_key
+   SET last_execution_id = NULL, last_start = :started_at, last_lateness = :lateness
+ WHERE key = :key AND shard = :shard AND (last_start IS NULL OR last_start < :started_at)

@@ -1,0 +1,134 @@
+"""What people ask of the store of one machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncecron import clock
+from oncecron.errors import ConfigurationError
+from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Skip
+from oncecron.stores.sqlite.claim import moment
+from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
+from oncecron.stores.sqlite.handle import Handle
+from oncecron.stores.sqlite.retention import (
+    NAMES_KEPT,
+    expire_executions,
+    expire_names,
+    expire_skips,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oncecron.model import HistoryQuery, Retention, Roles
+    from oncecron.stores.sqlite.connection import Connection
+    from oncecron.stores.sqlite.retention import Part
+
+PATIENCE = 10.0
+"""Seconds that a call waits for the locks of firings, which last as long as a write to the disk."""
+
+ROWS_PER_STEP = 500
+"""Removed in one transaction; a prune lets firings in between."""
+
+
+class SQLitePeopleStore:
+    """The people's half of the store in a SQLite file; see `oncecron.store.PeopleStore`.
+
+    Only `initialise` makes a file that is not there.
+    """
+
+    def __init__(self, path: str, *, namespace: str) -> None:
+        path = file_of(path, namespace)
+        self._handle = Handle(path, create=False, statements=("people", "retention"))
+        self._boot = clock.boot_id()
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first, or the oldest first after an id."""
+        statement = "history" if query.key is None else "history_of_key"
+        if query.after_id is not None:
+            statement = "history_after"
+        with self._handle.until(_soon()) as store:
+            for row in store.execute(statement, **_filters(query)):
+                yield Execution(*row)
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        with self._handle.until(_soon()) as store:
+            for row in store.execute("skips", **_filters(query)):
+                yield Skip(*row)
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        with self._handle.until(_soon()) as store:
+            row = store.one("execution", execution_id=execution_id)
+        return None if row is None else Execution(*row)
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease."""
+        with self._handle.until(_soon()) as store:
+            rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
+            return [LeaseView(*row) for row in rows]
+
+    def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+        now = clock.wall()
+        before = now - retention.executions
+        most = ROWS_PER_STEP
+        executions = self._in_steps(lambda store: expire_executions(store, before, most=most))
+        skips = self._in_steps(lambda store: expire_skips(store, now - retention.skips, most=most))
+        for part in self._parts_with_names():
+
+            def step(store: Connection, part: Part = part) -> int:
+                return expire_names(store, part, before, names_kept=names_kept, most=most)
+
+            executions += self._in_steps(step)
+        return executions, skips
+
+    def initialise(self, roles: Roles) -> str:
+        """Make the file and its schema if they are not there; return a sentence of what was done."""
+        _refuse_roles(roles)
+        path = self._handle.path
+        connection = connect(path, deadline=_soon(), create=True)
+        connection.close()
+        if connection.installed:
+            return f"made the store {path} with schema version {SCHEMA_VERSION}"
+        return f"the store {path} has schema version {SCHEMA_VERSION} already"
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Return the SQL that `initialise` would run on an empty store."""
+        _refuse_roles(roles)
+        wanted = (statements("connection")["write_ahead"], *statements("schema").values())
+        return "".join(f"{statement};\n" for statement in wanted)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+
+    def _parts_with_names(self) -> list[Part]:
+        with self._handle.until(_soon()) as store:
+            return [(row["key"], row["shard"]) for row in store.execute("parts_with_names")]
+
+    def _in_steps(self, step: Callable[[Connection], int]) -> int:
+        """Repeat a step, each in a transaction of its own, until it removes nothing."""
+        removed = 0
+        while True:
+            with self._handle.until(_soon()) as store, store.writing(durable=False):
+                more = step(store)
+            if not more:
+                return removed
+            removed += more
+
+
+def _soon() -> float:
+    return clock.lease_time(clock.MONOTONIC) + PATIENCE
+
+
+def _filters(query: HistoryQuery) -> dict[str, object]:
+    return {**query._asdict(), "limit": -1 if query.limit is None else query.limit}
+
+
+def _refuse_roles(roles: Roles) -> None:
+    if any(roles):
+        raise ConfigurationError(
+            "a SQLite store has no roles: its file's owner and mode say who may"
+        )

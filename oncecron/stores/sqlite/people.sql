@@ -1,0 +1,63 @@
+-- What people ask.
+
+-- name: history
+-- The newest first, any key.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note
+  FROM job_execution
+ WHERE (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+ ORDER BY execution_id DESC
+ LIMIT :limit
+
+-- name: history_of_key
+-- The same by the index of the key.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note
+  FROM job_execution
+ WHERE key = :key
+   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+ ORDER BY execution_id DESC
+ LIMIT :limit
+
+-- name: history_after
+-- What came after an execution, the oldest first.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note
+  FROM job_execution
+ WHERE execution_id > :after_id AND (:key IS NULL OR key = :key)
+   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+ ORDER BY execution_id
+ LIMIT :limit
+
+-- name: execution
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note
+  FROM job_execution
+ WHERE execution_id = :execution_id
+
+-- name: skips
+SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count
+  FROM skip
+ WHERE (:key IS NULL OR key = :key)
+   AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR reason = :outcome) AND (:tick IS NULL OR tick = :tick)
+ ORDER BY at DESC, key, shard, host, reason
+ LIMIT :limit
+
+-- name: leases
+-- `stale`: over by the lease clock, or its holder silent for more than two heartbeats.
+SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
+       CASE WHEN l.boot = :boot AND l.expires_on_lease_clock > :lease_now
+             AND :lease_now - l.heartbeat_on_lease_clock <= 2 * l.ttl / :heartbeats
+            THEN 'held' ELSE 'stale' END AS state,
+       e.host, e.pid, e.user, l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
+       NULL AS backend_pid, NULL AS client_address
+  FROM lease l LEFT JOIN job_execution e USING (execution_id)
+ ORDER BY l.key, l.shard
+
+-- name: parts_with_names
+-- The keys whose retention counts names.
+SELECT DISTINCT key, shard FROM job_execution WHERE named = 1

@@ -1,0 +1,49 @@
+"""What is kept and what goes: a little at every end, everything due in a prune.
+
+Names are unique by the log alone, so each key keeps its newest ones however old they are; ticks that are
+instants are kept from coming back by the high-water mark on the key's row. What runs is never removed.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from oncecron.model import Retention
+    from oncecron.stores.sqlite.connection import Connection
+
+NAMES_KEPT = 1000
+MOST_PER_FINISH = 100
+
+Part = tuple[str, int]
+"""A key and a shard."""
+
+
+def expire(store: Connection, part: Part, kept: Retention, now: float) -> None:
+    """Remove at most `MOST_PER_FINISH` expired rows; of names only those of the part that has ended."""
+    most = MOST_PER_FINISH
+    before = now - kept.executions
+    most -= expire_executions(store, before, most=most)
+    most -= expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
+    expire_skips(store, now - kept.skips, most=most)
+
+
+def expire_executions(store: Connection, before: float, *, most: int) -> int:
+    """Remove executions that started before (wall time), but those of names; return how many."""
+    return store.execute("expire_executions", before=before, most=most).rowcount
+
+
+def expire_names(
+    store: Connection, part: Part, before: float, *, names_kept: int, most: int
+) -> int:
+    """Remove executions of a part that started before, but those of its newest names; return how many."""
+    key, shard = part
+    oldest = store.one("oldest_kept_name", key=key, shard=shard, names=names_kept)
+    if oldest is None:
+        return 0
+    before = min(before, oldest[0])
+    return store.execute("expire_names", key=key, shard=shard, before=before, most=most).rowcount
+
+
+def expire_skips(store: Connection, before: float, *, most: int) -> int:
+    """Remove refusals that were last counted before (wall time); return how many rows."""
+    return store.execute("expire_skips", before=before, most=most).rowcount

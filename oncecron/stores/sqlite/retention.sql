@@ -1,0 +1,26 @@
+-- What is removed, never much at a time.
+
+-- name: expire_executions
+DELETE FROM job_execution WHERE execution_id IN (
+  SELECT execution_id FROM job_execution
+   WHERE named = 0 AND started_at < :before AND outcome <> 'running'
+   ORDER BY started_at
+   LIMIT :most)
+
+-- name: oldest_kept_name
+-- When the oldest of the newest `names` names of a key started: each has one first attempt.
+SELECT started_at FROM job_execution
+ WHERE key = :key AND shard = :shard AND named = 1 AND attempt = 1
+ ORDER BY started_at DESC
+ LIMIT 1 OFFSET :names - 1
+
+-- name: expire_names
+DELETE FROM job_execution WHERE execution_id IN (
+  SELECT execution_id FROM job_execution
+   WHERE key = :key AND shard = :shard AND named = 1 AND started_at < :before AND outcome <> 'running'
+   ORDER BY started_at
+   LIMIT :most)
+
+-- name: expire_skips
+DELETE FROM skip WHERE (key, tick, shard, host, reason) IN (
+  SELECT key, tick, shard, host, reason FROM skip WHERE at < :before ORDER BY at LIMIT :most)
