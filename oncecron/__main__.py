@@ -11,10 +11,10 @@ def main() -> None:
     """Run the command line and leave at once: taking the interpreter apart costs a firing 25 ms."""
     gc.disable()
     status = _status(sys.argv[1:])
-    try:
+    try:  # noqa: SIM105 - contextlib is not loaded yet
         sys.stdout.flush()
-    except (BrokenPipeError, ValueError, AttributeError):
-        status = status or 0
+    except (OSError, ValueError, AttributeError):
+        pass  # whoever wrote has been told; a broken pipe is quiet
     os._exit(status)
 
 

@@ -52,7 +52,8 @@ class Received(NamedTuple):
 class Signals:
     """The signals of a process as a descriptor to poll: nothing is interrupted, nothing is lost.
 
-    A signal that was ignored when the program started stays ignored (nohup).
+    A signal that was ignored when the program started stays ignored (nohup, `&` in a script): a blocked one
+    would be queued for the descriptor all the same (signal(7)). The ends of children are seen in any case.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,9 @@ class Signals:
 
         A process forked from this one uses the same descriptor: it tells the signals of its reader.
         """
-        watched = (*FORWARDED, signal.SIGCHLD)
+        wanted = (number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN)
+        watched = (*wanted, signal.SIGCHLD)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no child would leave its status
         self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         bits = sum(1 << (number - 1) for number in watched)
         mask = ctypes.create_string_buffer(bits.to_bytes(128, "little"))  # sigset_t is 1024 bits
@@ -282,6 +285,9 @@ def _execute(
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         os.closerange(3, failures)
         os.closerange(failures + 1, os.sysconf("SC_OPEN_MAX"))
+        for name in _listed("/proc/self/fd"):  # opened before the limit was lowered
+            if int(name) > failures:
+                os.closerange(int(name), int(name) + 1)
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - no shell is wanted
     except OSError as error:
         os.write(failures, str(error.errno).encode())

@@ -89,7 +89,9 @@ class Settings:
     def address(self) -> Address:
         """Return the store. Raises `ConfigurationError` when there is none: nothing runs by default."""
         text = self._values[STORE.name]
-        if text is None or (not self.typed("store") and STORE.environment not in os.environ):
+        if text is None or (
+            not self.typed("store") and not os.environ.get(STORE.environment or "")
+        ):
             text = _store_from_file(self.file, text)
         if text is None:
             raise ConfigurationError(

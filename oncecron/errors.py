@@ -38,6 +38,18 @@ class InputError(OncecronError):
     exit_status = EX_NOINPUT
 
 
+class OutputError(OncecronError):
+    """The answer cannot be written."""
+
+    exit_status = 1
+
+
+class NotFoundError(OncecronError):
+    """What was asked for is not there."""
+
+    exit_status = 1
+
+
 class CommandError(OncecronError):
     """The job's command cannot be started on this host."""
 

@@ -211,9 +211,11 @@ class Guard:
             self._leave(self._abandoned)
         elif isinstance(error, StoreUnavailable):
             self._no_store(error)
+        elif isinstance(error, OncecronError):
+            self._say(str(error))
+            self._leave(error.exit_status)
         else:
-            self._say(str(error) or type(error).__name__)
-            self._leave(error.exit_status if isinstance(error, OncecronError) else EX_SOFTWARE)
+            raise error  # a bug of ours: nothing runs yet
 
     def _no_store(self, error: StoreUnavailable) -> None:
         plan = self._plan

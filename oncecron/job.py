@@ -67,6 +67,7 @@ class Job:
         self._tree = child.Tree()
         self._pid = 0
         self._started = 0.0
+        self._on_terminal = False
         self._stop: Stop | None = None
         self._forwarded: list[int] = []
         self._kill_at = _NEVER
@@ -82,6 +83,7 @@ class Job:
     ) -> None:
         """Execute the command; see `child.start`. Raises `OSError`."""
         self._started = now
+        self._on_terminal = process_group is not None
         self._pid = child.start(command, environment, process_group, signal_mask)
 
     def forward(self, number: int, now: float, *, already_there: bool) -> None:
@@ -93,7 +95,7 @@ class Job:
         if not already_there:
             if number in ENDING_SIGNALS:
                 self._tree.signal(number)
-            else:
+            elif self._pid not in self._tree.statuses:
                 child.signal_one(self._pid, number)
         told = sum(1 for forwarded in self._forwarded if forwarded in ENDING_SIGNALS)
         if number in ENDING_SIGNALS and told > 1:
@@ -162,7 +164,8 @@ class Job:
         exit_status = child.exit_status(status)
         outcome: Outcome = "succeeded" if code == 0 else "failed"
         note = None
-        by = self._told_to_end() or (number if number in self._forwarded else None)
+        told = number in self._forwarded or (self._on_terminal and number in ENDING_SIGNALS)
+        by = self._told_to_end() or (number if told else None)  # Ctrl-C tells the job before us
         if self._stop:
             outcome, note, override = self._stop
             exit_status = exit_status if override is None else override

@@ -29,6 +29,8 @@ class Option(NamedTuple):
     short: str | None = None
     minimum: float | None = None
     maximum: float | None = None
+    repeatable: bool = False
+    """Several values are joined by commas, which may be typed as well."""
 
     @property
     def takes_value(self) -> bool:

@@ -43,5 +43,20 @@ class Plan(NamedTuple):
             "ONCECRON_SHARD": str(self.firing.shard),
             "ONCECRON_SHARDS": "1",
         }
-        merged: dict[str, str | None] = {**os.environ, **told}  # an outer run's token is not ours
+        # An outer run's token is not ours, nor is the interpreter's locale the job's.
+        merged: dict[str, str | None] = {**os.environ, **told, "LC_CTYPE": _given_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
+
+
+def _given_lc_ctype() -> str | None:
+    """Return LC_CTYPE as it was given to this process: in the C locale, cron's, Python replaces it (PEP 538)."""
+    value = os.environ.get("LC_CTYPE")
+    if value not in ("C.UTF-8", "C.utf8", "UTF-8"):
+        return value
+    try:
+        with open("/proc/self/environ", "rb") as environment:
+            given = environment.read().split(b"\0")
+    except OSError:
+        return value
+    entries = (entry for entry in given if entry.startswith(b"LC_CTYPE="))
+    return next((os.fsdecode(entry[9:]) for entry in entries), None)

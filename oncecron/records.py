@@ -21,7 +21,7 @@ def execution_record(
     return {
         **_firing_fields(firing),
         "kind": "execution",
-        "attempt": lease.attempt if lease else 1,
+        "attempt": lease.attempt if lease else None if ending.outcome == "not-started" else 1,
         "outcome": ending.outcome,
         "exit_code": ending.exit_code,
         "signal": ending.signal,

@@ -7,6 +7,7 @@ places. The machine formats carry every field under its published name, null for
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import json
@@ -145,14 +146,11 @@ class Writer:
     def _written(self, lines: Iterable[tuple[int, str]]) -> int:
         count = 0
         for records, text in lines:
-            try:
+            with _told():
                 self._stream.write(text)
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                raise _output_error(error) from error
             count += records
-        flush(self._stream)
+        with _told():
+            self._stream.flush()
         return count
 
     # Machine formats: (how many records, text)
@@ -176,7 +174,7 @@ class Writer:
 
     def _csv(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         line = _Line()
-        writer = csv.writer(line, lineterminator="\n")
+        writer = csv.writer(line)
         if not self._headed:
             self._headed = True
             writer.writerow(self._kind.fields)
@@ -233,26 +231,33 @@ class Writer:
 
 
 class _Line:
-    """The file that the csv module writes to: holds the last line."""
+    """The file that the csv module writes to: holds the last line, ended as others end theirs.
+
+    Told to end lines so itself, the module would leave a carriage return within a field unquoted.
+    """
 
     text = ""
 
     def write(self, text: str) -> None:
-        self.text = text
+        self.text = text.removesuffix("\r\n") + "\n"
 
 
-def flush(stream: TextIO) -> None:
-    """Send what is buffered. Raises `BrokenPipeError`, `OutputError`."""
-    try:
+def say(text: str, stream: TextIO) -> None:
+    """Write a sentence, or a script, as it is. Raises `BrokenPipeError`, `OutputError`."""
+    with _told():
+        stream.write(text.rstrip("\n") + "\n")
         stream.flush()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say what is wrong with the output, unless its reader has gone."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise _output_error(error) from error
-
-
-def _output_error(error: OSError) -> OutputError:
-    return OutputError(f"cannot write to standard output: {error.strerror or error}")
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
 # Texts

@@ -40,11 +40,15 @@ class Spool:
             directory = self._directory(record["key"])
             temporary = os.path.join(directory, f".{name}.{os.getpid()}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                json.dump(record, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, os.path.join(directory, name))
+            try:
+                with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                    json.dump(record, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(temporary, os.path.join(directory, name))
+            except OSError:
+                _remove(temporary)  # a full disk
+                raise
             _sync_directory(directory)
         except OSError as error:
             raise SpoolError(f"cannot write to {self.root}: {error.strerror or error}") from error
@@ -55,20 +59,28 @@ class Spool:
 
     def pending(self, key: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (path, record) of a key, or of all, the oldest first; a broken file is set aside."""
-        import json  # noqa: PLC0415 - only where a record was spooled
-
         for name in [_name_of(key)] if key is not None else self.keys():
             directory = os.path.join(self.root, name)
             paths = [os.path.join(directory, file) for file in _listed(directory)]
             for path in sorted((p for p in paths if p.endswith(".json")), key=_modified):
                 try:
-                    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                    with os.fdopen(descriptor, encoding="utf-8") as file:
-                        yield path, json.load(file)
+                    record = _read(path)
                 except FileNotFoundError:
                     continue  # delivered by somebody else meanwhile
                 except (OSError, ValueError):
                     os.rename(path, path + ".broken")
+                else:
+                    yield path, record
+
+    def set_aside(self) -> list[str]:
+        """Return the files that could not be read as records."""
+        directories = [os.path.join(self.root, name) for name in self.keys()]
+        return sorted(
+            os.path.join(directory, name)
+            for directory in directories
+            for name in _listed(directory)
+            if name.endswith(".broken")
+        )
 
     def has(self, key: str | None = None) -> bool:
         """Return whether anything may be pending, at the cost of one look into a directory."""
@@ -95,29 +107,55 @@ class Spool:
         """Remember that the store was away; return whether that is news for this host and key."""
         try:
             path = os.path.join(self._directory(key), ".unreachable")
+        except (OSError, SpoolError):
+            return True
+        try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
             return False
-        except (OSError, SpoolError):
+        except OSError:
             return True
         return True
 
     def note_reached(self, key: str) -> None:
         """Forget that the store was away."""
-        try:
-            os.unlink(os.path.join(self.root, _name_of(key), ".unreachable"))
-        except OSError:
-            return
+        _remove(os.path.join(self.root, _name_of(key), ".unreachable"))
 
     def _directory(self, key: str) -> str:
         directory = os.path.join(self.root, _name_of(key))
-        if not os.path.isdir(directory):
-            os.makedirs(self._state, mode=0o700, exist_ok=True)
-            _refuse_unsafe(self._state)
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-        else:
-            _refuse_unsafe(self._state)
+        for path in (self._state, os.path.dirname(self.root), self.root, directory):
+            _make(path)
+            _refuse_unsafe(path)
         return directory
+
+
+def _make(directory: str) -> None:
+    """Make a directory and those above it, all 0700: os.makedirs gives its mode to the last alone."""
+    if not os.path.lexists(directory):
+        _make(os.path.dirname(directory))
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:  # another firing was faster
+            return
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return the record in a file. Raises `ValueError` where there is none."""
+    import json  # noqa: PLC0415 - only where a record was spooled
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        record = json.load(file)
+    if not isinstance(record, dict) or not {"kind", "key"} <= record.keys():
+        raise ValueError(f"{path} holds no record")
+    return record
 
 
 def _refuse_unsafe(directory: str) -> None:

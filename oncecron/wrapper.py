@@ -191,9 +191,13 @@ class Wrapper:
             time.sleep(0.002)
             gone = time.monotonic() < give_up
         key = self._plan.firing.key
+        exit_status = EX_TEMPFAIL
+        if os.WIFEXITED(self._tree.statuses.get(self._guard, signal.SIGKILL)):
+            why, exit_status = "the oncecron guard failed", EX_SOFTWARE  # and has said so
         if self._lease is None:
-            messages.complain(f"key {key}: {why}; the command was not started, or is dead")
-            return EX_TEMPFAIL
+            if exit_status == EX_TEMPFAIL:
+                messages.complain(f"key {key}: {why}; the command was not started, or is dead")
+            return exit_status
         end = "the command was killed" if gone else "a process of it cannot be killed"
         messages.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
@@ -201,4 +205,4 @@ class Wrapper:
             self._plan.spool.add(records.execution_record(self._plan.firing, self._lease, ending))
         except SpoolError as error:
             messages.complain(f"key {key}: a record is lost: {error}")
-        return EX_TEMPFAIL
+        return exit_status

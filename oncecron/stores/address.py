@@ -33,6 +33,11 @@ def parse_address(text: str) -> Address:
     if not separator:
         raise ConfigurationError(f"{masked(text)!r} is no store; write {_KNOWN}")
     if scheme in ("postgresql", "postgres"):
+        span = _password_in(rest)
+        if span and any(sign in rest[span[0] : span[1]] for sign in "/@"):
+            raise ConfigurationError(
+                f"store {masked(text)!r}: write / as %2F and @ as %40 in the password"
+            )
         return Address("postgres", text)
     if scheme == "sqlite":
         return Address("sqlite", _sqlite_path(rest, text))
@@ -53,20 +58,55 @@ def _sqlite_path(rest: str, text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text of a store without its password."""
+    """Return the text of a store, or of an error about it, without its password."""
     scheme, separator, rest = text.partition("://")
-    if separator:
-        authority, slash, path = rest.partition("/")
-        credentials, at, host = authority.rpartition("@")
-        if at and ":" in credentials:
-            authority = credentials.partition(":")[0] + ":***@" + host
-        text = scheme + separator + authority + slash + path
-    for marker in ("password=", "PASSWORD="):
-        before, found, after = text.partition(marker)
-        if found:
-            end = min((i for i in map(after.find, "& ") if i >= 0), default=len(after))
-            text = before + found + "***" + after[end:]
-    return text
+    if separator and (span := _password_in(rest)):
+        text = scheme + separator + rest[: span[0]] + "***" + rest[span[1] :]
+    return _without_values(text)
+
+
+def _password_in(rest: str) -> tuple[int, int] | None:
+    """Return where USER:PASSWORD@ has its password, also one whose / or @ should have been escaped."""
+    authority = rest.partition("/")[0]
+    end = authority.rfind("@")
+    if end < 0:
+        end = rest.partition("?")[0].rfind("@")
+    start = authority.find(":") + 1
+    if not 0 < start <= end:
+        return None
+    secret = rest[start:end]
+    port = secret.partition("/")[0].partition("?")[0]
+    return None if port != secret and port.isdigit() else (start, end)
+
+
+def _without_values(text: str) -> str:
+    """Return a connection string with every `password=...` hidden, `sslpassword` and quoted ones too."""
+    lower = text.lower()
+    shown, done = "", 0
+    while (found := lower.find("password", done)) >= 0:
+        start = found + len("password")
+        while text[start : start + 1] == " ":
+            start += 1
+        if text[start : start + 1] != "=":
+            shown, done = shown + text[done:start], start
+            continue
+        start += 1
+        while text[start : start + 1] == " ":
+            start += 1
+        shown, done = shown + text[done:start] + "***", _end_of_value(text, start)
+    return shown + text[done:]
+
+
+def _end_of_value(text: str, start: int) -> int:
+    if text[start : start + 1] == "'":
+        end = text.find("'", start + 1)
+        while end > 0 and text[end - 1] == "\\":
+            end = text.find("'", end + 1)
+        return end + 1 if end > 0 else len(text)
+    signs = "&" if "://" in text[:start] else "& "
+    return min(
+        (at for at in (text.find(sign, start) for sign in signs) if at >= 0), default=len(text)
+    )
 
 
 def has_password(text: str) -> bool:

@@ -22,6 +22,8 @@ create table {ns}.job_key (
   last_execution_id bigint,
   last_started_at   timestamptz,
   last_lateness     double precision,        -- seconds into its own minute, by its own host's clock
+  previous_started_at timestamptz,           -- of the start before, should the last one prove to be none
+  previous_lateness double precision,
   schedule          text,
   zone              text,
   shards            integer not null default 1,
@@ -36,6 +38,7 @@ create table {ns}.job_execution (
   tick          text,                        -- a UTC instant, a name, or null: no tick
   tick_at       timestamptz,                 -- the instant, null for names
   attempt       integer not null check (attempt > 0),
+  owner_attempt integer not null,            -- as its owner counted it; differs where a late record found its number taken
   outcome       text not null check (outcome in
                   ('running', 'succeeded', 'failed', 'timed-out', 'stopped', 'lost', 'not-started', 'unclaimed')),
   exit_code     integer,
@@ -48,11 +51,12 @@ create table {ns}.job_execution (
   started_at    timestamptz not null,
   finished_at   timestamptz,
   duration      double precision,
+  lost_at       timestamptz,                 -- when its lease was found to be over, whatever it was told to be since
   fencing_token bigint,
   owner         uuid not null,
   note          text,
   unique (key_id, tick, attempt),
-  unique (owner, key_id, attempt)
+  unique (owner, key_id, owner_attempt)
 );
 create unique index job_execution_one_running on {ns}.job_execution (key_id) where outcome = 'running';
 -- Names are counted by retention. Together the two give the last executions of any key, also of one that rarely runs or has
@@ -172,7 +176,7 @@ begin
 
   -- 0. A known owner: the answer to its claim was lost.
   select x.* into t from {ns}.job_execution x
-    where x.owner = p_owner and x.key_id = v_id order by x.attempt desc limit 1;
+    where x.owner = p_owner and x.key_id = v_id order by x.owner_attempt desc limit 1;
   if found then
     update {ns}.lease x
        set heartbeat_at = v_now, expires_at = v_now + x.ttl, session_lock = p_session,
@@ -265,7 +269,7 @@ begin
         exit;
       end if;
       update {ns}.job_execution x
-         set outcome = 'lost', note = concat_ws('; ', x.note, 'lease ended '
+         set outcome = 'lost', lost_at = v_now, note = concat_ws('; ', x.note, 'lease ended '
                || to_char(coalesce(l.expires_at, v_now) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ', declared lost by ' || p_host)
        where x.key_id = v_id and x.outcome = 'running';
       if found then
@@ -289,7 +293,8 @@ begin
     end if;
 
     -- 6. the gap and the deadline.
-    v_ago := greatest(v_now - k.last_started_at, interval '0');
+    v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
+                  when k.last_started_at is not null then interval '0' end;
     if not p_again and v_ago < p_min_gap
        and (p_rule = 'none' or k.last_lateness > 60 - extract(epoch from p_min_gap)) then
       select x.* into e from {ns}.job_execution x where x.execution_id = k.last_execution_id;
@@ -314,12 +319,13 @@ begin
   a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);
   a.started_at := {ns}.epoch(v_now);
   insert into {ns}.job_execution
-      (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner)
-    values (v_id, p_tick, p_tick_at, a.attempt, 'running', p_host, p_pid, p_user, p_command, p_fired_at, v_now, a.fencing_token, p_owner)
+      (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner)
+    values (v_id, p_tick, p_tick_at, a.attempt, a.attempt, 'running', p_host, p_pid, p_user, p_command, p_fired_at, v_now, a.fencing_token, p_owner)
     returning execution_id into a.execution_id;
   update {ns}.job_key
      set fence = a.fencing_token, high_water = greatest(high_water, p_tick_at), last_execution_id = a.execution_id,
          last_started_at = v_now, last_lateness = mod({ns}.epoch(p_fired_at)::numeric, 60),
+         previous_started_at = last_started_at, previous_lateness = last_lateness,
          schedule = p_schedule, zone = p_zone, ttl = p_ttl,
          command_digest = left(encode(sha256(convert_to(p_command, 'UTF8')), 'hex'), 16)
    where key_id = v_id;
@@ -376,7 +382,9 @@ begin
             p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count)
     on conflict (key_id, tick, host, reason) do update
       set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
-          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail;
+          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail
+      -- Delivered in the order in which they happened: what is not newer than the row is in it already.
+      where p_at is null or excluded.at > s.at;
 exception when others then
   raise log 'oncecron: skip of key % not recorded: %', p_key, sqlerrm;
 end $$;
@@ -456,11 +464,12 @@ begin
      or exists (select from {ns}.lease x where x.key_id = k.key_id) then
     return null;
   end if;
-  update {ns}.job_execution x set outcome = 'lost', note = concat_ws('; ', x.note, 'running without a lease')
+  update {ns}.job_execution x set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, 'running without a lease')
     where x.key_id = k.key_id and x.outcome = 'running';
   insert into {ns}.job_execution
-      (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner, note)
-    values (k.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
+      (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
+       owner, note)
+    values (k.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
             to_timestamp(p_started_at), p_token, p_owner, 'put back: the store had lost it')
     returning execution_id into v_execution;
   update {ns}.job_key x
@@ -477,6 +486,14 @@ exception when unique_violation then
   return null;
 end $$;
 
+-- A start that was none no longer stands between others.
+create function {ns}.take_back_start_v1(p_execution_id bigint) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  update {ns}.job_key x
+     set last_started_at = x.previous_started_at, last_lateness = x.previous_lateness, last_execution_id = null
+   where x.last_execution_id = p_execution_id
+$$;
+
 -- The end.  Never unlocks the session lock: that would take effect before this commits; closing the session does it.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
@@ -485,29 +502,21 @@ create function {ns}.finish_v1(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_key_id integer;
-  v_held boolean;
-  v_previous text;
 begin
   delete from {ns}.lease x where x.execution_id = p_execution_id and x.owner = p_owner returning x.key_id into v_key_id;
-  v_held := v_key_id is not null;
-  select x.outcome into v_previous from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner for update;
-  if v_previous in ('running', 'lost') then
-    update {ns}.job_execution x
-       set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
-           note = nullif(concat_ws('; ', x.note, p_note, case when not v_held then 'ended after its lease was lost' end), '')
-     where x.execution_id = p_execution_id;
-    if p_outcome = 'not-started' then
-      update {ns}.job_key x set last_started_at = null where x.last_execution_id = p_execution_id;
-    end if;
-  elsif v_previous is not null then
-    v_held := true;      -- this end was recorded before, its answer was lost
-  end if;
+  update {ns}.job_execution x
+     set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
+         lost_at = case when v_key_id is null then coalesce(x.lost_at, clock_timestamp()) end,
+         note = nullif(concat_ws('; ', x.note, p_note, case when v_key_id is null then 'ended after its lease was lost' end), '')
+   where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
+  if found and p_outcome = 'not-started' then perform {ns}.take_back_start_v1(p_execution_id); end if;
   begin
     perform {ns}.expire_v1(v_key_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000);
   exception when others then      -- never at the cost of the end's record
     raise log 'oncecron: retention: %', sqlerrm;
   end;
-  return v_held;
+  -- Said again (its answer was lost), it has the same answer.
+  return exists (select from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.lost_at is null);
 end $$;
 
 -- Retention: remove at most p_most expired executions and as many skips.  Names stay unique in the log, so the newest
@@ -554,6 +563,7 @@ create function {ns}.deliver_v1(p jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   e {ns}.job_execution;
+  v_attempt integer;
   v_id integer := {ns}.key_id_v1(p ->> 'key', (p ->> 'shard')::int);
   v_tick text := p ->> 'tick';
 begin
@@ -564,36 +574,53 @@ begin
     return;
   end if;
   delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid;
+  -- By the number that its owner gave it; one that gave up before it knew a number means its newest.
   select x.* into e from {ns}.job_execution x
-    where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id and x.attempt = (p ->> 'attempt')::int for update;
+    where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id
+      and x.owner_attempt = coalesce((p ->> 'attempt')::int, x.owner_attempt)
+    order by x.owner_attempt desc limit 1 for update;
   if found then
-    if e.outcome in ('running', 'lost') then
+    if e.outcome = 'running' or e.outcome = 'lost' and e.duration is null then
       update {ns}.job_execution x
          set outcome = p ->> 'outcome', exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
              duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
              note = concat_ws('; ', x.note, p ->> 'note', 'recorded later')
        where x.execution_id = e.execution_id;
+      if p ->> 'outcome' = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
     end if;
     return;
   end if;
   if p ->> 'outcome' = 'not-started' then return; end if;
   for v_try in 1 .. 100 loop
+    select case when bool_or(x.attempt = (p ->> 'attempt')::int) then max(x.attempt) + 1 else (p ->> 'attempt')::int end
+      into v_attempt from {ns}.job_execution x where x.key_id = v_id and x.tick = v_tick;
     begin
       insert into {ns}.job_execution
-          (key_id, tick, tick_at, attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at, started_at, finished_at,
-           duration, fencing_token, owner, note)
-        values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8),
-          greatest((p ->> 'attempt')::int,
-                   (select coalesce(max(x.attempt), 0) + 1 from {ns}.job_execution x where x.key_id = v_id and x.tick = v_tick)),
-          p ->> 'outcome', (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user',
-          p ->> 'command', to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
+          (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at,
+           started_at, finished_at, duration, fencing_token, owner, note)
+        values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, p ->> 'outcome',
+          (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
+          to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
           to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, (p ->> 'fencing_token')::bigint,
           (p ->> 'owner')::uuid, concat_ws('; ', p ->> 'note', 'recorded later'));
-      return;
+      exit;
     exception when unique_violation then
-      if exists (select from {ns}.job_execution x where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id) then return; end if;
+      if exists (select from {ns}.job_execution x
+                  where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id and x.owner_attempt = (p ->> 'attempt')::int) then
+        return;
+      end if;
     end;
   end loop;
+  -- It ran, so its tick and those before it have passed; but an instant far ahead would burn all up to it.
+  update {ns}.job_key x
+     set fence = greatest(x.fence, (p ->> 'fencing_token')::bigint),
+         high_water = case when to_timestamp((p ->> 'tick_instant')::float8) <= clock_timestamp() + interval '5 minutes'
+                           then greatest(x.high_water, to_timestamp((p ->> 'tick_instant')::float8)) else x.high_water end
+   where x.key_id = v_id;
+  update {ns}.job_key x
+     set last_started_at = to_timestamp((p ->> 'started_at')::float8), last_execution_id = null,
+         last_lateness = mod((p ->> 'fired_at')::numeric, 60)
+   where x.key_id = v_id and coalesce(x.last_started_at, '-infinity') < to_timestamp((p ->> 'started_at')::float8);
 end $$;
 
 -- For a job's own transaction: fails if the token is stale; a takeover waits until the transaction ends.

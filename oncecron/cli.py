@@ -1,0 +1,111 @@
+"""The command line: a lazy group of commands; what click refuses becomes one line and exit status 64.
+
+A command's module is imported when the command is asked for, and none of them imports a driver before it
+opens the store: `--help`, `--version` and completion stay fast.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron import __version__
+from oncecron.errors import EX_USAGE
+from oncecron.messages import complain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = ("run", "history", "locks", "init", "prune", "flush", "completion")
+
+
+class _Commands(click.Group):
+    """The commands by their names; each is the `COMMAND` of its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"oncecron.commands.{cmd_name}").COMMAND
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest one."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean {near[0]}?" if near else "to run a command: oncecron run"
+            raise click.UsageError(f"{args[0]!r} is no command of oncecron; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"oncecron {__version__}")
+        ctx.exit()
+
+
+ONCECRON = _Commands(
+    name="oncecron",
+    help="Run a crontab entry once cluster-wide: put `oncecron run --key KEY --` in front of the same line "
+    "on every host, and each tick is started by one of them. oncecron COMMAND --help tells more.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=False,
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_print_version,
+            help="Show the version and exit.",
+        )
+    ],
+)
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Carry out a command line; return the exit status. Raises `OncecronError`."""
+    gc.enable()  # a long history would keep what refers to itself
+    try:
+        with ONCECRON.make_context("oncecron", list(arguments)) as context:
+            status = ONCECRON.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.UsageError as error:
+        complain(f"{_sentence(error)}; see {_path(error.ctx)} --help")
+        return EX_USAGE
+    except click.ClickException as error:
+        complain(error.format_message())
+        return EX_USAGE
+    except BrokenPipeError:
+        _discard_output()
+        return 0
+    return status if isinstance(status, int) else 0
+
+
+def _sentence(error: click.UsageError) -> str:
+    text = error.format_message().strip().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _path(context: click.Context | None) -> str:
+    return context.command_path if context else "oncecron"
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere: the reader has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

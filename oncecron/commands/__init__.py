@@ -1,0 +1,144 @@
+"""What the commands share: click commands made from option tables, and the way to the store.
+
+click only splits the command line; values stay text until `config.Settings` converts them, so that
+every source is checked alike and an error names the option.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from oncecron.options import STORE_OPTIONS, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oncecron.config import Settings
+    from oncecron.store import PeopleStore
+
+UTC = Option("utc", "flag", "Show times in UTC, not in this host's zone.", "", "Output")
+FORMAT = Option(
+    "format",
+    "choice",
+    "How to print: a table, or every field as JSON (one array), one JSON object a line, or CSV.",
+    "table|json|ndjson|csv",
+    "Output",
+    "table",
+    choices=("table", "json", "ndjson", "csv"),
+)
+JSON = Option("json", "flag", "The same as --format json.", "", "Output")
+OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
+
+
+class TableCommand(click.Command):
+    """A command whose options come from a table."""
+
+    def __init__(
+        self,
+        name: str,
+        options: Sequence[Option],
+        use: Callable[[dict[str, str], list[str]], int],
+        *,
+        about: str,
+        short: str,
+        words: click.Argument | None = None,
+        epilog: str | None = None,
+        greedy: bool = False,
+    ) -> None:
+        """`use` gets what was typed: values by option, and the words; `greedy`: no options after the first word."""
+        super().__init__(
+            name,
+            params=[*map(_click_option, options), *([words] if words else [])],
+            callback=self._called,
+            help=about,
+            short_help=short,
+            epilog=epilog,
+            context_settings={"allow_interspersed_args": not greedy},
+        )
+        self.table = tuple(options)
+        self._use = use
+
+    def _called(self, **values: Any) -> int:
+        context = click.get_current_context()
+        given = {}
+        for option in self.table:
+            name = _identifier(option)
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                given[option.name] = _as_text(option, values[name])
+        words = values.get("words") or ()
+        return self._use(given, [words] if isinstance(words, str) else list(words))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in the groups of the table."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for option, parameter in zip(self.table, self.params, strict=False):
+            record = parameter.get_help_record(ctx)
+            if record:
+                groups.setdefault(option.group, []).append(record)
+        for parameter in self.get_params(ctx)[len(self.params) :]:  # --help
+            record = parameter.get_help_record(ctx)
+            if record:
+                groups.setdefault("Options", []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _identifier(option: Option) -> str:
+    return "option_" + option.name.replace("-", "_")
+
+
+def _click_option(option: Option) -> click.Option:
+    names = [_identifier(option), f"--{option.name}"]
+    if option.short:
+        names.insert(1, f"-{option.short}")
+    notes = [f"default: {option.default}"] if option.default is not None else []
+    notes += [f"environment: ${option.environment}"] if option.environment else []
+    text = option.help + (f"  [{'; '.join(notes)}]" if notes else "")
+    if option.kind == "flag":
+        return click.Option(names, is_flag=True, help=text)
+    if option.kind == "count":
+        return click.Option(names, count=True, help=text)
+    more: dict[str, Any] = {} if option.default is None else {"default": option.default}
+    return click.Option(
+        names, type=str, metavar=option.metavar, help=text, multiple=option.repeatable, **more
+    )
+
+
+def _as_text(option: Option, value: Any) -> str:
+    if option.kind == "flag":
+        return "true"
+    if option.repeatable:
+        return ",".join(value)
+    return str(value)
+
+
+@contextlib.contextmanager
+def people_store(settings: Settings) -> Iterator[PeopleStore]:
+    """Open the store as people ask it. Raises `StoreError`."""
+    from oncecron.stores import open_people_store  # noqa: PLC0415 - not for --help
+
+    store = open_people_store(settings.address(), settings["namespace"])
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def output_format(settings: Settings) -> str:
+    """Return the chosen format. Raises `UsageError` when two were chosen."""
+    from oncecron.errors import UsageError  # noqa: PLC0415 - not for --help
+
+    chosen: str = settings["format"]
+    if not settings["json"]:
+        return chosen
+    if settings.typed("format") and chosen != "json":
+        raise UsageError(f"--json and --format {chosen}: choose one")
+    return "json"
+
+
+__all__ = ["OUTPUT_OPTIONS", "STORE_OPTIONS", "TableCommand", "output_format", "people_store"]

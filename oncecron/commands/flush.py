@@ -1,0 +1,94 @@
+"""`oncecron flush`: deliver what this user's spool holds for the store; what fails is kept."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TextIO
+
+from oncecron.commands import STORE_OPTIONS, TableCommand
+
+if TYPE_CHECKING:
+    from oncecron.errors import StoreError
+    from oncecron.spool import Spool
+    from oncecron.store import FiringStore
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = STORE_OPTIONS
+_TTL = 60.0  # seconds; decides only how long one connection may take
+_WITHIN = 10.0  # seconds for one record
+_FAILURES = 3  # in a row, after which the store is taken to be away
+
+
+def _flush(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron import render
+    from oncecron.config import Settings
+    from oncecron.errors import EX_TEMPFAIL
+    from oncecron.messages import complain
+    from oncecron.spool import Spool
+    from oncecron.stores import open_firing_store
+    from oncecron.stores.address import masked, state_directory
+
+    settings = Settings(OPTIONS, given)
+    address = settings.address()
+    spool = Spool(state_directory(), masked(address.target), settings["namespace"])
+    stream = render.standard_output()
+    error = None
+    if spool.has():
+        lock = spool.lock()
+        if lock is None:
+            complain(f"{spool.root}: somebody else is delivering; try again")
+            return EX_TEMPFAIL
+        store = open_firing_store(address, settings["namespace"], _TTL)
+        try:
+            error = _deliver(spool, store, stream)
+        finally:
+            store.close()
+            os.close(lock)
+    for path in spool.set_aside():
+        complain(f"set aside because it cannot be read: {path}")
+    if error is None:
+        return 0
+    kept = sum(1 for _ in spool.pending())
+    complain(f"{error}; {kept} record{'s are' if kept != 1 else ' is'} kept in {spool.root}")
+    return error.exit_status
+
+
+def _deliver(spool: Spool, store: FiringStore, stream: TextIO) -> StoreError | None:
+    """Deliver all; return the last failure. One bad record does not keep the others from the store."""
+    from oncecron import clock, render
+    from oncecron.errors import StoreError
+
+    last: StoreError | None = None
+    failures = 0
+    for path, record in spool.pending():
+        try:
+            store.deliver(record, deadline=clock.lease_time(store.lease_clock) + _WITHIN)
+        except StoreError as error:
+            last = error
+            failures += 1
+            store.close()
+            if failures == _FAILURES:
+                break
+            continue
+        failures = 0
+        os.unlink(path)
+        render.say(_line(record), stream)
+    return last
+
+
+def _line(record: dict[str, Any]) -> str:
+    from oncecron.render import visible
+
+    what = record.get("outcome") or record.get("reason")
+    return visible(f"delivered {record['key']} {record.get('tick') or '-'} {what}")
+
+
+COMMAND = TableCommand(
+    "flush",
+    OPTIONS,
+    _flush,
+    short="Deliver records that the store has not got yet.",
+    about="Deliver what this user's firings on this host could not record because the store was away. A key's "
+    "records are delivered by its next firing as well. Prints what was delivered; what fails is kept (exit status 69).",
+)

@@ -1,0 +1,290 @@
+"""`oncecron history`: the job-execution log, what was refused, one record in full, what comes next.
+
+Following asks once a second. An execution's id is drawn before its row can be seen, so a later id may be seen
+first: the last seconds are asked for again, and what was shown is remembered. What runs is watched until it
+has ended.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.commands import (
+    OUTPUT_OPTIONS,
+    STORE_OPTIONS,
+    TableCommand,
+    output_format,
+    people_store,
+)
+from oncecron.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.config import Settings
+    from oncecron.model import Execution, HistoryQuery
+    from oncecron.render import Writer
+    from oncecron.store import PeopleStore
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+_WHICH = "Which records"
+_POLL_SECONDS = 1.0
+_POLLS_AGAIN = 5  # the seconds in which ids may be seen out of order: a claim takes milliseconds
+_LOST_WATCHED = 20  # a spool may still tell how they ended
+
+OPTIONS = (
+    Option(
+        "since",
+        "text",
+        "Only what started since then: an age like 2h or 7d, a date, or a time like 2026-11-20T02:00+01:00.",
+        "AGE|TIME",
+        _WHICH,
+    ),
+    Option("host", "text", "Only of this host.", "HOST", _WHICH),
+    Option(
+        "outcome",
+        "text",
+        "Only with this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed; "
+        "with --skips the reason: held, done, passed, recent, late, paused, drained, exhausted, broken, no-store.",
+        "OUTCOME",
+        _WHICH,
+    ),
+    Option("tick", "text", "Only of this tick, as it is shown.", "TICK", _WHICH),
+    Option("id", "integer", "One execution, in full.", "ID", _WHICH, minimum=1),
+    Option(
+        "limit",
+        "integer",
+        "The newest so many; 0 for all, which is also what --since means.",
+        "N",
+        _WHICH,
+        "50",
+        minimum=0,
+    ),
+    Option("skips", "flag", "The refusals instead of the executions.", "", _WHICH),
+    Option(
+        "follow",
+        "flag",
+        "The oldest first, then new executions and changed outcomes as they come, until Ctrl-C.",
+        "",
+        _WHICH,
+    ),
+    *OUTPUT_OPTIONS,
+    *STORE_OPTIONS,
+)
+
+
+def _show(given: dict[str, str], words: list[str]) -> int:
+    from oncecron import render
+    from oncecron.config import Settings
+
+    settings = Settings(OPTIONS, given)
+    query = _query(settings, words)
+    stream = render.standard_output()
+    style = render.style_for(stream, output_format(settings), utc=settings["utc"])
+    kind = render.SKIPS if settings["skips"] else render.EXECUTIONS
+    writer = render.Writer(kind, style, stream)
+    with people_store(settings) as store:
+        if settings["id"] is not None:
+            _show_one(store, settings["id"], writer)
+        elif settings["follow"]:
+            _follow(store, query, writer)
+        else:
+            records = store.skips(query) if settings["skips"] else store.history(query)
+            shown = writer.write(records)
+            if stream.isatty():
+                _tell_the_reader(settings, query, shown)
+    return 0
+
+
+def _tell_the_reader(settings: Settings, query: HistoryQuery, shown: int) -> None:
+    from oncecron.messages import complain
+
+    if not shown:
+        complain("nothing is recorded" + (f" of key {query.key}" if query.key else ""))
+    elif shown == query.limit and not settings.typed("limit"):
+        complain(f"the newest {shown}; --limit 0 shows all")
+
+
+def _query(settings: Settings, words: list[str]) -> HistoryQuery:
+    """Return which records are wanted. Raises `UsageError` for what does not go together."""
+    from oncecron.model import HistoryQuery
+
+    _refuse_mixtures(settings, words)
+    outcome = settings["outcome"]
+    if outcome is not None:
+        _check_outcome(outcome, skips=settings["skips"])
+    since = settings["since"]
+    limit: int | None = settings["limit"]
+    if limit == 0 or (since is not None and not settings.typed("limit")):
+        limit = None
+    return HistoryQuery(
+        key=words[0] if words else None,
+        since=None if since is None else moment(since, time.time()),
+        host=settings["host"],
+        outcome=outcome,
+        tick=settings["tick"],
+        limit=limit,
+    )
+
+
+def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
+    from oncecron.errors import UsageError
+
+    others = [
+        name
+        for name in ("since", "host", "outcome", "tick", "limit", "skips", "follow")
+        if settings.typed(name)
+    ]
+    if settings["id"] is not None and (others or words):
+        raise UsageError(
+            f"--id names one execution; leave out {words[0] if words else '--' + others[0]}"
+        )
+    if settings["follow"] and settings["skips"]:
+        raise UsageError("--follow shows executions; leave out --skips")
+    if settings["follow"] and output_format(settings) == "json":
+        raise UsageError("--follow never ends, a JSON array has to; use --format ndjson")
+
+
+def _check_outcome(outcome: str, *, skips: bool) -> None:
+    from oncecron.errors import UsageError
+    from oncecron.model import OUTCOMES, REFUSAL_REASONS
+
+    known: tuple[str, ...] = REFUSAL_REASONS if skips else OUTCOMES
+    if outcome not in known:
+        hint = "; with --skips it is a reason" if outcome in REFUSAL_REASONS else ""
+        raise UsageError(f"--outcome: {outcome!r} is none of {', '.join(known)}{hint}")
+
+
+def moment(text: str, now: float) -> float:
+    """Return the time (seconds since the epoch) of an age, a date or a time; local where it has no offset.
+
+    Raises `UsageError`.
+    """
+    from datetime import datetime
+
+    from oncecron.duration import parse_duration
+    from oncecron.errors import UsageError
+
+    try:
+        return now - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(
+            f"--since: {text!r} is neither an age such as 2h or 7d, nor a time such as 2026-11-20 or "
+            "2026-11-20T02:00+01:00"
+        ) from error
+
+
+def _show_one(store: PeopleStore, execution_id: int, writer: Writer) -> None:
+    from oncecron.errors import NotFoundError
+
+    execution = store.execution(execution_id)
+    if execution is None:
+        raise NotFoundError(f"there is no execution {execution_id}, or no longer")
+    writer.write_in_full(execution)
+
+
+# Following
+
+
+def _follow(store: PeopleStore, query: HistoryQuery, writer: Writer) -> None:
+    """Show the last executions and then what comes, until somebody ends it."""
+    from oncecron.errors import StoreUnavailable
+    from oncecron.messages import complain
+
+    follower = Follower(store, query)
+    writer.write(follower.begin())
+    told = False
+    while True:
+        time.sleep(_POLL_SECONDS)  # nothing tells that a record came
+        try:
+            news = follower.news()
+        except StoreUnavailable as error:
+            if not told:
+                complain(f"{error}; trying again")
+            told = True
+        else:
+            told = False
+            if news:
+                writer.write(news)
+
+
+class Follower:
+    """What was shown, and what has come since."""
+
+    def __init__(self, store: PeopleStore, query: HistoryQuery) -> None:
+        self._store = store
+        self._query = query
+        self._shown: dict[int, str] = {}
+        self._newest: collections.deque[int] = collections.deque(maxlen=_POLLS_AGAIN)
+
+    def begin(self) -> list[Execution]:
+        """Return the last executions, the oldest first."""
+        self._newest.append(self._newest_id())
+        first = list(self._store.history(self._query))[::-1]
+        for execution in (*self._running(), *first):
+            self._shown[execution.execution_id] = execution.outcome
+        return first
+
+    def news(self) -> list[Execution]:
+        """Return what is new or has another outcome since the last call, by id."""
+        after = self._newest[0]
+        self._newest.append(self._newest_id())
+        anything = self._query._replace(outcome=None, since=None, limit=None)
+        found = {
+            execution.execution_id: execution
+            for execution in self._store.history(anything._replace(after_id=after))
+        }
+        running = {execution.execution_id for execution in self._running()}
+        for execution_id in self._ended(running):
+            if execution_id not in found:
+                execution = self._store.execution(execution_id)
+                if execution is not None:
+                    found[execution_id] = execution
+        changed = [found[number] for number in sorted(found) if self._is_news(found[number])]
+        self._forget(after, {*found, *running})
+        return changed
+
+    def _newest_id(self) -> int:
+        from oncecron.model import HistoryQuery
+
+        return next((e.execution_id for e in self._store.history(HistoryQuery(limit=1))), 0)
+
+    def _running(self) -> Iterator[Execution]:
+        return self._store.history(self._query._replace(outcome="running", since=None, limit=None))
+
+    def _ended(self, running: set[int]) -> list[int]:
+        """Return what ran when it was last seen and does not run now, and the last that were lost."""
+        shown = self._shown.items()
+        lost = [number for number, outcome in shown if outcome == "lost"][-_LOST_WATCHED:]
+        return [n for n, outcome in shown if outcome == "running" and n not in running] + lost
+
+    def _is_news(self, execution: Execution) -> bool:
+        news = self._shown.get(execution.execution_id) != execution.outcome
+        self._shown[execution.execution_id] = execution.outcome
+        return news and self._query.outcome in (None, execution.outcome)
+
+    def _forget(self, after: int, present: set[int]) -> None:
+        self._shown = {
+            number: outcome
+            for number, outcome in self._shown.items()
+            if number > after or outcome == "lost" or number in present
+        }
+
+
+COMMAND = TableCommand(
+    "history",
+    OPTIONS,
+    _show,
+    short="Show the job-execution log.",
+    about="Show the job-execution log, the newest first: of all keys, or of one.",
+    words=click.Argument(["words"], metavar="[KEY]", required=False),
+)

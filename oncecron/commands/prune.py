@@ -1,0 +1,52 @@
+"""`oncecron prune`: retention now, for all that is due."""
+
+from __future__ import annotations
+
+from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
+from oncecron.options import Option
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (
+    Option(
+        "executions",
+        "duration",
+        "Remove executions older than this; else [retention] of the configuration file, or 400d.",
+        "AGE",
+    ),
+    Option(
+        "skips",
+        "duration",
+        "Remove refusals older than this; else [retention] of the configuration file, or 7d.",
+        "AGE",
+    ),
+    *STORE_OPTIONS,
+)
+
+
+def _prune(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron import render
+    from oncecron.config import Settings
+
+    settings = Settings(OPTIONS, given)
+    wanted = {
+        name: settings[name] for name in ("executions", "skips") if settings[name] is not None
+    }
+    stream = render.standard_output()
+    with people_store(settings) as store:
+        executions, skips = store.prune(settings.file.retention._replace(**wanted))
+    render.say(
+        f"removed {executions} execution{'s' * (executions != 1)} and {skips} refusal{'s' * (skips != 1)}",
+        stream,
+    )
+    return 0
+
+
+COMMAND = TableCommand(
+    "prune",
+    OPTIONS,
+    _prune,
+    short="Remove old records now.",
+    about="Remove what is older than the retention, all of it; every firing removes a little by itself. What runs is "
+    "never removed, and of each key the newest 1000 names of ticks are kept, so that none runs again.",
+)

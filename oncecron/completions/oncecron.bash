@@ -1,0 +1,113 @@
+# Completion of oncecron for bash, as `oncecron completion bash` prints it.
+
+_oncecron() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
+    local options= valued= words= at
+    COMPREPLY=()
+    # bash splits --format=json at the sign.
+    if [[ $word == = ]]; then
+        word=
+    elif [[ $before == = ]]; then
+        before=${COMP_WORDS[COMP_CWORD-2]}
+    fi
+    if ((COMP_CWORD == 1)); then
+        COMPREPLY=($(compgen -W 'run history locks init prune flush completion --help --version' -- "$word"))
+        return
+    fi
+    case ${COMP_WORDS[1]} in
+    run)
+        options='--key --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --namespace --ttl --config --verbose -v'
+        valued='--key --schedule --tz --tick --min-gap --starting-deadline --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --namespace --ttl --config'
+        words=''
+        ;;
+    history)
+        options='--since --host --outcome --tick --id --limit --skips --follow --format --json --utc --store --namespace --config'
+        valued='--since --host --outcome --tick --id --limit --format --store --namespace --config'
+        words=''
+        ;;
+    locks)
+        options='--format --json --utc --store --namespace --config'
+        valued='--format --store --namespace --config'
+        words=''
+        ;;
+    init)
+        options='--run-role --read-role --job-role --print-sql --store --namespace --config'
+        valued='--run-role --read-role --job-role --store --namespace --config'
+        words=''
+        ;;
+    prune)
+        options='--executions --skips --store --namespace --config'
+        valued='--executions --skips --store --namespace --config'
+        words=''
+        ;;
+    flush)
+        options='--store --namespace --config'
+        valued='--store --namespace --config'
+        words=''
+        ;;
+    completion)
+        options=''
+        valued=''
+        words='bash zsh fish'
+        ;;
+    *)
+        return
+        ;;
+    esac
+    if [[ ${COMP_WORDS[1]} == run ]]; then
+        for ((at = 2; at < COMP_CWORD; at++)); do
+            case ${COMP_WORDS[at]} in
+            --)
+                _oncecron_job $((at + 1))
+                return
+                ;;
+            -*)
+                if [[ " $valued " == *" ${COMP_WORDS[at]} "* ]]; then
+                    ((at++))
+                    [[ ${COMP_WORDS[at]} == = ]] && ((at++))
+                fi
+                ;;
+            *)
+                _oncecron_job $at
+                return
+                ;;
+            esac
+        done
+    fi
+    if [[ " $valued " == *" $before "* ]]; then
+        case $before in
+        --on-store-error) COMPREPLY=($(compgen -W 'fail skip run' -- "$word")) ;;
+        --store) COMPREPLY=($(compgen -W 'local postgresql:// sqlite:///' -- "$word")) ;;
+        --outcome) COMPREPLY=($(compgen -W 'running succeeded failed timed-out stopped lost not-started unclaimed held done passed recent late paused drained exhausted broken no-store' -- "$word")) ;;
+        --format) COMPREPLY=($(compgen -W 'table json ndjson csv' -- "$word")) ;;
+        --config)
+            compopt -o filenames 2>/dev/null
+            COMPREPLY=($(compgen -f -- "$word"))
+            ;;
+        esac
+        return
+    fi
+    if [[ $word == -* ]]; then
+        COMPREPLY=($(compgen -W "$options --help" -- "$word"))
+    elif [[ ${COMP_WORDS[1]} == run ]]; then
+        _oncecron_job $COMP_CWORD
+    else
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
+    fi
+}
+
+# The command behind the options, which begins at word $1: by its own completion where bash-completion is there.
+_oncecron_job() {
+    if declare -F _comp_command_offset >/dev/null; then
+        _comp_command_offset "$1"
+    elif declare -F _command_offset >/dev/null; then
+        _command_offset "$1"
+    elif ((COMP_CWORD == $1)); then
+        COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
+    else
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+    fi
+}
+
+complete -F _oncecron oncecron
