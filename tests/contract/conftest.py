@@ -1,0 +1,77 @@
+"""Fixtures of the contract suite: each test runs once for every kind of store, with its hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from contract_stores import KINDS
+from hosts import Host
+
+from oncecron.model import Execution, HistoryQuery, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from contract_stores import StoreKind
+
+    from oncecron.store import PeopleStore
+
+
+class Log:
+    """What people read."""
+
+    def __init__(self, people: PeopleStore) -> None:
+        self.people = people
+
+    def executions(self, query: HistoryQuery | None = None) -> list[Execution]:
+        """Return what history yields."""
+        return list(self.people.history(query or HistoryQuery()))
+
+    def newest(self) -> Execution:
+        """Return the newest execution."""
+        return self.executions()[0]
+
+    def outcomes(self) -> list[str]:
+        """Return the outcomes, the oldest execution first."""
+        return [execution.outcome for execution in reversed(self.executions())]
+
+    def skips(self) -> list[Skip]:
+        """Return all refusals."""
+        return list(self.people.skips(HistoryQuery()))
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each reason was counted."""
+        return {skip.reason: skip.count for skip in self.skips()}
+
+
+@pytest.fixture(params=sorted(KINDS))
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Name the kind of store."""
+    return str(request.param)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, store_kind: str) -> Iterator[StoreKind]:
+    """Make an empty store."""
+    kind = KINDS[store_kind](request)
+    yield kind
+    kind.close()
+
+
+@pytest.fixture
+def a(store: StoreKind) -> Host:
+    """Make a host."""
+    return Host(store.firing(), "a.example")
+
+
+@pytest.fixture
+def b(store: StoreKind) -> Host:
+    """Make another host."""
+    return Host(store.firing(), "bb.example")
+
+
+@pytest.fixture
+def log(store: StoreKind) -> Log:
+    """Open the job-execution log as people read it."""
+    return Log(store.people())

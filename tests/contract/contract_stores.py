@@ -1,0 +1,138 @@
+"""The stores that keep the contract: how the suite makes one, and moves its clock.
+
+To add a store: a class with the members of `StoreKind`, and its name in `KINDS`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from oncecron import clock
+from oncecron.model import Roles
+from oncecron.stores.sqlite.firing import SQLiteFiringStore
+from oncecron.stores.sqlite.people import SQLitePeopleStore
+
+if TYPE_CHECKING:
+    import pytest
+
+    from oncecron.store import FiringStore, PeopleStore
+
+
+class StoreKind(Protocol):
+    """An empty store that can be asked as many hosts, and whose rows can be moved in time."""
+
+    own_clock: ClassVar[bool]
+    """Whether its clock can differ from the host's."""
+    drains: ClassVar[bool]
+    """Whether hosts can be drained."""
+    address: str
+    """What `connect` takes in another process."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        """Make an empty store, with what fixtures give."""
+
+    @staticmethod
+    def connect(address: str) -> FiringStore:
+        """Return the firing half of the store at this address."""
+
+    def firing(self) -> FiringStore:
+        """Return the firing half as another host has it."""
+
+    def people(self) -> PeopleStore:
+        """Return the people's half."""
+
+    def age(self, seconds: float) -> None:
+        """Make all that is recorded that much older; negative: as if the store's clock had been set back."""
+
+    def expire(self, key: str) -> None:
+        """Make the present lease of the key expired, its holder silent and without a session."""
+
+    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
+        """Pause a key (`*`: all) from now."""
+
+    def drain(self, host: str, author: str) -> None:
+        """Let a host claim nothing new."""
+
+    def close(self) -> None:
+        """Give back what was taken."""
+
+
+class SQLiteKind:
+    """A file of its own."""
+
+    own_clock: ClassVar[bool] = False
+    drains: ClassVar[bool] = True
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
+        self._given: list[FiringStore | PeopleStore] = []
+        self.people().initialise(Roles())
+
+    @staticmethod
+    def connect(address: str) -> FiringStore:
+        """Open the file."""
+        return SQLiteFiringStore(address, namespace="oncecron")
+
+    def firing(self) -> FiringStore:
+        """Open the file once more."""
+        store = self.connect(self.address)
+        self._given.append(store)
+        return store
+
+    def people(self) -> PeopleStore:
+        """Open the file for people."""
+        store = SQLitePeopleStore(self.address, namespace="oncecron")
+        self._given.append(store)
+        return store
+
+    def age(self, seconds: float) -> None:
+        """Move every time in every table."""
+        times = {
+            "job_key": ("last_start", "previous_start"),
+            "job_execution": ("started_at", "finished_at", "lost_at"),
+            "lease": (
+                *("heartbeat_on_lease_clock", "expires_on_lease_clock"),
+                *("acquired_at", "heartbeat_at", "expires_at"),
+            ),
+            "skip": ("at",),
+            "pause": ("at", "until"),
+            "drain": ("at",),
+        }
+        for table, columns in times.items():
+            moved = ", ".join(f"{column} = {column} - :by" for column in columns)
+            self.run(f"UPDATE {table} SET {moved}", by=seconds)
+
+    def expire(self, key: str) -> None:
+        """End the lease a second ago, a ttl after its last heartbeat."""
+        self.run(
+            "UPDATE lease SET expires_on_lease_clock = :now - 1, heartbeat_on_lease_clock = :now - 1 - ttl,"
+            " expires_at = :wall - 1, heartbeat_at = :wall - 1 - ttl WHERE key = :key",
+            key=key,
+            now=clock.lease_time(clock.MONOTONIC),
+            wall=clock.wall(),
+        )
+
+    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
+        """Insert the row."""
+        statement = "INSERT INTO pause (key, until, reason, author, at) VALUES (:key, :until, :reason, :author, :at)"
+        self.run(statement, key=key, author=author, reason=reason, until=until, at=clock.wall())
+
+    def drain(self, host: str, author: str) -> None:
+        """Insert the row."""
+        statement = "INSERT INTO drain (host, author, at) VALUES (:host, :author, :at)"
+        self.run(statement, host=host, author=author, at=clock.wall())
+
+    def run(self, statement: str, **values: object) -> list[tuple[object, ...]]:
+        """Run one statement beside the store."""
+        with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
+            return database.execute(statement, values).fetchall()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for store in self._given:
+            store.close()
+
+
+KINDS: dict[str, type[StoreKind]] = {"sqlite": SQLiteKind}

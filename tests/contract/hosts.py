@@ -1,0 +1,162 @@
+"""A host of the contract suite: its own connection, its own name, short calls."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from oncecron import clock
+from oncecron.model import AskAgain, Ending, Firing, Holder, Lease, Refusal, Retention
+from oncecron.tick import Tick, minute_tick
+
+if TYPE_CHECKING:
+    from oncecron.store import FiringStore
+
+KEY = "nightly"
+TTL = 60.0
+INTERVAL = TTL / 6
+COMMAND = "./bill.sh --all"
+EVERYTHING = Retention(executions=1e9, skips=1e9)
+_PATIENCE = 30.0  # twenty processes that all wait for one slow disk take their time
+_FIRST_MINUTE = clock.wall() // 60 * 60 - 59 * 60
+
+
+def minute(number: int) -> Tick:
+    """Return one of sixty ticks, a minute apart, of which the last was the present minute at first."""
+    return minute_tick(_FIRST_MINUTE + 60 * number)
+
+
+class Host:
+    """One machine that fires."""
+
+    def __init__(self, store: FiringStore, name: str) -> None:
+        self.store = store
+        self.holder = Holder(name, 1000 + len(name), "batch")
+
+    def firing(self, tick: Tick, **parts: Any) -> Firing:
+        """Return a firing with a new owner; `parts` are its fields."""
+        firing = Firing(
+            key=KEY,
+            shard=0,
+            tick=tick,
+            owner=str(uuid.uuid4()),
+            holder=self.holder,
+            command=COMMAND,
+            fired_at=(tick.instant or 0.0) + 1,
+            ttl=TTL,
+            min_gap=None,
+            starting_deadline=None,
+            again=False,
+            schedule=None,
+            zone=None,
+        )
+        return firing._replace(**parts)
+
+    def ask(self, firing: Firing) -> Lease | Refusal | AskAgain:
+        """Claim; a store that is half-way through somebody else's end is asked until it is through."""
+        end = self.deadline()
+        while True:
+            answer = self.store.claim(firing, deadline=end)
+            contended = isinstance(answer, AskAgain) and answer.why == "contended"
+            if not contended or clock.lease_time(self.store.lease_clock) > end:
+                return answer
+            time.sleep(0.01)  # a session takes its time to end, and nothing tells when it has
+
+    def fire(self, tick: Tick, **parts: Any) -> Lease | Refusal | AskAgain:
+        """Claim with a new firing."""
+        return self.ask(self.firing(tick, **parts))
+
+    def win(self, tick: Tick, **parts: Any) -> Lease:
+        """Claim and get the lease."""
+        answer = self.fire(tick, **parts)
+        assert isinstance(answer, Lease), answer
+        return answer
+
+    def lose(self, tick: Tick, **parts: Any) -> Refusal:
+        """Claim and be refused."""
+        answer = self.fire(tick, **parts)
+        assert isinstance(answer, Refusal), answer
+        return answer
+
+    def renew(self, lease: Lease) -> Lease | None:
+        """Renew."""
+        return self.store.renew(lease, deadline=self.deadline())
+
+    def finish(
+        self,
+        lease: Lease,
+        outcome: str = "succeeded",
+        *,
+        note: str | None = None,
+        retention: Retention = EVERYTHING,
+    ) -> bool:
+        """End an execution, and the session as a firing does."""
+        codes: dict[str, int | None] = {"succeeded": 0, "failed": 3}
+        ending = Ending(outcome, codes.get(outcome), None, 1.5, note)  # type: ignore[arg-type]
+        in_time = self.store.finish(lease, ending, retention, deadline=self.deadline())
+        self.store.close()
+        return in_time
+
+    def run(self, tick: Tick, outcome: str = "succeeded", **parts: Any) -> Lease:
+        """Win and end."""
+        lease = self.win(tick, **parts)
+        assert self.finish(lease, outcome)
+        return lease
+
+    def deliver(self, *records: dict[str, Any]) -> None:
+        """Deliver spooled records."""
+        for record in records:
+            self.store.deliver(record, deadline=self.deadline())
+
+    def deadline(self) -> float:
+        """Return a deadline for one call."""
+        return clock.lease_time(self.store.lease_clock) + _PATIENCE
+
+
+def execution_record(
+    firing: Firing, lease: Lease | None = None, outcome: str = "succeeded", **parts: Any
+) -> dict[str, Any]:
+    """Return what a firing spools when it cannot tell the store how it ended."""
+    now = clock.wall()
+    record = {
+        "kind": "execution",
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": firing.tick.text,
+        "tick_instant": firing.tick.instant,
+        "attempt": lease.attempt if lease else 1,
+        "outcome": outcome,
+        "exit_code": 0 if outcome == "succeeded" else None,
+        "signal": None,
+        **firing.holder._asdict(),
+        "command": firing.command,
+        "fired_at": firing.fired_at,
+        "started_at": lease.started_at if lease else now - 2,
+        "finished_at": now,
+        "duration": 2.0,
+        "fencing_token": lease.token if lease else None,
+        "owner": firing.owner,
+        "note": None,
+    }
+    return {**record, **parts}
+
+
+def skip_record(firing: Firing, reason: str, at: float) -> dict[str, Any]:
+    """Return a refusal that could not be told to the store."""
+    return {
+        "kind": "skip",
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": firing.tick.text,
+        "tick_instant": firing.tick.instant,
+        "reason": reason,
+        "holder_host": None,
+        "holder_pid": None,
+        "detail": None,
+        "host": firing.holder.host,
+        "pid": firing.holder.pid,
+        "fired_at": firing.fired_at,
+        "at": at,
+        "count": 1,
+    }

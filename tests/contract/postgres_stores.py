@@ -1,0 +1,111 @@
+"""PostgreSQL as a store that keeps the contract: directly, and behind a transaction pooler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from servers import eventually
+
+from oncecron.model import Roles
+from oncecron.stores.postgres.firing import PostgresFiringStore
+from oncecron.stores.postgres.people import PostgresPeopleStore
+
+if TYPE_CHECKING:
+    import pytest
+
+    from oncecron.store import FiringStore, PeopleStore
+
+TTL = 60.0
+TIMES = {
+    "job_key": ("last_started_at",),
+    "job_execution": ("started_at", "finished_at"),
+    "lease": ("acquired_at", "heartbeat_at", "expires_at"),
+    "skip": ("at",),
+    "pause": ("created_at", "until"),
+    "drain": ("created_at",),
+}
+
+
+class PostgresKind:
+    """A database of its own; the hosts are roles that may only run, read, or own."""
+
+    own_clock: ClassVar[bool] = True
+    drains: ClassVar[bool] = True
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.database = request.getfixturevalue("database")
+        self._given: list[FiringStore | PeopleStore] = []
+        owner = PostgresPeopleStore(self.database.url("owner"), namespace="oncecron")
+        owner.initialise(Roles(run=("runner",), read=("reader",)))
+        owner.close()
+        self.address = self.database.url("runner", via=self.way(request))
+
+    @staticmethod
+    def way(request: pytest.FixtureRequest) -> Any:
+        """Return what the hosts connect through."""
+        del request
+
+    @staticmethod
+    def connect(address: str) -> FiringStore:
+        """Open a session of its own at the first call."""
+        return PostgresFiringStore(address, namespace="oncecron", ttl=TTL)
+
+    def firing(self) -> FiringStore:
+        """Return another host's store."""
+        store = self.connect(self.address)
+        self._given.append(store)
+        return store
+
+    def people(self) -> PeopleStore:
+        """Return what the owner asks: pruning is no reader's right."""
+        store = PostgresPeopleStore(self.database.url("owner"), namespace="oncecron")
+        self._given.append(store)
+        return store
+
+    def age(self, seconds: float) -> None:
+        """Move every time in every table."""
+        for table, columns in TIMES.items():
+            moved = ", ".join(
+                f"{column} = {column} - make_interval(secs => {seconds})" for column in columns
+            )
+            self.database.execute(f"update oncecron.{table} set {moved}")
+
+    def expire(self, key: str) -> None:
+        """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""
+        for store in self._given:
+            store.close()
+        self.database.execute(
+            "update oncecron.lease set expires_at = clock_timestamp() - interval '1 s',"
+            " heartbeat_at = clock_timestamp() - interval '1 s' - ttl"
+            " where key_id = (select key_id from oncecron.job_key where key = %s and shard = 0)",
+            key,
+        )
+        eventually(lambda: self.database.execute(
+            "select 1 from pg_locks where locktype = 'advisory' and objsubid = 2") == [])  # fmt: skip
+
+    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
+        """Insert the row."""
+        self.database.execute(
+            "insert into oncecron.pause (key, until, reason, author) values (%s, to_timestamp(%s), %s, %s)",
+            *(key, until, reason, author),
+        )
+
+    def drain(self, host: str, author: str) -> None:
+        """Insert the row."""
+        self.database.execute(
+            "insert into oncecron.drain (host, author) values (%s, %s)", host, author
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        for store in self._given:
+            store.close()
+
+
+class PooledPostgresKind(PostgresKind):
+    """The same through PgBouncer in transaction mode: the lease's row stands alone."""
+
+    @staticmethod
+    def way(request: pytest.FixtureRequest) -> Any:
+        """Return the pooler."""
+        return request.getfixturevalue("pgbouncer")

@@ -1,0 +1,122 @@
+"""What people read: filters and order of executions and refusals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import KEY, Host, minute
+
+from oncecron.model import HistoryQuery
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+
+@pytest.fixture
+def past(a: Host, b: Host, store: StoreKind) -> None:
+    """Four executions, the first of them an hour ago."""
+    a.run(minute(1))
+    store.age(3600)
+    a.run(minute(2), "failed")
+    b.run(minute(3))
+    b.run(minute(3), key="weekly")
+
+
+@pytest.mark.parametrize(
+    ("query", "ticks"),
+    [
+        (HistoryQuery(), [3, 3, 2, 1]),
+        (HistoryQuery(limit=2), [3, 3]),
+        (HistoryQuery(limit=None), [3, 3, 2, 1]),
+        (HistoryQuery(key=KEY), [3, 2, 1]),
+        (HistoryQuery(key=KEY, limit=1), [3]),
+        (HistoryQuery(key="monthly"), []),
+        (HistoryQuery(host="a.example"), [2, 1]),
+        (HistoryQuery(outcome="failed"), [2]),
+        (HistoryQuery(key=KEY, outcome="succeeded", host="a.example"), [1]),
+        (HistoryQuery(tick=minute(3).text), [3, 3]),
+        (HistoryQuery(tick=minute(3).text, key=KEY), [3]),
+    ],
+)
+@pytest.mark.usefixtures("past")
+def test_history_is_filtered_and_newest_first(
+    log: Log, query: HistoryQuery, ticks: list[int]
+) -> None:
+    """Filters are joined by `and`; None means any."""
+    assert [execution.tick for execution in log.executions(query)] == [
+        minute(number).text for number in ticks
+    ]
+
+
+@pytest.mark.usefixtures("past")
+def test_history_since(log: Log) -> None:
+    """Counted by the start."""
+    newest = log.newest().started_at
+    assert len(log.executions(HistoryQuery(since=newest - 1800))) == 3
+    assert len(log.executions(HistoryQuery(since=newest - 7200))) == 4
+
+
+@pytest.mark.usefixtures("past")
+def test_history_after_an_id_is_oldest_first(log: Log) -> None:
+    """For following the log: what came since, as it came."""
+    ids = sorted(execution.execution_id for execution in log.executions())
+    after = log.executions(HistoryQuery(after_id=ids[0]))
+    assert [execution.execution_id for execution in after] == ids[1:]
+    ours = log.executions(HistoryQuery(after_id=ids[0], key=KEY, limit=1))
+    assert [execution.execution_id for execution in ours] == ids[1:2]
+    assert log.executions(HistoryQuery(after_id=ids[-1])) == []
+
+
+@pytest.mark.usefixtures("past")
+def test_one_execution_is_found_by_its_id(log: Log) -> None:
+    """The same row as in the list, or none."""
+    newest = log.newest()
+    assert log.people.execution(newest.execution_id) == newest
+    assert log.people.execution(newest.execution_id + 1) is None
+
+
+def test_reading_does_not_have_to_come_to_an_end(a: Host, log: Log) -> None:
+    """Who has seen enough may ask something else."""
+    a.run(minute(1))
+    a.run(minute(2))
+    reader = log.people.history(HistoryQuery())
+    first = next(reader)
+    assert log.people.execution(first.execution_id) == first
+    other = log.people.history(HistoryQuery())
+    assert next(other) == first
+    del reader
+    assert len(list(other)) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "reasons"),
+    [
+        (HistoryQuery(), ["passed", "done"]),
+        (HistoryQuery(limit=1), ["passed"]),
+        (HistoryQuery(outcome="done"), ["done"]),
+        (HistoryQuery(tick=minute(1).text), ["passed"]),
+        (HistoryQuery(host="bb.example"), ["passed", "done"]),
+        (HistoryQuery(host="a.example"), []),
+        (HistoryQuery(key="weekly"), []),
+    ],
+)
+def test_refusals_are_filtered_and_newest_first(
+    a: Host, b: Host, log: Log, query: HistoryQuery, reasons: list[str]
+) -> None:
+    """By the same filters; `outcome` means the reason."""
+    a.run(minute(2))
+    b.lose(minute(2))
+    b.lose(minute(1))
+    assert [skip.reason for skip in log.people.skips(query)] == reasons
+
+
+def test_refusals_since(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Counted by the newest of each row."""
+    a.run(minute(2))
+    b.lose(minute(2))
+    store.age(3600)
+    b.lose(minute(1))
+    at = log.skips()[0].at
+    assert [skip.reason for skip in log.people.skips(HistoryQuery(since=at - 60))] == ["passed"]

@@ -1,0 +1,51 @@
+"""Many processes at once: the promise, proved from what the winners themselves wrote."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from herd import run_at_once
+
+from oncecron import clock
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+PROCESSES = int(os.environ.get("ONCECRON_TEST_RACE_PROCESSES", "20"))
+TICKS = int(os.environ.get("ONCECRON_TEST_RACE_TICKS", "50"))
+RACER = Path(__file__).with_name("racer.py")
+
+
+def race(kind: str, address: str, journal: Path) -> list[tuple[str, int, int]]:
+    """Run the processes from one start; return what they wrote, in order: verb, tick, token."""
+    first = int(clock.wall()) - 60 * TICKS
+    command = [str(RACER), kind, address, str(journal)]
+    run_at_once(
+        [[*command, f"host{number}", str(first), str(TICKS)] for number in range(PROCESSES)]
+    )
+    lines = (line.split() for line in journal.read_text().splitlines())
+    return [(verb, int(tick), int(token)) for verb, tick, token in lines]
+
+
+@pytest.mark.timeout(60 + PROCESSES * TICKS // 10)
+def test_one_start_a_tick_and_never_two_at_a_time(
+    store: StoreKind, store_kind: str, log: Log, tmp_path: Path
+) -> None:
+    """One winner per tick, tokens rising, no start before the last end.
+
+    ONCECRON_TEST_RACE_PROCESSES (20) processes go through ONCECRON_TEST_RACE_TICKS (50) ticks, all
+    asking for the same one until somebody has run it.
+    """
+    written = race(store_kind, store.address, tmp_path / "journal")
+    starts = [(tick, token) for verb, tick, token in written if verb == "start"]
+    assert Counter(tick for tick, _ in starts) == dict.fromkeys(range(TICKS), 1)
+    tokens = [token for _, token in starts]
+    assert tokens == sorted(set(tokens))
+    for start, end in zip(written[::2], written[1::2], strict=True):
+        assert (start, end) == (("start", *start[1:]), ("end", *start[1:]))
+    assert log.outcomes()[-TICKS:] == ["succeeded"] * min(TICKS, 50)

@@ -1,0 +1,200 @@
+"""The refusals of steps 1 and 6, and how refusals are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hosts import KEY, Host, minute
+
+from oncecron import clock
+from oncecron.model import Lease, Refusal
+from oncecron.tick import NO_TICK, Tick, named_tick
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+GAP = 30.0
+
+
+def fired(tick: Tick, second: float) -> dict[str, Any]:
+    """Return the parts of a firing of the minute rule, that many seconds into its minute."""
+    assert tick.instant is not None
+    return {"fired_at": tick.instant + second, "min_gap": GAP}
+
+
+# recent
+
+
+def test_a_start_late_in_its_minute_refuses_the_next_minute(a: Host, b: Host) -> None:
+    """The other host, a little later, means the same time of the crontab though its minute is the next."""
+    a.run(minute(1), **fired(minute(1), 58))
+    refusal = b.lose(minute(2), **fired(minute(2), 1))
+    assert refusal.reason == "recent"
+    assert refusal.since == pytest.approx(clock.wall(), abs=5)
+
+
+def test_a_start_on_time_refuses_nothing(a: Host, b: Host) -> None:
+    """It cannot have been the next minute's."""
+    a.run(minute(1), **fired(minute(1), 29))
+    assert isinstance(b.fire(minute(2), **fired(minute(2), 1)), Lease)
+
+
+def test_a_late_start_longer_ago_than_the_gap_refuses_nothing(
+    a: Host, b: Host, store: StoreKind
+) -> None:
+    """The gap is counted by the store's clock."""
+    a.run(minute(1), **fired(minute(1), 58))
+    store.age(GAP + 1)
+    assert isinstance(b.fire(minute(2), **fired(minute(2), 1)), Lease)
+
+
+def test_a_name_is_never_recent(a: Host, b: Host) -> None:
+    """The gap repairs the minute rule alone: a firing with another rule gives none."""
+    a.run(named_tick("x"), fired_at=58.0)
+    assert isinstance(b.fire(named_tick("y"), fired_at=59.0), Lease)
+
+
+def test_without_a_tick_the_gap_alone_decides(a: Host, b: Host, store: StoreKind) -> None:
+    """At most one start in the gap, however early in its minute the last one came."""
+    a.run(NO_TICK, fired_at=1.0, min_gap=600.0)
+    assert b.lose(NO_TICK, min_gap=600.0).reason == "recent"
+    store.age(601)
+    assert isinstance(b.fire(NO_TICK, min_gap=600.0), Lease)
+
+
+def test_a_last_start_in_the_future_is_now(a: Host, b: Host, store: StoreKind) -> None:
+    """The store's clock was set back: the gap begins at once, and not in an hour."""
+    a.run(NO_TICK)
+    store.age(-3600)
+    assert b.lose(NO_TICK, min_gap=600.0).reason == "recent"
+    assert isinstance(b.fire(NO_TICK, min_gap=0.0), Lease)
+
+
+def test_a_start_that_was_none_is_not_recent(a: Host, b: Host) -> None:
+    """Who gave up before starting stands in nobody's way."""
+    a.run(NO_TICK, "not-started")
+    assert isinstance(b.fire(NO_TICK, min_gap=600.0), Lease)
+
+
+# late
+
+
+@pytest.mark.parametrize(("limit", "refused"), [(1800.0, True), (7200.0, False), (None, False)])
+def test_a_tick_is_late_beyond_its_deadline(a: Host, limit: float | None, refused: bool) -> None:
+    """However late it is, a firing without a deadline starts."""
+    answer = a.fire(minute(0), starting_deadline=limit)
+    assert isinstance(answer, Refusal if refused else Lease)
+    if isinstance(answer, Refusal):
+        assert answer.reason == "late"
+
+
+def test_a_name_is_never_late(a: Host) -> None:
+    """It was not due at any time."""
+    assert isinstance(a.fire(named_tick("2026-11"), starting_deadline=1.0), Lease)
+
+
+def test_a_late_tick_is_not_burnt(a: Host, b: Host) -> None:
+    """Somebody with more patience may still run it."""
+    a.lose(minute(0), starting_deadline=60.0)
+    assert isinstance(b.fire(minute(0)), Lease)
+
+
+# paused, drained
+
+
+@pytest.mark.parametrize("paused", [KEY, "*"])
+def test_a_pause_refuses(a: Host, store: StoreKind, paused: str) -> None:
+    """One key or all, and the answer says by whom and why."""
+    store.pause(paused, "ann", "moving the database", None)
+    refusal = a.lose(minute(1))
+    assert refusal.reason == "paused"
+    assert "ann" in (refusal.detail or "")
+    assert "moving the database" in (refusal.detail or "")
+
+
+def test_a_pause_is_for_its_key(a: Host, store: StoreKind) -> None:
+    """Others go on."""
+    store.pause("weekly", "ann", None, None)
+    a.win(minute(1))
+
+
+def test_a_pause_ends_by_itself(a: Host, store: StoreKind) -> None:
+    """By the store's clock, and the tick is not burnt."""
+    store.pause(KEY, "ann", None, clock.wall() + 600)
+    assert a.lose(minute(1)).reason == "paused"
+    store.age(601)
+    a.win(minute(1))
+
+
+def test_a_pause_comes_before_a_holder(a: Host, b: Host, store: StoreKind) -> None:
+    """What runs goes on; the answer for the others is the pause."""
+    lease = a.win(minute(1))
+    store.pause(KEY, "ann", None, None)
+    assert b.lose(minute(1)).reason == "paused"
+    assert a.renew(lease)
+
+
+def test_a_drained_host_claims_nothing(a: Host, b: Host, store: StoreKind) -> None:
+    """The others do."""
+    if not store.drains:
+        pytest.skip("this store cannot drain hosts")
+    store.drain(a.holder.host, "ann")
+    refusal = a.lose(minute(1))
+    assert (refusal.reason, "ann" in (refusal.detail or "")) == ("drained", True)
+    b.win(minute(1))
+
+
+# Counting
+
+
+def test_a_refusal_is_recorded_with_who_lost_and_to_whom(a: Host, b: Host, log: Log) -> None:
+    """Every start is recorded, and every refusal too."""
+    a.win(minute(1))
+    b.lose(minute(1))
+    [skip] = log.skips()
+    assert skip[:4] == (KEY, 0, minute(1).text, "held")
+    assert (skip.holder_host, skip.holder_pid) == (a.holder.host, a.holder.pid)
+    assert (skip.host, skip.pid, skip.count) == (b.holder.host, b.holder.pid, 1)
+    assert skip.at == pytest.approx(clock.wall(), abs=5)
+
+
+def test_equal_refusals_are_one_row_with_a_count(a: Host, b: Host, log: Log) -> None:
+    """One row per key, tick, shard, host and reason."""
+    a.win(minute(1))
+    for tick in (minute(1), minute(1), minute(2)):
+        b.lose(tick)
+    a.lose(minute(1))
+    rows = {(skip.host, skip.tick): skip.count for skip in log.skips()}
+    assert rows == {
+        (b.holder.host, minute(1).text): 2,
+        (b.holder.host, minute(2).text): 1,
+        (a.holder.host, minute(1).text): 1,
+    }
+
+
+def test_refusals_without_a_tick_are_counted(a: Host, b: Host, log: Log) -> None:
+    """Where there is no tick the row says so, and it is still one."""
+    a.win(NO_TICK)
+    b.lose(NO_TICK)
+    b.lose(NO_TICK)
+    [skip] = log.skips()
+    assert (skip.tick, skip.count) == (None, 2)
+
+
+def test_a_refusal_that_the_store_did_not_decide_is_recorded(a: Host, log: Log) -> None:
+    """A host that could not start the command claims nothing, but it is seen."""
+    firing = a.firing(minute(1))
+    a.store.skip(firing, Refusal("broken", detail="not found"), deadline=a.deadline())
+    assert log.counts() == {"broken": 1}
+    a.win(minute(1))
+
+
+def test_a_refusal_starts_nothing(a: Host, b: Host, log: Log) -> None:
+    """No execution, and the holder's lease is as it was."""
+    lease = a.win(minute(1))
+    b.lose(minute(1))
+    b.lose(minute(2))
+    assert log.outcomes() == ["running"]
+    assert a.finish(lease)

@@ -1,0 +1,134 @@
+"""What retention and prune remove, and that no tick comes back by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import Host, execution_record, minute
+
+from oncecron.model import HistoryQuery, Retention
+from oncecron.tick import NO_TICK, Tick, named_tick
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+NOTHING = Retention(executions=0.0, skips=0.0)
+EVERY = HistoryQuery(limit=None)
+
+
+def test_prune_removes_what_is_older(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """And says how many executions and refusals went."""
+    a.run(minute(1))
+    b.lose(minute(1))
+    store.age(1000)
+    a.run(minute(2))
+    b.lose(minute(2))
+    assert log.people.prune(Retention(executions=500, skips=500)) == (1, 1)
+    assert [execution.tick for execution in log.executions()] == [minute(2).text]
+    assert [skip.tick for skip in log.skips()] == [minute(2).text]
+
+
+def test_prune_keeps_both_for_their_own_time(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Executions and refusals have a retention each."""
+    a.run(minute(1))
+    b.lose(minute(1))
+    store.age(1000)
+    assert log.people.prune(Retention(executions=2000, skips=500)) == (0, 1)
+    assert log.people.prune(Retention(executions=500, skips=2000)) == (1, 0)
+
+
+def test_prune_removes_more_than_one_step(a: Host, log: Log) -> None:
+    """All that is due goes."""
+    for number in range(700):
+        a.deliver(execution_record(a.firing(NO_TICK), started_at=1e9 + number))
+    assert log.people.prune(Retention(executions=1000)) == (700, 0)
+
+
+def test_prune_never_removes_what_runs(a: Host, store: StoreKind, log: Log) -> None:
+    """However old it is."""
+    lease = a.win(minute(1))
+    store.age(30)
+    assert log.people.prune(NOTHING) == (0, 0)
+    assert a.finish(lease)
+
+
+def test_prune_opens_no_instant(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """The log is gone; the key's row remembers how far it came."""
+    a.run(minute(1))
+    a.run(minute(2))
+    store.age(10)
+    assert log.people.prune(NOTHING) == (2, 0)
+    assert [b.lose(minute(number)).reason for number in (1, 2)] == ["passed", "passed"]
+    b.win(minute(3))
+
+
+def test_prune_opens_no_delivered_instant(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """It counts as one that was claimed."""
+    a.deliver(execution_record(a.firing(minute(1)), outcome="unclaimed"))
+    store.age(10)
+    log.people.prune(NOTHING)
+    assert b.lose(minute(1)).reason == "passed"
+
+
+def test_prune_keeps_the_newest_names_of_each_key(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Names are unique in the log alone."""
+    for number in range(5):
+        a.run(named_tick(f"n{number}"))
+    a.run(named_tick("n0"), key="weekly")
+    store.age(10)
+    assert log.people.prune(NOTHING, names_kept=2) == (3, 0)
+    assert [b.lose(named_tick(f"n{number}")).reason for number in (3, 4)] == ["done", "done"]
+    assert b.lose(named_tick("n0"), key="weekly").reason == "done"
+
+
+def test_prune_keeps_names_that_are_not_old(a: Host, log: Log) -> None:
+    """Beyond the newest they are kept for their time."""
+    for number in range(3):
+        a.run(named_tick(f"n{number}"))
+    assert log.people.prune(Retention(), names_kept=1) == (0, 0)
+
+
+@pytest.mark.parametrize("tick", [minute(50), NO_TICK, named_tick("x")])
+def test_an_end_removes_at_most_a_hundred_rows(a: Host, log: Log, tick: Tick) -> None:
+    """A little at every end, so that no end takes long."""
+    for number in range(150):
+        a.deliver(execution_record(a.firing(NO_TICK), started_at=1e9 + number))
+    lease = a.win(tick)
+    a.finish(lease, retention=Retention(executions=1000))
+    assert len(log.executions(EVERY)) == 51
+    a.finish(a.win(NO_TICK), retention=Retention(executions=1000))
+    assert len(log.executions(EVERY)) == 2
+
+
+def test_an_end_removes_old_refusals(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """They have a retention of their own."""
+    a.run(minute(1))
+    b.lose(minute(1))
+    store.age(1000)
+    a.finish(a.win(minute(2)), retention=Retention(skips=2000))
+    assert log.counts() == {"done": 1}
+    a.finish(a.win(minute(3)), retention=Retention(skips=500))
+    assert log.counts() == {}
+
+
+def test_an_end_opens_no_tick(a: Host, b: Host, store: StoreKind) -> None:
+    """Neither an instant nor a name comes back, even where nothing is to be kept."""
+    for tick in (minute(1), named_tick("x")):
+        lease = a.win(tick)
+        store.age(1)
+        a.finish(lease, retention=NOTHING)
+    store.age(10)
+    a.finish(a.win(minute(2)), retention=NOTHING)
+    assert b.lose(minute(1)).reason == "passed"
+    assert b.lose(named_tick("x")).reason == "done"
+
+
+def test_an_end_keeps_what_is_not_old(a: Host, log: Log) -> None:
+    """Nothing goes before its time."""
+    a.run(minute(1))
+    a.finish(a.win(minute(2)), retention=Retention())
+    assert len(log.executions()) == 2

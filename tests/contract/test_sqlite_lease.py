@@ -1,0 +1,177 @@
+"""What is the SQLite store's own in leases and grants: its lease clock, its constraints, its cost."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import COMMAND, KEY, TTL, Host, minute
+
+from oncecron import clock
+from oncecron.errors import (
+    ConfigurationError,
+)
+from oncecron.model import MAX_CLOCK_SKEW, Firing, Lease
+from oncecron.tick import Tick, minute_tick, named_tick
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import SQLiteKind
+
+
+@pytest.fixture
+def store_kind() -> str:
+    """Let every fixture mean this store."""
+    return "sqlite"
+
+
+# The lease clock
+
+
+def test_a_lease_of_another_boot_is_over(store: SQLiteKind, a: Host, b: Host, log: Log) -> None:
+    """However long it would have lasted: its holder went with the machine."""
+    a.win(minute(1))
+    store.run("UPDATE lease SET boot = 'the one before', expires_on_lease_clock = 1e12")
+    assert [view.state for view in log.people.leases()] == ["stale"]
+    b.win(minute(2))
+    assert log.outcomes() == ["lost", "running"]
+
+
+@pytest.mark.parametrize("step", [86400.0, -86400.0])
+def test_a_step_of_the_wall_clock_ends_no_lease(
+    a: Host, b: Host, log: Log, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    """Nor makes it longer: leases live by the time since boot."""
+    lease = a.win(named_tick("x"))
+    wall = clock.wall
+    monkeypatch.setattr(clock, "wall", lambda: wall() + step)
+    assert b.lose(named_tick("x")).reason == "held"
+    assert b.lose(named_tick("y")).reason == "held"
+    assert [view.state for view in log.people.leases()] == ["held"]
+    assert a.renew(lease)
+    assert a.finish(lease)
+
+
+def test_a_lease_ends_by_the_time_since_boot(
+    a: Host, b: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ttl after its last heartbeat, and not before."""
+    a.win(minute(1))
+    lease_time = clock.lease_time
+    for later, expected in ((TTL - 1, "AskAgain"), (TTL + 1, "Lease")):
+        monkeypatch.setattr(clock, "lease_time", lambda number, by=later: lease_time(number) + by)
+        assert type(b.fire(minute(2))).__name__ == expected
+
+
+# Grants
+
+
+def test_a_tick_far_ahead_of_the_clock_is_refused(a: Host, log: Log) -> None:
+    """The clock was wrong when the tick was derived: it would burn all ticks up to it."""
+    a.fire(minute_tick(clock.wall() + MAX_CLOCK_SKEW - 120))
+    with pytest.raises(ConfigurationError) as error:
+        a.fire(minute_tick(clock.wall() + MAX_CLOCK_SKEW + 120))
+    assert error.value.exit_status == 78
+    assert len(log.executions()) == 1
+
+
+def test_tokens_rise_though_the_clock_was_set_back(store: SQLiteKind, a: Host) -> None:
+    """By one, from where they were."""
+    lease = a.run(minute(1))
+    store.run("UPDATE job_key SET fence = :fence", fence=lease.token + 10**12)
+    assert a.win(minute(2)).token == lease.token + 10**12 + 1
+
+
+def test_the_fence_rises_when_a_lease_is_taken_away(store: SQLiteKind, a: Host, b: Host) -> None:
+    """Also where nobody gets a new one: a job of the lost execution is refused by who checks."""
+    lease = a.win(minute(1))
+    store.expire(KEY)
+    b.lose(minute(1))
+    [(fence,)] = store.run("SELECT fence FROM job_key")
+    assert isinstance(fence, int)
+    assert fence > lease.token
+
+
+def test_a_grant_says_what_the_key_looks_like(store: SQLiteKind, a: Host) -> None:
+    """As it was last claimed; a changed command shows by its digest."""
+    looks = "SELECT schedule, zone, ttl, command_digest, last_lateness FROM job_key"
+    a.run(minute(1), schedule="0 2 * * *", zone="Europe/Berlin")
+    [first] = store.run(looks)
+    assert first[:3] == ("0 2 * * *", "Europe/Berlin", TTL)
+    a.run(minute(2), command=COMMAND + " --fast")
+    [second] = store.run(looks)
+    assert second[:3] == (None, None, TTL)
+    assert second[3] != first[3]
+    assert second[4] == pytest.approx(1, abs=0.001)
+
+
+def test_a_start_taken_back_uncovers_the_one_before(a: Host, b: Host) -> None:
+    """The gap counts from the last start that was one."""
+    firing: Firing = a.firing(minute(1), fired_at=(minute(1).instant or 0) + 58)
+    lease = a.ask(firing)
+    assert isinstance(lease, Lease)
+    a.finish(lease)
+    a.run(minute(2), "not-started")
+    assert b.lose(minute(2), min_gap=30.0).reason == "recent"
+
+
+def test_a_schedule_needs_no_gap(a: Host, b: Host) -> None:
+    """Its ticks are right however late a start comes: the gap is for the minute rule and for no tick."""
+    scheduled = Tick(minute(2).text, minute(2).instant, "schedule")
+    a.run(minute(1), fired_at=(minute(1).instant or 0) + 58)
+    assert isinstance(b.fire(scheduled, min_gap=30.0), Lease)
+
+
+def test_what_runs_without_a_lease_is_lost(store: SQLiteKind, a: Host, b: Host, log: Log) -> None:
+    """Somebody deleted the row by hand: the key is not stuck for ever."""
+    a.win(minute(1))
+    store.run("DELETE FROM lease")
+    assert b.lose(minute(1)).reason == "done"
+    b.win(minute(2))
+    assert log.outcomes() == ["lost", "running"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO lease SELECT key, shard, execution_id + 1, owner, ttl, boot, 0, 0, 0, 0, 0 FROM lease",
+        "UPDATE job_execution SET outcome = 'running' WHERE outcome = 'succeeded'",
+        "UPDATE job_execution SET tick = 'x', tick_instant = 0, attempt = 1",
+        "UPDATE job_execution SET owner = 'x', owner_attempt = 1",
+    ],
+)
+def test_the_promises_are_constraints(store: SQLiteKind, a: Host, statement: str) -> None:
+    """One lease a key, one running execution, one attempt of a tick, one row of an owner."""
+    a.run(minute(1))
+    a.win(minute(2))
+    with pytest.raises(sqlite3.IntegrityError):
+        store.run(statement)
+
+
+# The firing path
+
+
+def test_a_firing_imports_little() -> None:
+    """Each module is paid at every firing."""
+    program = (
+        "import sys, oncecron.model; before = set(sys.modules)\n"
+        "import oncecron.stores.sqlite.firing\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = {
+        "json",
+        "dataclasses",
+        "pathlib",
+        "inspect",
+        "logging",
+        "hashlib",
+        "uuid",
+        "oncecron.store",
+    }
+    assert not heavy & set(done.stdout.split())
