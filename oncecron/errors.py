@@ -7,7 +7,6 @@ Exit statuses follow sysexits(3) where it has one, and the shell's 124, 126 and 
 from __future__ import annotations
 
 EX_USAGE = 64
-EX_NOINPUT = 66
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
 EX_TEMPFAIL = 75
@@ -30,12 +29,6 @@ class UsageError(OncecronError):
     """The command line cannot be understood."""
 
     exit_status = EX_USAGE
-
-
-class InputError(OncecronError):
-    """A file that was named cannot be read."""
-
-    exit_status = EX_NOINPUT
 
 
 class OutputError(OncecronError):

@@ -164,12 +164,26 @@ def look_up(program: str) -> str:
     found = [candidate for candidate in candidates if os.path.exists(candidate)]
     for candidate in found:
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            _refuse_missing_interpreter(candidate)
             return candidate
     if found:
         kind = "a directory" if os.path.isdir(found[0]) else "not executable"
         raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
     where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
     raise CommandError(f"{program} was not found{where}", EX_NOT_FOUND)
+
+
+def _refuse_missing_interpreter(path: str) -> None:
+    """Raise `CommandError` if a script's `#!` line names a program that is not there (execve(2): ENOENT)."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(256).partition(b"\n")[0]
+    except OSError:  # executable and not readable: a binary
+        return
+    words = first[2:].split() if first.startswith(b"#!") else []
+    if words and not os.path.exists(words[0]):
+        interpreter = os.fsdecode(words[0])
+        raise CommandError(f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE)
 
 
 def _record_broken(plan: Plan, store: FiringStore, why: str) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _ALONE_AFTER = 2.0  # seconds of `contended` after which the key's row lock decides alone
 _RECORD_WITHIN = 10.0  # seconds to record an end before it is spooled
+_OTHERS_AT_ONCE = 20  # spooled records of other keys that one firing delivers
 _ASK_WITHIN = 5.0  # seconds for one call, at most; less with a short ttl
 
 
@@ -192,6 +193,9 @@ class Heartbeat:
                 if self._lost or not self._started:
                     self._sleep(3600)
                     continue
+                if others_spooled:
+                    others_spooled = False
+                    self._deliver_spooled(None)
                 left = due - self._now()
                 if left > 0 and not self._sleep(left, self._store.watch_fd()):
                     continue
@@ -213,9 +217,6 @@ class Heartbeat:
             self._post(Renewed(lease.trusted_until))
             backoff.reset()
             due = self._now() + self._interval
-            if others_spooled:
-                others_spooled = False
-                self._deliver_spooled(None)
         self._record(lease, self._ending)
 
     def _record(self, lease: Lease, ending: Ending) -> None:
@@ -245,8 +246,8 @@ class Heartbeat:
             return
         try:
             for number, (path, record) in enumerate(spool.pending(key)):
-                if key is None and number >= 20:  # noqa: PLR2004 - this firing has a job to watch
-                    break
+                if key is None and (number >= _OTHERS_AT_ONCE or self._ending):
+                    break  # this firing has a job of its own
                 self._store.deliver(record, deadline=self._now() + self._patience)
                 os.unlink(path)
         except (StoreError, OSError):

@@ -188,7 +188,7 @@ class Wrapper:
         if self._guard not in self._tree.statuses:  # first: a stopped one keeps zombies in our way
             child.signal_one(self._guard, signal.SIGKILL)
         while gone and self._tree.kill():
-            time.sleep(0.002)
+            select.select((), (), (), 0.002)  # a killed process needs a moment to leave
             gone = time.monotonic() < give_up
         key = self._plan.firing.key
         exit_status = EX_TEMPFAIL

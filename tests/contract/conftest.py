@@ -8,7 +8,7 @@ import pytest
 from contract_stores import KINDS
 from hosts import Host
 
-from oncecron.model import Execution, HistoryQuery, Skip
+from oncecron.model import Execution, HistoryQuery, LeaseView, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,10 @@ class Log:
     def skips(self) -> list[Skip]:
         """Return all refusals."""
         return list(self.people.skips(HistoryQuery()))
+
+    def leases(self) -> list[LeaseView]:
+        """Return all leases, without the time at which they were asked for."""
+        return [lease._replace(asked_at=None) for lease in self.people.leases()]
 
     def counts(self) -> dict[str, int]:
         """Return how often each reason was counted."""

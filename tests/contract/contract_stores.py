@@ -9,6 +9,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from postgres_stores import PooledPostgresKind, PostgresKind
+
 from oncecron import clock
 from oncecron.model import Roles
 from oncecron.stores.sqlite.firing import SQLiteFiringStore
@@ -135,4 +137,8 @@ class SQLiteKind:
             store.close()
 
 
-KINDS: dict[str, type[StoreKind]] = {"sqlite": SQLiteKind}
+KINDS: dict[str, type[StoreKind]] = {
+    "sqlite": SQLiteKind,
+    "postgres": PostgresKind,
+    "pooled": PooledPostgresKind,
+}

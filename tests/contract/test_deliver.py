@@ -81,9 +81,9 @@ def test_a_record_delivered_twice_is_delivered_once(
         firing = b.firing(minute(1))
     record = execution_record(firing, None if state == "unseen" else lease, outcome)
     a.deliver(record)
-    once, leases = log.executions(), log.people.leases()
+    once, leases = log.executions(), log.leases()
     a.deliver(record, record)
-    assert (log.executions(), log.people.leases()) == (once, leases)
+    assert (log.executions(), log.leases()) == (once, leases)
 
 
 def test_an_end_is_not_overwritten(a: Host, log: Log) -> None:
@@ -126,7 +126,7 @@ def test_what_the_store_never_saw_is_put_in(a: Host, log: Log) -> None:
     assert (execution.owner, execution.fencing_token) == (firing.owner, None)
     assert execution.started_at == pytest.approx(record["started_at"], abs=0.001)
     assert execution.finished_at == pytest.approx(record["finished_at"], abs=0.001)
-    assert list(log.people.leases()) == []
+    assert log.leases() == []
 
 
 def test_a_taken_number_becomes_the_next(a: Host, b: Host, log: Log) -> None:

@@ -34,7 +34,7 @@ def test_renewing_extends_trust(a: Host, store: StoreKind, log: Log) -> None:
     assert renewed is not None
     assert trust_after(before, TTL) <= renewed.trusted_until <= trust_after(after, TTL)
     assert renewed._replace(trusted_until=lease.trusted_until) == lease
-    [view] = log.people.leases()
+    [view] = log.leases()
     assert view.heartbeat_at == pytest.approx(clock.wall(), abs=5)
     assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
 
@@ -44,7 +44,7 @@ def test_renewing_sets_the_expiry(a: Host, store: StoreKind, log: Log) -> None:
     lease = a.win(minute(1))
     store.age(-3600)
     assert a.renew(lease)
-    [view] = log.people.leases()
+    [view] = log.leases()
     assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
 
 
@@ -79,10 +79,10 @@ def test_nobody_else_can_renew(a: Host, b: Host, store: StoreKind, log: Log) -> 
     """Neither another owner nor another execution of it."""
     lease = a.win(minute(1))
     store.age(INTERVAL)
-    [before] = log.people.leases()
+    [before] = log.leases()
     assert b.renew(foreign(lease)) is None
     assert b.renew(lease._replace(execution_id=lease.execution_id + 1)) is None
-    assert list(log.people.leases()) == [before]
+    assert log.leases() == [before]
 
 
 def test_a_new_connection_renews(a: Host, b: Host, store: StoreKind) -> None:
@@ -106,7 +106,7 @@ def test_an_end_is_recorded_and_frees_the_key(a: Host, b: Host, log: Log) -> Non
     assert (execution.outcome, execution.exit_code, execution.signal) == ("failed", 3, None)
     assert (execution.duration, execution.note) == (1.5, "retries used up")
     assert execution.finished_at == pytest.approx(clock.wall(), abs=5)
-    assert list(log.people.leases()) == []
+    assert log.leases() == []
     b.win(minute(2))
 
 
@@ -177,7 +177,7 @@ def test_a_lost_claim_that_did_not_start_opens_its_tick(a: Host, b: Host, store:
 def test_a_living_lease_is_held(a: Host, log: Log) -> None:
     """With its holder, its token and its times."""
     lease = a.win(minute(1))
-    [view] = log.people.leases()
+    [view] = log.leases()
     assert view[:6] == (KEY, 0, minute(1).text, lease.execution_id, 1, "held")
     assert (view.host, view.pid, view.user) == a.holder
     assert view.acquired_at == pytest.approx(lease.started_at, abs=0.001)
@@ -188,14 +188,14 @@ def test_a_silent_lease_is_stale(a: Host, store: StoreKind, log: Log) -> None:
     """Its holder may be dead."""
     a.win(minute(1))
     store.age(2.5 * INTERVAL)
-    assert [view.state for view in log.people.leases()] == ["stale"]
+    assert [view.state for view in log.leases()] == ["stale"]
 
 
 def test_an_expired_lease_is_stale(a: Host, store: StoreKind, log: Log) -> None:
     """Until somebody takes it away."""
     a.win(minute(1))
     store.expire(KEY)
-    assert [view.state for view in log.people.leases()] == ["stale"]
+    assert [view.state for view in log.leases()] == ["stale"]
 
 
 def test_leases_of_all_parts_are_listed(a: Host, b: Host, log: Log) -> None:
@@ -203,4 +203,4 @@ def test_leases_of_all_parts_are_listed(a: Host, b: Host, log: Log) -> None:
     a.win(minute(1), key="weekly")
     b.win(minute(1), shard=1)
     b.win(minute(1))
-    assert {view[:2] for view in log.people.leases()} == {("weekly", 0), (KEY, 0), (KEY, 1)}
+    assert {view[:2] for view in log.leases()} == {("weekly", 0), (KEY, 0), (KEY, 1)}

@@ -110,7 +110,7 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     drain = store.one("find_drain", **asked)
     if drain is not None:
         return Refusal("drained", since=drain["at"], detail=f"by {drain['author']}")
-    instant = firing.tick.instant if firing.tick.rule in ("schedule", "minute") else None
+    instant = firing.tick.instant
     if instant is not None and instant > asked["now"] + MAX_CLOCK_SKEW:
         raise ConfigurationError(
             f"the tick {firing.tick.text} is {instant - asked['now']:.0f} s ahead of this machine's clock: "

@@ -52,7 +52,7 @@ SELECT attempt, outcome, host, pid, user, started_at FROM job_execution
 -- name: declare_lost
 -- Compare-and-set: still running, and no living lease says so.
 UPDATE job_execution
-   SET outcome = 'lost', finished_at = :now, lost_at = :now, note = coalesce(note || '; ', '') || :note
+   SET outcome = 'lost', lost_at = :now, note = coalesce(note || '; ', '') || :note
  WHERE key = :key AND shard = :shard AND outcome = 'running'
    AND NOT EXISTS (SELECT 1 FROM lease l
                     WHERE l.execution_id = job_execution.execution_id

@@ -1,0 +1,186 @@
+"""Two real cron daemons, each on a host with a name of its own, share one crontab and one PostgreSQL.
+
+They run for ONCECRON_TEST_MINUTES full minutes (2 when it is not set), by the real clock; the tests look at what
+that has left: the jobs' own journals, the log, and the mails that cron handed to sendmail.
+"""
+
+import json
+import os
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from log_of import PostgresLog, executions, skips
+from servers import CronHost, Journal, PostgresServer, assert_exclusive, eventually, job
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.process import public_directory, remove_directory
+from true_time import TrueServer, TrueTime, at
+
+MINUTES = int(os.environ.get("ONCECRON_TEST_MINUTES", "2"))
+KEYS = ("by-minute", "by-schedule", "fails")
+JUMP = "2027-03-28T01:00Z"  # when clocks in Berlin go from 02:00 to 03:00
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES + 180)]
+
+CONFIG = """\
+store = "{url}"
+connect_timeout = "20s"
+
+[job.by-schedule]
+schedule = "* * * * *"
+"""
+# /run is a host's own, where the configuration's file is shared as if it had been distributed.
+CRONTAB = """\
+XDG_STATE_HOME=/run
+ONCECRON_CONFIG={config}
+* * * * * {oncecron} run --key by-minute -- {quiet}
+* * * * * {oncecron} run --key by-schedule --schedule '* * * * *' -- {quiet}
+* * * * * {oncecron} run --key fails -- {failing}
+"""
+
+NIGHT_OF_THE_JUMP = """\
+XDG_STATE_HOME=/run
+ONCECRON_STORE={url}
+*/30 * * * * {oncecron} run --key wildcard --schedule '*/30 * * * *' --tz Europe/Berlin -- {quiet}
+15,45 2 * * * {oncecron} run --key twice-by-minute -- {quiet}
+30 2 * * * {oncecron} run --key by-schedule --schedule '30 2 * * *' --tz Europe/Berlin -- {quiet}
+"""
+
+
+class Evidence(NamedTuple):
+    """What the minutes have left."""
+
+    journal: Journal
+    log: PostgresLog
+    ticks: list[str]
+    mails: dict[str, list[str]]
+    """By host."""
+
+
+@pytest.fixture(scope="module")
+def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
+    """Run two cron daemons for the given number of minutes."""
+    with ExitStack() as stack:
+        path = public_directory("cron-daemons")
+        stack.callback(remove_directory, path)
+        database = stack.enter_context(postgres.create_database().until_dropped())
+        journal = Journal(path / "journal")
+        stack.callback(journal.kill_jobs)
+        crontab = crontab_for(path, database.url(), journal)
+        hosts = [CronHost(name, crontab) for name in ("alpha", "beta")]
+        for host in hosts:
+            stack.callback(host.remove)
+        time.sleep(max(0, time.time() % 60 - 45))  # both must be there at the first full minute
+        first = time.time() // 60 * 60 + 60
+        for host in hosts:
+            host.start()
+        journal.wait_for("end", MINUTES * len(KEYS), 60 * MINUTES + 60)
+        for host in hosts:
+            host.stop()
+            eventually(lambda host=host: not host.processes(), 30)
+        ticks = [tick_text(first + 60 * number) for number in range(MINUTES)]
+        mails = {host.name: host.mails() for host in hosts}
+        yield Evidence(journal, PostgresLog(database), ticks, mails)
+
+
+def crontab_for(path: Path, url: str, journal: Journal) -> str:
+    """Return the crontab of both hosts, having written the configuration that it names."""
+    config = path / "oncecron.toml"
+    config.write_text(CONFIG.format(url=url))
+    config.chmod(0o600)
+    quiet, failing = (
+        shlex.join(job(journal, "--beats", "--sleep", 0.1, *options))
+        for options in ((), ("--ready", "--exit", 3))
+    )
+    return CRONTAB.format(config=config, oncecron=CONSOLE_SCRIPT, quiet=quiet, failing=failing)
+
+
+def tick_text(instant: float) -> str:
+    """Return the text of a minute's tick."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_minute_is_started_once(evidence: Evidence, key: str) -> None:
+    """With --schedule and without: one start per minute, none missed, none twice, never two at a time."""
+    assert_exclusive(evidence.journal)
+    starts = [start for start in evidence.journal.starts() if start.key == key]
+    assert [start.tick for start in starts] == evidence.ticks
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_log_has_a_row_per_minute_and_names_who_was_refused(
+    evidence: Evidence, key: str
+) -> None:
+    """One execution per minute, on the host whose child says so, and one refusal, of the other."""
+    ran = {start.tick: start.host for start in evidence.journal.starts() if start.key == key}
+    outcome = "failed" if key == "fails" else "succeeded"
+    assert [
+        (row.tick, row.attempt, row.host, row.outcome) for row in executions(evidence.log, key)
+    ] == [(tick, 1, ran[tick], outcome) for tick in evidence.ticks]
+    refused = skips(evidence.log, key)
+    other = {"alpha": "beta", "beta": "alpha"}
+    assert sorted((skip.tick, skip.host, skip.holder_host) for skip in refused) == [
+        (tick, other[ran[tick]], ran[tick]) for tick in evidence.ticks
+    ]
+    assert {skip.reason for skip in refused} <= {"done", "held"}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_history_tells_the_same(evidence: Evidence, public_path: Path, key: str) -> None:
+    """`oncecron history` shows one execution per minute, and with --skips which host was refused."""
+    ran = [(s.tick, s.host) for s in evidence.journal.starts() if s.key == key]
+    host = Oncecron(evidence.log.url, public_path)
+    told = json.loads(host("history", key, "--json").out)
+    assert sorted((row["tick"], row["host"]) for row in told) == ran
+    told = json.loads(host("history", key, "--skips", "--json").out)
+    assert sorted((row["tick"], row["holder_host"]) for row in told) == ran
+    assert all({row["host"], row["holder_host"]} == {"alpha", "beta"} for row in told)
+
+
+def test_nothing_is_mailed_but_the_output_of_what_fails(evidence: Evidence) -> None:
+    """Successes and refusals are silent; a failing job's output is mailed once, by the host that ran it."""
+    ran = Counter(start.host for start in evidence.journal.starts() if start.key == "fails")
+    assert {host: len(mails) for host, mails in evidence.mails.items() if mails} == dict(ran)
+    for host, mails in evidence.mails.items():
+        for mail in mails:
+            headers, _, body = mail.partition("\n\n")
+            assert f"Cron <root@{host}>" in headers
+            assert "run --key fails" in headers
+            assert body == "ready\n"
+
+
+def test_the_jump_of_the_clocks_in_spring(public_path: Path, journal: Journal) -> None:
+    """Cron starts the times that were jumped over one after another: once each, as of the jump."""
+    with ExitStack() as stack:
+        true = TrueTime(public_path)
+        server = TrueServer(true)
+        stack.callback(server.remove)
+        database = server.start().create_database()
+        quiet = shlex.join(job(journal, "--beats"))
+        crontab = NIGHT_OF_THE_JUMP.format(url=database.url(), oncecron=CONSOLE_SCRIPT, quiet=quiet)
+        true.set(at(JUMP) - 5)
+        for number, name in enumerate(("alpha", "beta")):
+            host = CronHost(name, crontab, skew=true.now() - time.time() + number * 0.3)
+            stack.callback(host.remove)
+            host.environment["TZ"] = "Europe/Berlin"
+            host.start()
+        journal.wait_for("end", 3, 60)
+        log = PostgresLog(database)
+        eventually(lambda: fired(log, "twice-by-minute") == 4, 60)
+        eventually(lambda: fired(log, "by-schedule") == fired(log, "wildcard") == 2, 10)
+        assert_exclusive(journal)
+        keys = ("wildcard", "twice-by-minute", "by-schedule")
+        assert {(start.key, start.tick) for start in journal.starts()} == {
+            (key, JUMP) for key in keys
+        }
+
+
+def fired(log: PostgresLog, key: str) -> int:
+    """Return how many firings of a key the log knows."""
+    return len(executions(log, key)) + sum(skip.count for skip in skips(log, key))

@@ -1,0 +1,321 @@
+"""Hosts with wrong, stepped and late clocks fire the console script: each tick starts once."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from subprocess import PIPE
+from typing import NamedTuple
+
+import pytest
+from servers import Journal, job, skewed
+from servers.process import public_directory, remove_directory, spawn
+from true_time import (
+    CRON_DELAY,
+    DAY,
+    FIRST,
+    HOUR,
+    MINUTE,
+    Due,
+    Site,
+    TrueServer,
+    TrueTime,
+    World,
+    at,
+    every_host,
+    forget,
+    named,
+)
+
+QUIET = (0, b"", "")
+
+
+@pytest.fixture(scope="module")
+def true_server() -> Iterator[TrueServer]:
+    """Start a server whose clock shows the true time."""
+    directory = public_directory("clock")
+    server = TrueServer(TrueTime(directory))
+    try:
+        yield server.start()  # type: ignore[misc]
+    finally:
+        server.remove()
+        remove_directory(directory)
+
+
+@pytest.fixture
+def world(true_server: TrueServer, public_path: Path, journal: Journal) -> Iterator[World]:
+    """Make hosts around an empty database, a day before FIRST."""
+    with true_server.create_database().until_dropped() as database:
+        world = World(database, true_server.clock, public_path, journal)
+        yield world
+        forget(world.pids)
+
+
+SLOW, FAST, AHEAD = Site("slow", -0.5), Site("fast", 0.5), Site("ahead", 90)
+RIGHT, OTHER = Site("right"), Site("other", -0.2)
+STEPPED = Site("stepped", 0, -2)
+DAILY, MINUTELY = ("--schedule", "0 2 * * *", "--tz", "UTC"), ("--schedule", "* * * * *")
+RULES = pytest.mark.parametrize("options", [(), DAILY], ids=["by the minute", "by the schedule"])
+
+
+@RULES
+def test_skewed_hosts_start_each_daily_tick_once(world: World, options: Sequence[str]) -> None:
+    """Half a second slow or fast, 90 s ahead, stepped back: the first starts it, early or not."""
+    days = [FIRST, FIRST + DAY, FIRST + 2 * DAY]
+    ended = world.play(every_host([SLOW, FAST, AHEAD, STEPPED], days), *options)
+    assert set(ended) == {QUIET}
+    assert world.started() == [named(day) for day in days]
+    assert {start.host for start in world.journal.starts()} == {"ahead"}
+
+
+@pytest.mark.parametrize("options", [(), MINUTELY], ids=["by the minute", "by the schedule"])
+def test_skewed_hosts_start_each_minute_once(world: World, options: Sequence[str]) -> None:
+    """None is started twice or missed, but the one that a fast host overtakes when it joins: `passed`."""
+    minutes = [FIRST + MINUTE * number for number in range(5)]
+    dues = every_host([SLOW, FAST, STEPPED], minutes) + every_host([AHEAD], minutes[3:])
+    assert set(world.play(dues, *options)) == {QUIET}
+    overtaken = named(minutes[2])
+    assert world.started() == [named(minute) for minute in minutes if minute != minutes[2]]
+    # By the minute, the clock that was stepped back shows the one before: at first, one older than all.
+    passed = {skip.tick for skip in world.skips("passed")} - {named(FIRST - MINUTE)}
+    assert passed == {overtaken}
+
+
+def test_the_start_of_the_process_is_known_under_a_wrong_clock() -> None:
+    """However long the interpreter took, and whatever the clock is off, it is the time of the fork."""
+    program = (
+        "import select; select.select([], [], [], 0.4); "
+        "from oncecron.clock import process_started; print(process_started())"
+    )
+    for ahead in (-90.0, 0.5, 400 * DAY):
+        before = time.time() + ahead
+        process = spawn(
+            [sys.executable, "-c", program], env=skewed(ahead), stdout=PIPE, stderr=PIPE
+        )
+        after = time.time() + ahead
+        out, err = process.communicate(timeout=30)
+        forget([process.pid])
+        assert err == b""
+        assert before - 0.02 <= float(out) <= after + 0.02  # the process table counts hundredths
+
+
+def test_a_slow_interpreter_cannot_move_a_firing_into_another_minute(world: World) -> None:
+    """Fired 58 s into the minute, and the interpreter needs four: it is that minute's tick."""
+    slow = world.path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import select; select.select([], [], [], 4)\n")
+    ended = world.at(FIRST + 58, RIGHT, PYTHONPATH=str(slow))
+    assert ended == QUIET
+    assert world.started() == [named(FIRST)]
+
+
+def test_starts_up_to_a_minute_late_are_of_their_minute(world: World) -> None:
+    """By the minute, hosts that are up to 58 s late find it done."""
+    days = [FIRST, FIRST + DAY]
+    dues = [
+        Due(Site(f"late-{late}"), day + CRON_DELAY + late)
+        for day in days
+        for late in (0, 0.4, 7, 29, 31, 57)
+    ]
+    assert set(world.play(dues)) == {QUIET}
+    assert world.started() == [named(day) for day in days]
+    assert len(world.skips("done")) == len(dues) - len(days)
+
+
+def test_a_clock_stepped_back_into_the_minute_before_starts_nothing_more(world: World) -> None:
+    """It starts first, as the minute before; the others within the gap are refused as `recent`."""
+    days = [FIRST, FIRST + DAY]
+    stepped = Site("stepped", 0.5, -2)
+    assert set(world.play(every_host([stepped, RIGHT, SLOW], days))) == {QUIET}
+    assert world.started() == [named(day - MINUTE) for day in days]
+    assert [(s.tick, s.host, s.holder_host) for s in world.skips("recent")] == [
+        (named(day), host, "stepped") for day in days for host in ("right", "slow")
+    ]
+
+
+def test_the_gap_refuses_only_after_a_late_start(world: World) -> None:
+    """A start 55 s late forbids the next minute's, 6 s after it; the minute after that starts."""
+    late, next_minute, third = FIRST + 55, FIRST + MINUTE + 1, FIRST + 2 * MINUTE + 1
+    for instant in (late, next_minute, third, third + MINUTE):
+        assert world.at(instant, RIGHT) == QUIET
+    assert world.started() == [named(FIRST + MINUTE * number) for number in (0, 2, 3)]
+    assert [skip.tick for skip in world.skips("recent")] == [named(FIRST + MINUTE)]
+
+
+def test_min_gap_can_be_chosen(world: World) -> None:
+    """With 2 s the start after a late one is not too recent, with 50 s one 42 s after is."""
+    assert world.at(FIRST + 59, RIGHT, "--min-gap", "2s") == QUIET
+    assert world.at(FIRST + MINUTE + 2, RIGHT, "--min-gap", "2s") == QUIET
+    assert world.at(FIRST + 3 * MINUTE + 20, RIGHT, "--min-gap", "50s") == QUIET
+    assert world.at(FIRST + 4 * MINUTE + 2, RIGHT, "--min-gap", "50s") == QUIET
+    assert world.started() == [named(FIRST + MINUTE * number) for number in (0, 1, 3)]
+    assert [skip.tick for skip in world.skips("recent")] == [named(FIRST + 4 * MINUTE)]
+
+
+def test_a_starting_deadline_refuses_what_comes_later(world: World) -> None:
+    """Within the deadline a late host starts, beyond it nobody: `late`."""
+    options = (*DAILY, "--starting-deadline", "1h")
+    assert world.at(FIRST + HOUR + 5, RIGHT, *options) == QUIET
+    assert world.at(FIRST + DAY + 50 * MINUTE, RIGHT, *options) == QUIET
+    assert world.started() == [named(FIRST + DAY)]
+    assert [(skip.tick, skip.host) for skip in world.skips("late")] == [(named(FIRST), "right")]
+
+
+def test_with_a_schedule_a_clock_stepped_back_still_means_the_tick(world: World) -> None:
+    """The clock shows 01:59:59 again when the command reads it: the tick is that of two, not yesterday's."""
+    days = [FIRST, FIRST + DAY]
+    stepped = Site("stepped", 0.5, -2)
+    assert set(world.play(every_host([stepped, RIGHT], days), *DAILY)) == {QUIET}
+    assert world.started() == [named(day) for day in days]
+    assert {start.host for start in world.journal.starts()} == {"stepped"}
+
+
+def test_with_a_schedule_hours_late_is_still_the_same_tick(world: World) -> None:
+    """Minutes and hours late it is done; where nobody was up at two, it runs at 14:03 as of two."""
+    dues = [
+        Due(Site(f"late-{late}"), FIRST + CRON_DELAY + late)
+        for late in (0, 90, 17 * MINUTE, 4 * HOUR, 23 * HOUR)
+    ]
+    dues += [Due(Site("asleep"), FIRST + DAY + 12 * HOUR + 3 * MINUTE)]
+    assert set(world.play(dues, *DAILY)) == {QUIET}
+    assert world.started() == [named(FIRST), named(FIRST + DAY)]
+    assert len(world.skips("done")) == 4
+
+
+@RULES
+@pytest.mark.parametrize("off", [DAY, -DAY, 330], ids=["a day ahead", "a day behind", "330 s"])
+def test_a_host_whose_clock_is_far_off_is_refused(
+    world: World, options: Sequence[str], off: float
+) -> None:
+    """Exit 78, either clock may be the wrong one, and neither today's nor tomorrow's tick is burnt."""
+    if options:  # each minute, so that the wrong clock names another tick
+        options = ("--schedule", "* * * * *", "--tz", "UTC")
+    wrong = world.at(FIRST + CRON_DELAY, Site("wrong", off), *options)
+    assert (wrong.status, wrong.out) == (78, b"")
+    assert wrong.err.count("\n") == 1
+    assert "this host's clock or the store's is wrong" in wrong.err
+    assert "date -u" in wrong.err
+    assert "select now()" in wrong.err
+    assert set(world.play(every_host([RIGHT], [FIRST, FIRST + DAY]), *options)) == {QUIET}
+    assert world.started() == [named(FIRST), named(FIRST + DAY)]
+    assert {start.host for start in world.journal.starts()} == {"right"}
+
+
+def test_a_named_tick_has_no_bound(world: World) -> None:
+    """A host a day ahead may run what was named; but not an instant that the store has yet to see."""
+    wrong = Site("wrong", DAY)
+    assert world.at(FIRST, wrong, "--tick", "2027-01") == QUIET
+    assert world.at(FIRST + 5, RIGHT, "--tick", "2027-01") == QUIET
+    assert world.at(FIRST + 9, wrong, "--tick", named(FIRST)) == QUIET
+    assert world.at(FIRST + 13, wrong, "--tick", named(FIRST + DAY)).status == 78
+    assert world.started() == ["2027-01", named(FIRST)]
+
+
+class Night(NamedTuple):
+    """What Debian's cron does around a change of the clock in Berlin (cron(8)), as UTC instants."""
+
+    schedule: str
+    fires: tuple[str, ...]
+    ticks: tuple[str, ...]
+
+
+SPRING = ("2027-03-27T01:30Z", "2027-03-28T01:00Z", "2027-03-29T00:30Z")
+SPRING_HOURS = ("2027-03-27T23:30Z", "2027-03-28T00:30Z", "2027-03-28T01:30Z")
+AUTUMN = ("2027-10-30T00:30Z", "2027-10-31T00:30Z", "2027-11-01T01:30Z")
+AUTUMN_HOURS = tuple(f"2027-10-{time}:30Z" for time in ("30T23", "31T00", "31T01", "31T02"))
+JUMP = "2027-03-28T01:00Z"
+NIGHTS = {
+    "spring, fixed": Night("30 2 * * *", SPRING, SPRING),
+    "spring, three in the gap": Night("5,30,55 2 * * *", (JUMP, JUMP, JUMP), (JUMP,)),
+    "spring, wildcard": Night("30 * * * *", SPRING_HOURS, SPRING_HOURS),
+    "autumn, fixed": Night("30 2 * * *", AUTUMN, AUTUMN),
+    "autumn, wildcard": Night("30 * * * *", AUTUMN_HOURS, AUTUMN_HOURS),
+}
+BERLIN = (Site("slow", -100), Site("right"), Site("ahead", 150))
+
+
+@pytest.mark.parametrize("rule", ["by the minute", "by the schedule"])
+@pytest.mark.parametrize("name", NIGHTS)
+def test_the_nights_when_clocks_change(world: World, name: str, rule: str) -> None:
+    """Three hosts within five minutes of each other start each tick of both nights once."""
+    night = NIGHTS[name]
+    options = ("--schedule", night.schedule) if rule == "by the schedule" else ()
+    dues = every_host(BERLIN, map(at, night.fires))
+    assert set(world.play(dues, *options, TZ="Europe/Berlin")) == {QUIET}
+    assert world.started() == list(night.ticks)
+    assert len(world.skips("done")) + len(night.ticks) >= len(BERLIN) * len(night.ticks)
+
+
+def test_another_cron_that_repeats_the_hour_starts_nothing_more(world: World) -> None:
+    """With --schedule and --tz a second firing at the second 02:30 is of the first: done."""
+    options = ("--schedule", "30 2 * * *", "--tz", "Europe/Berlin")
+    twice = ["2027-10-31T00:30Z", "2027-10-31T01:30Z"]
+    assert set(world.play(every_host([RIGHT, OTHER], map(at, twice)), *options)) == {QUIET}
+    assert world.started() == twice[:1]
+    assert {(skip.tick, skip.host) for skip in world.skips("done")} == {
+        (twice[0], "right"),
+        (twice[0], "other"),
+    }
+
+
+@pytest.mark.parametrize("options", [(), MINUTELY], ids=["by the minute", "by the schedule"])
+def test_pruning_the_log_never_reopens_a_tick(world: World, options: Sequence[str]) -> None:
+    """The row of a tick is gone, and a slow host that comes to it is told that it was passed."""
+    brief = world.path / "oncecron.toml"
+    brief.write_text('[retention]\nexecutions = "1s"\n')
+    options = ("--config", str(brief), *options)
+    for number in range(3):
+        assert world.at(FIRST + MINUTE * number + 1, RIGHT, *options) == QUIET
+    assert [record.tick for record in world.executions()] == [named(FIRST + 2 * MINUTE)]
+    for behind in (2 * MINUTE, MINUTE):
+        assert world.at(FIRST + 2 * MINUTE + 9, Site("slow", -behind), *options) == QUIET
+    assert world.started() == [named(FIRST + MINUTE * number) for number in range(3)]
+    ticks = {skip.tick for skip in world.skips("passed")}
+    assert ticks == {named(FIRST), named(FIRST + MINUTE)}
+
+
+def test_pruning_the_log_never_reopens_a_name(world: World) -> None:
+    """Names have no order, so their rows stay, however old."""
+    brief = world.path / "oncecron.toml"
+    brief.write_text('[retention]\nexecutions = "1s"\n')
+    for day, name in enumerate(("one", "two", "one", "three", "two")):
+        assert world.at(FIRST + DAY * day, RIGHT, "--config", brief, "--tick", name) == QUIET
+    assert world.started() == ["one", "two", "three"]
+
+
+BROKEN = {
+    "missing": (127, "not found"),
+    "not executable": (126, "not executable"),
+    "without interpreter": (126, "cannot start"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str) -> None:
+    """It fires first and fails fastest, on each tick; another host starts each of them."""
+    status, said = BROKEN[kind]
+    good, bad = world.path / "good", world.path / "bad"
+    for directory in (good, bad):
+        directory.mkdir()
+    words = " ".join(map(json.dumps, job(world.journal)))
+    program = good / "the-job"
+    program.write_text(f"#!/bin/sh\nexec {words}\n")
+    program.chmod(0o755)
+    if kind != "missing":
+        (bad / "the-job").write_text("#!/no/such/interpreter\n")
+        (bad / "the-job").chmod(0o644 if kind == "not executable" else 0o755)
+    days = [FIRST, FIRST + DAY, FIRST + 2 * DAY]
+    for day in days:
+        early = world.at(day + 0.5, Site("broken"), command=["the-job"], PATH=str(bad))
+        assert early.status == status
+        assert said in early.err
+        assert early.err.count("\n") == 1
+        assert world.at(day + 1.5, RIGHT, command=["the-job"], PATH=f"{good}:/usr/bin") == QUIET
+    assert world.started() == [named(day) for day in days]
+    assert {start.host for start in world.journal.starts()} == {"right"}
+    if kind == "without interpreter":  # which nobody can see before the claim
+        assert [record.outcome for record in world.executions()] == ["not-started", "succeeded"] * 3
+    else:
+        told = [(skip.tick, skip.host) for skip in world.skips("broken")]
+        assert told == [(named(day), "broken") for day in days]
