@@ -15,6 +15,7 @@ the store: that is the heartbeat thread's, and it is never waited for.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -240,7 +241,8 @@ class Guard:
         try:
             job.start(plan.command, environment, self._job_group, self._signal_mask, self._now())
         except OSError as error:
-            self._say(f"cannot start {plan.command[0]}: {error.strerror}")
+            cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
+            self._say(f"cannot start {plan.command[0]}: {error.strerror}{cure}")
             note = f"cannot be started: {error.strerror}"
             self._record(Ending("not-started", None, None, 0.0, note), EX_NOT_EXECUTABLE)
             return

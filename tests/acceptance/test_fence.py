@@ -5,9 +5,17 @@ from pathlib import Path
 import psycopg
 import pytest
 from servers import Database, Journal, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron, installed
 
 TTL = 6
+
+
+@pytest.fixture
+def database(database: Database) -> Database:
+    """Install the schema; the firings have the least of rights."""
+    return installed(database)
+
+
 SHOW = ("sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"')
 
 
@@ -25,11 +33,11 @@ def test_the_present_token_passes_and_a_stale_one_fails(
 ) -> None:
     """A later start raises the token; a transaction with the old one is refused with OC001."""
     old = token_of_a_run(database, public_path, "one")
-    with database.connect("owner") as connection:
+    with database.connect("jobber") as connection:
         connection.execute("select oncecron.assert_fence('k', %s)", (old,))
     new = token_of_a_run(database, public_path, "two")
     assert new > old
-    with database.connect("owner") as connection, pytest.raises(psycopg.Error) as refused:
+    with database.connect("jobber") as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute("select oncecron.assert_fence('k', %s)", (old,))
     assert refused.value.sqlstate == "OC001"
     assert str(new) in str(refused.value)
@@ -38,7 +46,7 @@ def test_the_present_token_passes_and_a_stale_one_fails(
 def test_an_unknown_key_fails(database: Database, public_path: Path) -> None:
     """A misspelt key is no licence."""
     token = token_of_a_run(database, public_path, "one")
-    with database.connect("owner") as connection, pytest.raises(psycopg.Error, match="stale"):
+    with database.connect("jobber") as connection, pytest.raises(psycopg.Error, match="stale"):
         connection.execute("select oncecron.assert_fence('other', %s)", (token,))
 
 
@@ -51,7 +59,7 @@ def test_a_takeover_waits_for_the_open_transaction_of_the_job(
     firing = first.fire("k", "--ttl", TTL, "--tick", "one", "--", *show)
     token = eventually(lambda: database.execute("select fencing_token from oncecron.leases")[0][0],
                        retry_on=(IndexError, psycopg.Error))  # fmt: skip
-    with database.connect("owner", autocommit=False) as transaction:
+    with database.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (token,))
         # The whole host dies: only its transaction, held here in its place, lives on in the store.
         for process in (firing.job(), firing.guard(), firing.wrapper):
@@ -75,7 +83,7 @@ def test_a_takeover_that_waited_in_vain_names_the_backend(
     )
     token = eventually(lambda: database.execute("select fencing_token from oncecron.leases")[0][0],
                        retry_on=(IndexError, psycopg.Error))  # fmt: skip
-    with database.connect("owner", autocommit=False) as transaction:
+    with database.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (token,))
         for process in (firing.job(), firing.guard(), firing.wrapper):
             _kill(process.pid)
@@ -98,7 +106,7 @@ def test_a_job_that_checks_its_fence_does_not_delay_its_own_heartbeats(
     firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 8))
     journal.wait_for("start")
     token = journal.runs()[0].first.token
-    with database.connect("owner", autocommit=False) as transaction:
+    with database.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (int(token),))
         ended = firing.wait()
     assert (ended.status, ended.err) == (0, "")

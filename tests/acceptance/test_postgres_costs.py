@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from servers import (
     Database,
     FaultProxy,
@@ -16,7 +17,13 @@ from servers import (
     eventually,
     job,
 )
-from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron, installed
+
+
+@pytest.fixture
+def ready(database: Database) -> Database:
+    """Install the schema; the firings have the least of rights."""
+    return installed(database)
 
 
 def turns(proxy: FaultProxy) -> int:
@@ -25,13 +32,13 @@ def turns(proxy: FaultProxy) -> int:
 
 
 def test_a_claim_and_an_end_are_one_round_trip_each(
-    database: Database, public_path: Path, new_proxy: Callable[..., FaultProxy]
+    ready: Database, public_path: Path, new_proxy: Callable[..., FaultProxy]
 ) -> None:
     """Winning costs a connection, the claim and the end; losing the connection and the claim."""
-    Oncecron(database.url(), public_path).run("k", "--tick", "zero", "--", "true")
-    proxy = new_proxy(database.server)
-    host = Oncecron(database.url(via=proxy), public_path)
-    with_nothing = turns_of_a_bare_connection(database, proxy)
+    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(ready.server)
+    host = Oncecron(ready.url(via=proxy), public_path)
+    with_nothing = turns_of_a_bare_connection(ready, proxy)
     host.run("k", "--tick", "one", "--", "true")
     assert turns(proxy) == with_nothing + 2
     host.run("k", "--tick", "one", "--", "true")
@@ -39,18 +46,18 @@ def test_a_claim_and_an_end_are_one_round_trip_each(
 
 
 def test_a_heartbeat_is_one_round_trip(
-    database: Database, public_path: Path, new_proxy: Callable[..., FaultProxy], journal: Journal
+    ready: Database, public_path: Path, new_proxy: Callable[..., FaultProxy], journal: Journal
 ) -> None:
     """While a job runs, each renewal is one round trip on the same connection."""
-    Oncecron(database.url(), public_path).run("k", "--tick", "zero", "--", "true")
-    proxy = new_proxy(database.server)
-    host = Oncecron(database.url(via=proxy), public_path)
+    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(ready.server)
+    host = Oncecron(ready.url(via=proxy), public_path)
     firing = host.fire("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 4))
     journal.wait_for("start")
     before = turns(proxy)
-    seen = {next_beat(database)}
+    seen = {next_beat(ready)}
     while len(seen) < 3:
-        seen.add(eventually(lambda: next_beat(database, max(seen)), retry_on=StopIteration))
+        seen.add(eventually(lambda: next_beat(ready, max(seen)), retry_on=StopIteration))
     assert turns(proxy) == before + 2
     assert firing.wait().status == 0
 
@@ -72,7 +79,7 @@ def test_three_hundred_firings_in_one_second_run_once(
 ) -> None:
     """With forty connections: one run, 299 quiet skips, no error."""
     server = new_postgres(max_connections=40)
-    database = server.create_database()
+    database = installed(server.create_database())
     hosts = [Oncecron(database.url(), public_path, f"host-{n}") for n in range(300)]
     hosts[0].run("warm-up", "--tick", "one", "--", "true")
     firings = [
@@ -98,11 +105,11 @@ def test_twenty_hosts_install_an_empty_database_at_once(
 
 
 def test_twenty_firings_of_twenty_ticks_run_each_tick_once(
-    database: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
+    ready: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
 ) -> None:
     """From the console script, half of the hosts through a transaction pooler."""
     hosts = [
-        Oncecron(database.url(via=pgbouncer if n % 2 else None), public_path, f"host-{n}")
+        Oncecron(ready.url(via=pgbouncer if n % 2 else None), public_path, f"host-{n}")
         for n in range(20)
     ]
     for tick in range(20):
@@ -119,17 +126,17 @@ def test_twenty_firings_of_twenty_ticks_run_each_tick_once(
 
 
 def test_behind_a_transaction_pooler_the_lease_row_stands_alone(
-    database: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
+    ready: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
 ) -> None:
     """The pooler is found by itself: no session lock is taken, and others are refused all the same."""
-    host = Oncecron(database.url(via=pgbouncer), public_path)
+    host = Oncecron(ready.url(via=pgbouncer), public_path)
     firing = host.fire("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 3))
     journal.wait_for("start")
-    held = database.execute("select session_lock from oncecron.lease")
-    locks = database.execute(
+    held = ready.execute("select session_lock from oncecron.lease")
+    locks = ready.execute(
         "select count(*) from pg_locks where locktype = 'advisory' and classid = 'oncecron.job_key'::regclass"
     )
-    other = Oncecron(database.url(), public_path, "host-b")
+    other = Oncecron(ready.url(), public_path, "host-b")
     began = time.monotonic()
     assert other.run("k", "--tick", "two", "--", *job(journal)).status == 0
     assert time.monotonic() - began < 3, "it waited instead of being refused"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from servers import Database, Journal, PostgresServer, assert_exclusive, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron, installed
 from servers.process import send
 
 TTL = 6
@@ -23,7 +23,7 @@ def server(new_postgres: Callable[..., PostgresServer]) -> PostgresServer:
 @pytest.fixture
 def database(server: PostgresServer) -> Iterator[Database]:
     """Create a database on it."""
-    return server.create_database()
+    return installed(server.create_database())
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_dropped_packets_end_the_job_in_time_and_free_its_session(
     """A host is cut off silently: its job dies, another host runs, and the dead session goes."""
     stores, first, second = (network.host(name) for name in ("store", "host-a", "host-b"))
     server = new_postgres(host=stores.address, prefix=stores.prefix)
-    database = server.create_database()
+    database = installed(server.create_database(), prefix=second.prefix)
     hosts = [
         Oncecron(database.url(), public_path, h.name, prefix=h.prefix) for h in (first, second)
     ]

@@ -287,7 +287,8 @@ def test_pruning_the_log_never_reopens_a_name(world: World) -> None:
 BROKEN = {
     "missing": (127, "not found"),
     "not executable": (126, "not executable"),
-    "without interpreter": (126, "cannot start"),
+    "without interpreter": (126, "interpreter /no/such/interpreter was not found"),
+    "of no format": (126, "#! line"),
 }
 
 
@@ -303,7 +304,8 @@ def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str
     program.write_text(f"#!/bin/sh\nexec {words}\n")
     program.chmod(0o755)
     if kind != "missing":
-        (bad / "the-job").write_text("#!/no/such/interpreter\n")
+        content = "#!/no/such/interpreter\n" if kind == "without interpreter" else "nonsense\n"
+        (bad / "the-job").write_text(content)
         (bad / "the-job").chmod(0o644 if kind == "not executable" else 0o755)
     days = [FIRST, FIRST + DAY, FIRST + 2 * DAY]
     for day in days:
@@ -314,7 +316,7 @@ def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str
         assert world.at(day + 1.5, RIGHT, command=["the-job"], PATH=f"{good}:/usr/bin") == QUIET
     assert world.started() == [named(day) for day in days]
     assert {start.host for start in world.journal.starts()} == {"right"}
-    if kind == "without interpreter":  # which nobody can see before the claim
+    if kind == "of no format":  # which nobody can see before the claim
         assert [record.outcome for record in world.executions()] == ["not-started", "succeeded"] * 3
     else:
         told = [(skip.tick, skip.host) for skip in world.skips("broken")]

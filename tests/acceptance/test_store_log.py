@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 from servers import Database, Journal, PostgresServer, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron, installed
 
 TTL = 6
+
+
+@pytest.fixture
+def database(database: Database) -> Database:
+    """Install the schema; the firings have the least of rights."""
+    return installed(database)
 
 
 def log_of(database: Database) -> list[tuple[Any, ...]]:
@@ -20,8 +26,8 @@ def log_of(database: Database) -> list[tuple[Any, ...]]:
 
 BREAK_AND_MEND = {
     "revoked": (
-        "revoke execute on function oncecron.finish_v1 from owner",
-        "grant execute on function oncecron.finish_v1 to owner",
+        "revoke execute on function oncecron.finish_v1 from runner",
+        "grant execute on function oncecron.finish_v1 to runner",
     ),
     "renamed": (
         "alter table oncecron.job_execution rename to gone",
@@ -73,7 +79,7 @@ def test_a_run_without_a_store_is_recorded_later_as_unclaimed(
 ) -> None:
     """--on-store-error run: the execution arrives with outcome `unclaimed`, no token, and its exit code."""
     server = new_postgres()
-    database = server.create_database()
+    database = installed(server.create_database())
     host = Oncecron(database.url(), public_path)
     host.run("k", "--tick", "zero", "--", "true")
     server.stop()
@@ -104,7 +110,7 @@ def test_a_firing_that_found_no_store_is_recorded_later(
 ) -> None:
     """The refusal `no-store` arrives as a skip once the store is back."""
     server = new_postgres()
-    database = server.create_database()
+    database = installed(server.create_database())
     host = Oncecron(database.url(), public_path)
     host.run("k", "--tick", "zero", "--", "true")
     server.stop()

@@ -1,5 +1,6 @@
 """One host that fires: the installed console script, in the small environment that cron gives."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -7,10 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from servers.postgres import Database
 from servers.process import Process, descendants, end, spawn
 from servers.waiting import eventually
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")
+
+
+def installed(database: Database, *, prefix: Sequence[str] = ()) -> Database:
+    """Install the schema as its owner; whoever fires from now on may fire and nothing else."""
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/nonexistent",
+        "ONCECRON_STORE": database.url("owner"),
+    }
+    grants = ["--run-role", "runner", "--read-role", "reader", "--job-role", "jobber"]
+    subprocess.run(
+        [*prefix, CONSOLE_SCRIPT, "init", *grants], env=environment, check=True, capture_output=True
+    )
+    return dataclasses.replace(database, run_as="runner")
 
 
 class Ended(NamedTuple):

@@ -314,10 +314,11 @@ class Database:
 
     server: PostgresServer
     name: str
+    run_as: str = "owner"
 
-    def url(self, user: str = "owner", *, via: Endpoint | None = None) -> str:
-        """Return the URL for one of ROLES (or the superuser)."""
-        return self.server.url(user, self.name, via=via)
+    def url(self, user: str | None = None, *, via: Endpoint | None = None) -> str:
+        """Return the URL for one of ROLES (or the superuser); by default the one that fires."""
+        return self.server.url(user or self.run_as, self.name, via=via)
 
     def connect(
         self, user: str = "owner", *, via: Endpoint | None = None, **options: Any
