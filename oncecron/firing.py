@@ -183,7 +183,9 @@ def _refuse_missing_interpreter(path: str) -> None:
     words = first[2:].split() if first.startswith(b"#!") else []
     if words and not os.path.exists(words[0]):
         interpreter = os.fsdecode(words[0])
-        raise CommandError(f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE)
+        raise CommandError(
+            f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE
+        )
 
 
 def _record_broken(plan: Plan, store: FiringStore, why: str) -> None:

@@ -74,6 +74,7 @@ def turns_of_a_bare_connection(database: Database, proxy: FaultProxy) -> int:
     return turns(proxy)
 
 
+@pytest.mark.herd
 def test_three_hundred_firings_in_one_second_run_once(
     new_postgres: Callable[..., PostgresServer], public_path: Path, journal: Journal
 ) -> None:
@@ -93,6 +94,7 @@ def test_three_hundred_firings_in_one_second_run_once(
     assert skips == [(299,)]
 
 
+@pytest.mark.herd
 def test_twenty_hosts_install_an_empty_database_at_once(
     database: Database, public_path: Path, journal: Journal
 ) -> None:
@@ -104,6 +106,7 @@ def test_twenty_hosts_install_an_empty_database_at_once(
     assert len(journal.runs()) == 1
 
 
+@pytest.mark.herd
 def test_twenty_firings_of_twenty_ticks_run_each_tick_once(
     ready: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
 ) -> None:

@@ -78,6 +78,7 @@ class Oncecron(Contender):
     name = "oncecron"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
+        """Return the command line under a key of its own."""
         url = self.stage.database.url(via=through)
         arguments = ["run", "--store", url, "--key", key, "--tick", "one", "--", *command]
         return [str(self.stage.bin / "oncecron"), *arguments]
@@ -89,6 +90,7 @@ class Dislock(Contender):
     name = "dislock"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
+        """Return the command line under a key of its own."""
         self.environment |= {
             "DATABASE_URL": self.stage.database.url(via=through),
             "LOCK_KEY": key,
@@ -103,6 +105,7 @@ class ShellScript(Contender):
     name = "psql"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
+        """Return the command line under a key of its own."""
         self.environment |= {
             "BENCH_URL": self.stage.database.url(via=through),
             "BENCH_COMMAND": " ".join(command),
@@ -116,6 +119,7 @@ class Etcdctl(Contender):
     name = "etcdctl"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
+        """Return the command line under a key of its own."""
         self.environment |= {"ETCDCTL_API": "3"}
         port = through.port if through else self.stage.etcd_port
         return ["etcdctl", f"--endpoints=127.0.0.1:{port}", "lock", key, *command]
@@ -304,13 +308,12 @@ def main() -> None:
                 results[contender.name]["wins"].append(measure(contender, wins=True))
             for contender in losing:
                 results[contender.name]["loses"].append(measure(contender, wins=False))
-        extras = {
-            c.name: {
-                "memory": private_memory(c),
-                "turns": {case: turns(c, wins=case == "wins") for case in ("wins", "loses") if case == "wins" or c in losing},
-            }
+        extras: dict[str, dict[str, Any]] = {
+            c.name: {"memory": private_memory(c), "turns": {"wins": turns(c, wins=True)}}
             for c in contenders
-        }  # fmt: skip
+        }
+        for c in losing:
+            extras[c.name]["turns"]["loses"] = turns(c, wins=False)
         print(
             f"{options.rounds} rounds, {os.cpu_count()} processors, Python {sys.version.split()[0]}\n"
         )

@@ -1,0 +1,63 @@
+"""Fixtures of the acceptance tests: a store for each kind, hosts that share it, journals."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from log_of import PostgresLog, SQLiteLog, Store
+from servers import Journal
+from servers.oncecron import Oncecron
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Give an empty store of each kind."""
+    if request.param == "sqlite":
+        return _sqlite(request)
+    return PostgresLog(request.getfixturevalue("database"))
+
+
+@pytest.fixture
+def any_store(request: pytest.FixtureRequest) -> Store:
+    """Give the cheapest store: for promises in which the store has no part."""
+    return _sqlite(request)
+
+
+def _sqlite(request: pytest.FixtureRequest) -> SQLiteLog:
+    return SQLiteLog(request.getfixturevalue("public_path") / "store" / "oncecron.db")
+
+
+@pytest.fixture
+def new_host(request: pytest.FixtureRequest, public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host by its name; it takes more environment."""
+    name = "store" if "store" in request.fixturenames else "any_store"
+    store: Store = request.getfixturevalue(name)
+    (public_path / "store").mkdir(mode=0o700, exist_ok=True)
+
+    def make(host: str = "host-a", **environment: str) -> Oncecron:
+        return Oncecron(store.url, public_path, host, **environment)
+
+    return make
+
+
+@pytest.fixture
+def host(new_host: Callable[..., Oncecron]) -> Oncecron:
+    """Give one host."""
+    return new_host()
+
+
+@pytest.fixture
+def new_journal(public_path: Path) -> Callable[[str], Journal]:
+    """Give a function that makes a journal by its name."""
+    return lambda name: Journal(public_path / f"journal-{name}")
+
+
+@pytest.fixture
+def past(store: Store, new_host: Callable[..., Oncecron]) -> Oncecron:
+    """Give a host of a cluster in which a little has happened."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", "t1", "--", "true")
+    b.run("billing", "--tick", "t1", "--", "true")
+    b.run("billing", "--tick", "t2", "--", "sh", "-c", "exit 3", "two words")
+    a.run("report", "--tick", "t2", "--", "sh", "-c", "kill -9 $$")
+    return a

@@ -1,0 +1,353 @@
+"""What people read, by the installed console script: history and locks."""
+
+import csv
+import io
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from answers import answer, refused
+from log_of import Store
+from servers import Database, Journal, eventually, job
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
+
+# As the manual publishes them.
+EXECUTION = [
+    *("execution_id", "key", "shard", "tick", "attempt", "outcome", "exit_code", "signal", "host"),
+    *("pid", "user", "command", "started_at", "finished_at", "duration", "fencing_token"),
+    *("owner", "note"),
+]
+SKIP = [
+    *("key", "shard", "tick", "reason", "holder_host", "holder_pid", "host", "pid", "at", "count"),
+]
+LEASE = [
+    *("key", "shard", "tick", "execution_id", "attempt", "state", "host", "pid", "user"),
+    *("acquired_at", "heartbeat_at", "expires_at", "fencing_token", "backend_pid"),
+    "client_address",
+]
+
+
+# history
+
+
+def test_history_tells_what_was_run_the_newest_first(past: Oncecron) -> None:
+    """Every published field, on every store."""
+    killed, failed, succeeded = answer(past, "history")
+    assert list(killed) == EXECUTION
+    assert succeeded["outcome"] == "succeeded"
+    assert failed["outcome"] == killed["outcome"] == "failed"
+    assert (failed["exit_code"], failed["signal"]) == (3, None)
+    assert (killed["exit_code"], killed["signal"]) == (None, 9)
+    assert (failed["host"], failed["tick"], failed["attempt"]) == ("host-b", "t2", 1)
+    assert shlex.split(failed["command"]) == ["sh", "-c", "exit 3", "two words"]
+    started, finished = (datetime.fromisoformat(failed[n]) for n in ("started_at", "finished_at"))
+    assert started.tzinfo is not None
+    assert abs(time.time() - started.timestamp()) < 100
+    assert 0 <= failed["duration"] <= (finished - started).total_seconds() + 1
+    assert killed["fencing_token"] > 0
+
+
+def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
+    """By key, host, outcome, tick, age, number."""
+
+    def ticks(*arguments: str) -> list[str]:
+        return [f"{each['key']}/{each['tick']}" for each in answer(past, "history", *arguments)]
+
+    assert ticks("billing") == ["billing/t2", "billing/t1"]
+    assert ticks("billing", "--tick", "t1") == ["billing/t1"]
+    assert ticks("--tick", "t2") == ["report/t2", "billing/t2"]
+    assert ticks("--host", "host-b") == ["billing/t2"]
+    assert ticks("--outcome", "failed", "--host", "host-a") == ["report/t2"]
+    assert ticks("--limit", "1") == ["report/t2"]
+    assert len(ticks("--limit", "0")) == 3
+    assert len(ticks("--since", "1h")) == 3
+    assert ticks("--since", "0s") == []
+    assert ticks("--since", "2199-01-01") == []
+    assert len(ticks("--since", "2020-01-01T00:00+01:00")) == 3
+    assert ticks("nothing") == []
+
+
+def test_one_execution_in_full(past: Oncecron) -> None:
+    """A field a line, the record in the machine formats; one that is not there is exit status 1."""
+    newest = answer(past, "history")[0]
+    number = newest["execution_id"]
+    assert answer(past, "history", "--id", number) == [newest]
+    lines = past("history", "--id", number).out.decode().splitlines()
+    assert [line.split()[0] for line in lines] == EXECUTION
+    assert lines[1].split() == ["key", "report"]
+    refused(past("history", "--id", 10**9), 1, "1000000000")
+
+
+def test_the_skips_tell_who_was_refused_and_because_of_whom(past: Oncecron) -> None:
+    """With --outcome as the reason."""
+    [skip] = answer(past, "history", "--skips", "billing")
+    assert list(skip) == SKIP
+    assert (skip["reason"], skip["host"], skip["holder_host"]) == ("done", "host-b", "host-a")
+    assert answer(past, "history", "--skips", "--outcome", "done") == [skip]
+    assert answer(past, "history", "--skips", "--outcome", "held") == []
+    assert answer(past, "history", "--skips", "--limit", "0", "--since", "1h") == [skip]
+    assert b"host-a/" in past("history", "--skips").out
+
+
+def test_a_pipe_gets_plain_text_in_stable_columns(past: Oncecron) -> None:
+    """The command last and whole, no colour, nothing for the terminal."""
+    long = "x" * 3000
+    past.run("long", "--tick", "t\u00e4", "--", "sh", "-c", ":", f"a\x1b[31m\n{long}")
+    table = past("history").out.decode()
+    heading, *rows = table.splitlines()
+    titles = "ID KEY TICK OUTCOME EXIT STARTED DURATION HOST ATTEMPT COMMAND"
+    assert " ".join(heading.split()) == titles
+    assert len(rows) == 4
+    assert long in rows[0]
+    assert r"\x1b[31m\n" in rows[0]
+    assert "\x1b" not in table
+    assert [row.split()[1] for row in rows] == ["long", "report", "billing", "billing"]
+    assert [row.split()[4] for row in rows] == ["0", "SIGKILL", "3", "0"]
+    for row in rows:
+        assert row.index("sh -c" if "sh -c" in row else "true") == heading.index("COMMAND")
+        assert datetime.fromisoformat(row.split()[5]).tzinfo is not None
+
+
+def test_every_machine_format_says_the_same(past: Oncecron) -> None:
+    """An array, an object a line, comma separated values; UTC on demand."""
+    records = answer(past, "history", "--utc")
+    lines = past("history", "--format", "ndjson", "--utc").out.decode().splitlines()
+    assert [json.loads(line) for line in lines] == records
+    rows = list(
+        csv.DictReader(io.StringIO(past("history", "--format", "csv", "--utc").out.decode()))
+    )
+    assert [list(row) for row in rows] == [EXECUTION] * 3
+    for row, record in zip(rows, records, strict=True):
+        assert row == {name: "" if value is None else str(value) for name, value in record.items()}
+        assert row["started_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--since", "yesterday"], "--since"),
+        (["--outcome", "bad"], "--outcome"),
+        (["--outcome", "held"], "--skips"),
+        (["--skips", "--outcome", "failed"], "--outcome"),
+        (["--id", "1", "--host", "h"], "--host"),
+        (["--id", "x"], "--id"),
+        (["--limit", "-1"], "--limit"),
+        (["--follow", "--json"], "ndjson"),
+        (["--follow", "--skips"], "--skips"),
+        (["--json", "--format", "csv"], "choose one"),
+        (["--format", "yaml"], "ndjson"),
+    ],
+)
+def test_what_does_not_go_together_is_a_usage_error(
+    any_store: Store, host: Oncecron, arguments: list[str], told: str
+) -> None:
+    """Told before the store is asked."""
+    refused(host("history", *arguments), 64, told)
+
+
+# On a terminal
+
+
+def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tuple[str, str]:
+    """Return what a command writes on a terminal of 100 columns, and beside it."""
+    ours, theirs = pty.openpty()
+    subprocess.run(["stty", "cols", "100"], stdin=theirs, check=True)
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, *map(str, arguments)],
+        env={**host.environment, "TERM": "xterm", **environment},
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    try:
+        while block := os.read(ours, 65536):
+            seen += block
+    except OSError:  # EIO: everybody has closed it
+        pass
+    os.close(ours)
+    _, err = process.communicate(timeout=30)
+    return seen.decode().replace("\r\n", "\n"), err.decode()
+
+
+def test_a_terminal_gets_colour_for_the_outcome_and_lines_that_fit(past: Oncecron) -> None:
+    """Unless NO_COLOR says otherwise; a pipe gets colour by FORCE_COLOR, and nothing else of it."""
+    past.run("long", "--tick", "t", "--", "sh", "-c", ":", "x" * 300)
+    table, err = on_a_terminal(past, "history", "--utc")
+    assert err == ""
+    assert "\x1b[32msucceeded\x1b[0m" in table
+    assert "\x1b[31mfailed\x1b[0m" in table
+    assert "x" * 200 not in table
+    plain, _ = on_a_terminal(past, "history", "--utc", NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert table.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "") == plain
+    past.environment["FORCE_COLOR"] = "1"
+    forced = past("history").out.decode()
+    assert "\x1b[31mfailed\x1b[0m" in forced
+    assert "x" * 300 in forced
+
+
+def test_a_terminal_is_told_what_the_table_cannot_tell(past: Oncecron) -> None:
+    """On standard error: that there is nothing, that there is more."""
+    assert (
+        on_a_terminal(past, "history", "nothing")[1]
+        == "oncecron: nothing is recorded of key nothing\n"
+    )
+    assert on_a_terminal(past, "history", "--limit", "1")[1] == ""
+    for number in range(50):
+        past.run("many", "--tick", f"n{number}", "--", "true")
+    assert "--limit 0 shows all" in on_a_terminal(past, "history", "many")[1]
+    assert past("history", "many").err == ""
+
+
+# Where the answer goes
+
+
+def test_a_reader_who_leaves_is_no_error(past: Oncecron) -> None:
+    """`| head -1` is quiet, also in the middle of a long answer."""
+    for command in (
+        "history",
+        "history --json",
+        "--help",
+        "history --help",
+        "completion bash",
+        "locks",
+    ):
+        script = f"{CONSOLE_SCRIPT} {command} | true; echo ${{PIPESTATUS[0]}} >&2"
+        done = subprocess.run(
+            ["bash", "-c", script], env=past.environment, capture_output=True, check=False
+        )
+        assert done.stderr == b"0\n"
+
+
+def test_an_answer_that_cannot_be_written_is_an_error(past: Oncecron) -> None:
+    """A full disk, a closed standard output."""
+    for where, told in ((">/dev/full", b"No space left"), (">&-", b"standard output is closed")):
+        script = f"exec {CONSOLE_SCRIPT} history {where}"
+        done = subprocess.run(
+            ["sh", "-c", script], env=past.environment, capture_output=True, check=False
+        )
+        assert done.returncode == 1
+        assert told in done.stderr
+        assert done.stderr.count(b"\n") == 1
+
+
+# --follow
+
+
+class Followed:
+    """`history --follow --format ndjson`, line by line."""
+
+    def __init__(self, host: Oncecron, *arguments: str) -> None:
+        self.firing: Firing = host.start("history", "--follow", "--format", "ndjson", *arguments)
+
+    def next(self) -> tuple[str, str, str]:
+        """Wait for the next record: key, tick, outcome."""
+        assert self.firing.process.stdout is not None
+        record = json.loads(self.firing.process.stdout.readline())
+        return record["key"], record["tick"], record["outcome"]
+
+    def end(self) -> Ended:
+        """Press Ctrl-C."""
+        self.firing.process.send_signal(signal.SIGINT)
+        return self.firing.wait()
+
+
+def test_follow_shows_what_comes_and_what_changes(
+    past: Oncecron, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """The oldest first; a start, its end, and nothing twice; Ctrl-C ends it quietly."""
+    followed = Followed(past)
+    assert [followed.next() for _ in range(3)] == [
+        ("billing", "t1", "succeeded"),
+        ("billing", "t2", "failed"),
+        ("report", "t2", "failed"),
+    ]
+    firing = past.fire("slow", "--tick", "s1", "--", *job(journal, "--sleep", 60))
+    assert followed.next() == ("slow", "s1", "running")
+    other = new_host("host-b")
+    other.run("quick", "--tick", "q1", "--", "true")
+    assert followed.next() == ("quick", "q1", "succeeded")
+    firing.process.send_signal(signal.SIGTERM)
+    assert followed.next() == ("slow", "s1", "stopped")
+    assert firing.wait().status != 0
+    ended = followed.end()
+    assert (ended.status, ended.out, ended.err) == (130, b"", "")
+
+
+def test_follow_keeps_to_what_is_asked_for(past: Oncecron) -> None:
+    """An outcome is shown when it comes about."""
+    followed = Followed(past, "billing", "--outcome", "failed", "--limit", "1")
+    assert followed.next() == ("billing", "t2", "failed")
+    past.run("report", "--tick", "t9", "--", "false")
+    past.run("billing", "--tick", "t8", "--", "true")
+    past.run("billing", "--tick", "t9", "--", "sh", "-c", "sleep 1.5; exit 1")
+    assert followed.next() == ("billing", "t9", "failed")
+    assert followed.end().out == b""
+
+
+# locks
+
+
+def test_locks_tells_who_runs_what(store: Store, host: Oncecron, journal: Journal) -> None:
+    """Holder, times, token; nothing when it has ended."""
+    firing = host.fire("slow", "--tick", "s1", "--ttl", "30s", "--", *job(journal, "--sleep", 60))
+    eventually(lambda: journal.runs() != [])
+    [lease] = answer(host, "locks")
+    assert list(lease) == LEASE
+    [execution] = answer(host, "history")
+    shared = set(EXECUTION) & set(LEASE)
+    assert {name: lease[name] for name in shared} == {name: execution[name] for name in shared}
+    assert lease["state"] == "held"
+    moments = [
+        datetime.fromisoformat(lease[f"{n}_at"]) for n in ("acquired", "heartbeat", "expires")
+    ]
+    assert moments == sorted(moments)
+    assert (moments[2] - moments[1]).total_seconds() == pytest.approx(30, abs=0.1)
+    [heading, row] = host("locks").out.decode().splitlines()
+    assert heading.split()[:4] == ["KEY", "TICK", "STATE", "HOST"]
+    assert row.split()[:4] == ["slow", "s1", "held", "host-a"]
+    firing.process.send_signal(signal.SIGTERM)
+    firing.wait()
+    eventually(lambda: answer(host, "locks") == [])
+
+
+def test_a_lease_that_nobody_renews_is_stale_while_history_says_running(
+    database: Database, public_path: Path, journal: Journal
+) -> None:
+    """What history says is settled by the next claim; `locks` says it now."""
+    host = Oncecron(database.url(), public_path)
+    firing = host.fire("slow", "--tick", "s1", "--ttl", "6s", "--", *job(journal, "--sleep", 60))
+    eventually(lambda: journal.runs() != [])
+    [lease] = answer(host, "locks")
+    assert lease["backend_pid"] > 0
+    assert lease["client_address"] == "127.0.0.1"
+    for process in [firing.wrapper, firing.guard()]:
+        os.kill(process.pid, signal.SIGKILL)
+    eventually(lambda: answer(host, "locks")[0]["state"] == "orphaned")
+    eventually(lambda: answer(host, "locks")[0]["state"] == "stale")
+    assert answer(host, "history")[0]["outcome"] == "running"
+    host.run("slow", "--tick", "s2", "--", "true")
+    assert [each["outcome"] for each in answer(host, "history")] == ["succeeded", "lost"]
+
+
+def test_a_lock_without_a_lease_is_told_with_its_holder(
+    database: Database, public_path: Path
+) -> None:
+    """By the name that the holder gave its connection: a claim that hangs half-way."""
+    host = Oncecron(database.url(), public_path)
+    host.run("k", "--tick", "t", "--", "true")
+    with database.connect(application_name="oncecron host-z/77 k") as connection:
+        connection.execute(
+            "select pg_advisory_lock('oncecron.job_key'::regclass::oid::int4, key_id) from oncecron.job_key"
+        )
+        [lease] = answer(host, "locks")
+    assert (lease["state"], lease["host"], lease["pid"]) == ("stale", "host-z", 77)
+    assert lease["execution_id"] is None

@@ -1,0 +1,237 @@
+"""`oncecron init`, roles and versions on PostgreSQL, and what a log of many rows costs."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from answers import refused
+from servers import Database
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+
+ROLES = ("--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
+OBJECTS = """
+    select 'function', p.oid::regprocedure::text, p.prosrc, p.proacl::text from pg_proc p
+     where p.pronamespace = 'oncecron'::regnamespace
+    union all
+    select c.relkind::text, c.oid::regclass::text,
+           coalesce(pg_get_viewdef(c.oid),
+                    (select string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ',' order by a.attnum)
+                       from pg_attribute a where a.attrelid = c.oid and a.attnum > 0)), c.relacl::text
+      from pg_class c where c.relnamespace = 'oncecron'::regnamespace and c.relkind in ('r', 'v', 'i')
+    order by 1, 2"""
+
+
+@pytest.fixture
+def as_role(database: Database, public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host which connects as a role."""
+    return lambda role="owner": Oncecron(database.url(role), public_path, f"host-{role}")
+
+
+# init
+
+
+def test_init_makes_the_schema_once(as_role: Callable[..., Oncecron]) -> None:
+    """And says what it has done, or found."""
+    owner = as_role()
+    assert owner("init") == Ended(0, b"made schema oncecron, version 1\n", "")
+    assert owner("init").out == b"schema oncecron has version 1 already\n"
+    assert owner("init", "--namespace", "staging").out == b"made schema staging, version 1\n"
+    assert owner("history", "--namespace", "staging").status == 0
+
+
+def test_twenty_hosts_may_do_it_at_once(
+    database: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """One makes it, the others find it, all of them give the same rights."""
+    firings = [as_role().start("init", *ROLES) for _ in range(20)]
+    ended = [firing.wait(100) for firing in firings]
+    assert [each.status for each in ended] == [0] * 20
+    assert sorted(each.out.split(b",")[0].split(b";")[0] for each in ended) == [
+        b"made schema oncecron",
+        *[b"schema oncecron has version 1 already"] * 19,
+    ]
+    assert database.execute("select count(*) from oncecron.meta") == [(1,)]
+
+
+def test_what_is_printed_for_a_dba_is_what_init_does(
+    database: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """The same tables, views, functions and rights; nothing is done by printing."""
+    printed = as_role()("init", "--print-sql", *ROLES)
+    assert (printed.status, printed.err) == (0, "")
+    refused(as_role()("history"), 78, "run `oncecron init`")
+    with database.connect() as connection:
+        connection.execute(printed.out.decode())
+    by_hand = database.execute(OBJECTS)
+    database.execute("drop schema oncecron cascade")
+    assert as_role()("init", *ROLES).status == 0
+    assert database.execute(OBJECTS) == by_hand
+
+
+def test_who_may_not_make_it_is_told_who_may(as_role: Callable[..., Oncecron]) -> None:
+    """And of --print-sql; a role that does not exist is named."""
+    refused(as_role("runner")("init"), 78, "permission denied", "oncecron init --print-sql")
+    refused(as_role()("init", "--run-role", "nobody-at-all"), 78, '"nobody-at-all" does not exist')
+    assert as_role()("init", "--run-role", "runner,reader").out.endswith(
+        b"gave rights to runner, reader\n"
+    )
+
+
+# Roles
+
+
+def test_each_role_may_do_its_part_and_no_more(as_role: Callable[..., Oncecron]) -> None:
+    """A runner runs, a reader reads, and each is told what it lacks."""
+    runner, reader = as_role("runner"), as_role("reader")
+    as_role()("init", *ROLES)
+    assert runner.run("k", "--tick", "t", "--", "true") == Ended(0, b"", "")
+    [record] = json.loads(reader("history", "k", "--json").out)
+    assert record["outcome"] == "succeeded"
+    for command in (["history"], ["history", "--skips"], ["history", "--tick", "t"], ["locks"]):
+        assert (reader(*command).status, reader(*command).err) == (0, "")
+        refused(runner(*command), 78, "oncecron init --read-role")
+    refused(reader("prune"), 78, "permission denied", "owns the schema")
+    assert as_role()("prune").status == 0
+
+
+def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecron]) -> None:
+    """With the role's name in the command."""
+    as_role()("init")
+    refused(
+        as_role("reader")("history"), 78, "role reader has no rights", "init --read-role reader"
+    )
+    as_role()("init", "--read-role", "reader")
+    assert as_role("reader")("history").status == 0
+
+
+# What is not there, or another's
+
+
+def test_reading_makes_nothing(database: Database, as_role: Callable[..., Oncecron]) -> None:
+    """An empty database stays empty, and the cure is named."""
+    for command in ("history", "locks", "prune"):
+        refused(as_role()(command), 78, "has no schema oncecron", "run `oncecron init`")
+    assert database.execute("select 1 from pg_namespace where nspname = 'oncecron'") == []
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_another_version_is_told_with_both(
+    database: Database, as_role: Callable[..., Oncecron], version: int
+) -> None:
+    """Neither read nor changed."""
+    as_role()("init")
+    database.execute("update oncecron.meta set version = %s", version)
+    for command in ("history", "locks", "prune", "init"):
+        refused(as_role()(command), 78, f"version {version} ", "needs 1")
+
+
+def test_a_store_that_is_away_is_told_without_its_password(
+    database: Database, public_path: Path
+) -> None:
+    """Exit status 69; a wrong password is 78."""
+    away = Oncecron("postgresql://u:secret-word@127.0.0.1:1/d", public_path)
+    wrong = Oncecron(database.url().replace("owner-password", "secret-word"), public_path)
+    for host, status in ((away, 69), (wrong, 78)):
+        for command in ("history", "locks", "init", "prune"):
+            refused(host(command), status, "PostgreSQL postgresql://")
+            assert "secret-word" not in host(command).err
+
+
+# Many rows
+
+
+@pytest.fixture
+def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
+    """Give a log of forty thousand rows and as many skips; one key ran first and never again."""
+    as_role()("init")
+    database.execute(
+        "insert into oncecron.job_key (key) select 'k' || g from generate_series(1, 40) g"
+    )
+    database.execute(
+        """
+        insert into oncecron.job_execution
+            (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, started_at, owner,
+                 owner_attempt)
+        select case when g <= 60 then 40 else 1 + g % 39 end, 'n' || g, case when g % 39 <> 5 then at end, 1,
+               'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(), 1
+          from generate_series(1, 40000) g, lateral (select now() - make_interval(mins => 40000 - g) as at) x"""
+    )
+    database.execute(
+        """
+        insert into oncecron.skip (key_id, tick, host, reason, pid, at)
+        select 1 + g % 40, 'n' || g, 'h', 'held', 1, now() - make_interval(secs => 40000 - g)
+          from generate_series(1, 40000) g"""
+    )
+    with database.server.superuser_connect(database.name) as connection:
+        for table in ("job_execution", "skip", "job_key"):
+            connection.execute(f"vacuum analyze oncecron.{table}")
+    return database
+
+
+@pytest.mark.parametrize("key", ["k7", "k40", "k5", "nothing"])
+def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) -> None:
+    """Whether it runs always, ran long ago, has names for ticks, or does not exist."""
+    from oncecron.model import HistoryQuery
+    from oncecron.stores.postgres.people import PostgresPeopleStore
+
+    store = PostgresPeopleStore(large.url(), namespace="oncecron")
+    found = [execution.execution_id for execution in store.history(HistoryQuery(key=key))]
+    expected = large.execute(
+        "select execution_id from oncecron.executions where key = %s order by execution_id desc limit 50",
+        key,
+    )
+    assert found == [row[0] for row in expected]
+    values = {**HistoryQuery(key=key)._asdict(), "before": None, "page": 50}
+    with large.connect() as connection:
+        lines = connection.execute(
+            "explain (analyze, buffers) " + store._sql["history_of_key"],
+            values,  # type: ignore[arg-type]
+        ).fetchall()
+    store.close()
+    plan = "\n".join(line[0] for line in lines)
+    assert "job_execution_others" in plan
+    assert "job_execution_names" in plan
+    assert "Seq Scan on job_execution" not in plan
+    assert "job_execution_pkey" not in plan
+
+
+def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
+    """Its share of retention finds what is due by the index on time."""
+    with large.connect(autocommit=False) as connection:
+        connection.execute(
+            "select oncecron.expire_v1(1, interval '400 d', interval '7 d', 100, 1000)"
+        )
+        scans = connection.execute(
+            "select relname, seq_tup_read from pg_stat_xact_user_tables where relname in ('job_execution', 'skip')"
+        ).fetchall()
+    assert sorted(scans) == [("job_execution", 0), ("skip", 0)]
+
+
+def test_a_long_history_comes_page_by_page(
+    large: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """Everything once, in order, and a reader who has seen enough is waited for by nobody."""
+    lines = as_role()("history", "--limit", "0", "--format", "ndjson").out.splitlines()
+    numbers = [json.loads(line)["execution_id"] for line in lines]
+    assert len(numbers) == 40000
+    assert numbers == sorted(numbers, reverse=True)
+    skips = as_role()("history", "--skips", "--limit", "0", "--format", "ndjson").out.splitlines()
+    assert len(skips) == 40000
+    script = f"{CONSOLE_SCRIPT} history --limit 0 | head -2; echo ${{PIPESTATUS[0]}} >&2"
+    done = subprocess.run(
+        ["bash", "-c", script], env=as_role().environment, capture_output=True, check=True
+    )
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stderr == b"0\n"
+
+
+def test_the_last_skips_are_the_newest(large: Database, as_role: Callable[..., Oncecron]) -> None:
+    """Found in a window of time, however few or many there are."""
+    newest = json.loads(as_role()("history", "--skips", "--limit", "3", "--json").out)
+    assert [each["tick"] for each in newest] == ["n40000", "n39999", "n39998"]
+    oldest = json.loads(as_role()("history", "--skips", "--tick", "n1", "--json").out)
+    assert [each["tick"] for each in oldest] == ["n1"]
+    of_key = json.loads(as_role()("history", "--skips", "k1", "--limit", "2", "--json").out)
+    assert [each["tick"] for each in of_key] == ["n40000", "n39960"]

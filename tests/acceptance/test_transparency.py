@@ -1,0 +1,470 @@
+"""`oncecron run` in front of a command changes nothing that the command or its caller can see."""
+
+import contextlib
+import hashlib
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from log_of import Store, executions, skips
+from servers import Journal, eventually, job
+from servers.oncecron import Ended, Oncecron
+from servers.process import descendants, free_port
+
+import oncecron
+
+PYTHON = [os.path.realpath(sys.executable), "-S", "-E", "-c"]
+SILENCE = (b"", "")
+DEADLY = (
+    "HUP",
+    "INT",
+    "QUIT",
+    "ILL",
+    "ABRT",
+    "FPE",
+    "KILL",
+    "SEGV",
+    "PIPE",
+    "ALRM",
+    "TERM",
+    "USR1",
+)
+
+
+def at_once(host: Oncecron, commands: dict[str, list[str]]) -> dict[str, Ended]:
+    """Fire all commands by their keys, eight at a time, and return how each ended."""
+    with ThreadPoolExecutor(8) as pool:
+        fired = {key: pool.submit(host.run, key, "--", *words) for key, words in commands.items()}
+        return {key: future.result() for key, future in fired.items()}
+
+
+# Exit statuses
+
+
+def test_every_exit_status_is_passed_on(any_store: Store, host: Oncecron) -> None:
+    """0 to 255: each is oncecron's own exit status and stands in the log, with not one byte of output."""
+    host.run("warm-up", "--", "true")
+    commands = {f"status-{n}": ["sh", "-c", f"exit {n}"] for n in range(256)}
+    ended = at_once(host, commands)
+    assert [one.status for one in ended.values()] == list(range(256))
+    assert {(one.out, one.err) for one in ended.values()} == {SILENCE}
+    for number in range(256):
+        [record] = executions(any_store, f"status-{number}")
+        outcome = "failed" if number else "succeeded"
+        assert (record.exit_code, record.signal, record.outcome) == (number, None, outcome)
+
+
+def test_exit_statuses_are_recorded_by_every_store(store: Store, host: Oncecron) -> None:
+    """The ends of the range, and statuses that oncecron itself uses, are the command's all the same."""
+    for status in (0, 1, 64, 69, 75, 78, 124, 127, 128, 255):
+        ended = host.run("k", "--tick", f"t{status}", "--", "sh", "-c", f"exit {status}")
+        assert ended == Ended(status, *SILENCE)
+    assert [r.exit_code for r in executions(store, "k")] == [
+        0,
+        1,
+        64,
+        69,
+        75,
+        78,
+        124,
+        127,
+        128,
+        255,
+    ]
+
+
+def test_death_by_a_signal_is_told_as_a_shell_does(any_store: Store, host: Oncecron) -> None:
+    """128 + n, and the log has the signal and no exit code."""
+    numbers = {name: signal.Signals[f"SIG{name}"].value for name in DEADLY}
+    numbers["RTMIN"] = int(signal.SIGRTMIN)
+    script = "ulimit -c 0; kill -{} $$"
+    commands = {name: ["sh", "-c", script.format(number)] for name, number in numbers.items()}
+    for name, ended in at_once(host, commands).items():
+        assert ended == Ended(128 + numbers[name], *SILENCE), name
+        [record] = executions(any_store, name)
+        assert (record.outcome, record.exit_code, record.signal) == ("failed", None, numbers[name])
+
+
+def test_a_command_that_cannot_be_started_claims_nothing(
+    store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """127 not found, 126 not executable or a directory: one line, and the tick stays free."""
+    script = public_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o644)
+    for command, status in (
+        ("no-such-command", 127),
+        (f"{public_path}/missing", 127),
+        (str(script), 126),
+        (str(public_path), 126),
+    ):
+        ended = host.run("k", "--tick", "one", "--", command)
+        assert (ended.status, ended.out, ended.err.count("\n")) == (status, b"", 1)
+        assert ended.err.startswith("oncecron: ")
+        assert command in ended.err
+    assert executions(store, "k") == []
+    assert {(skip.reason, skip.count) for skip in skips(store, "k")} == {("broken", 4)}
+    script.chmod(0o755)
+    assert host.run("k", "--tick", "one", "--", str(script)).status == 0
+
+
+def test_a_script_that_the_kernel_refuses_gives_its_tick_back(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """An interpreter that is missing is seen at the start only: 126, one line, `not-started`."""
+    script = public_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    ended = host.run("k", "--tick", "one", "--", str(script))
+    assert (ended.status, ended.err.count("\n")) == (126, 1)
+    assert host.run("k", "--tick", "one", "--", "true").status == 0
+    assert [r.outcome for r in executions(any_store, "k")] == ["not-started", "succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--key", "two words", "--", "true"], 64),
+        (["--", "true"], 64),
+        (["--key", "k"], 64),
+        (["--key", "k", "--no-such-option", "--", "true"], 64),
+        (["--key", "k", "--tick", "", "--", "true"], 64),
+        (["--key", "k", "--ttl", "5s", "--", "true"], 64),
+        (["--key", "k", "--tick", "a", "--no-tick", "--", "true"], 64),
+        (["--key", "k", "--store", "mysql://x", "--", "true"], 78),
+        (["--key", "k", "--store", "sqlite://relative", "--", "true"], 78),
+    ],
+)
+def test_what_cannot_be_understood_runs_nothing(
+    any_store: Store, host: Oncecron, public_path: Path, arguments: list[str], status: int
+) -> None:
+    """64 for the command line, 78 for the configuration: a line, nothing on stdout, nothing started."""
+    proof = public_path / "ran"
+    words = [f"touch {proof}" if word == "true" else word for word in arguments]
+    if "--" in words:
+        words[words.index("--") + 1 :] = ["touch", str(proof)]
+    ended = host("run", *words)
+    assert (ended.status, ended.out) == (status, b"")
+    assert ended.err.startswith("oncecron: ")
+    assert not proof.exists()
+
+
+def test_no_store_runs_nothing(any_store: Store, host: Oncecron) -> None:
+    """Without any store it fails closed with 78; a store that is away is 69."""
+    del host.environment["ONCECRON_STORE"]
+    assert host.run("k", "--", "true").status == 78
+    host.environment["ONCECRON_STORE"] = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    ended = host.run("k", "--connect-timeout", "1s", "--", "true")
+    assert (ended.status, ended.out, ended.err.count("\n")) == (69, b"", 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "where"),
+    [
+        ("firing.py", "    fired_at = clock.process_started()\n", "before anything"),
+        ("guard.py", "        self._heartbeat.start()\n", "in the guard"),
+        ("stores/__init__.py", '    if address.kind == "sqlite":\n', "in the thread of the store"),
+    ],
+)
+def test_a_bug_is_70_and_one_line(
+    any_store: Store, host: Oncecron, public_path: Path, module: str, before: str, where: str
+) -> None:
+    """An exception that nobody foresaw, in a copy that was broken by hand, is told in one line."""
+    copy = public_path / "broken" / "oncecron"
+    shutil.copytree(Path(oncecron.__file__).parent, copy, ignore=shutil.ignore_patterns("*.pyc"))
+    source = (copy / module).read_text()
+    indent = before[: len(before) - len(before.lstrip())]
+    planted = source.replace(before, f"{indent}raise AssertionError('planted')\n{before}", 1)
+    assert planted != source
+    (copy / module).write_text(planted)
+    host.environment["PYTHONPATH"] = str(copy.parent)
+    ended = host.run("k", "--", "echo", "ran")
+    assert (ended.status, ended.out, ended.err.count("\n")) == (70, b"", 1), where
+    assert "planted" in ended.err
+    assert "Traceback" in host.run("k", "-vv", "--", "true").err
+
+
+# What the command is given
+
+ARGUMENTS: list[Any] = [
+    "two words", "*", "new\nline", "100%", "%%", "", "-v", "--key", "--", "$HOME `id` \"'\\", "ünïcode",
+    "=", "--ttl=1", b"\xff\xfe not UTF-8",
+]  # fmt: skip
+
+
+def test_arguments_arrive_byte_for_byte(store: Store, host: Oncecron) -> None:
+    """Blanks, patterns, newlines, per cent signs, nothing at all, options, and bytes that are no UTF-8."""
+    ended = host.run("k", "--", "printf", "%s\\0", *ARGUMENTS)
+    assert ended.out == b"".join(os.fsencode(one) + b"\0" for one in ARGUMENTS)
+    assert (ended.status, ended.err) == (0, "")
+    shown = shlex.split(executions(store, "k")[0].command)
+    assert shown[2:-1] == ARGUMENTS[:-1]
+    assert shown[-1] == "\\xff\\xfe not UTF-8"
+
+
+def test_the_command_begins_at_the_first_word_that_is_no_option(
+    any_store: Store, host: Oncecron
+) -> None:
+    """`--` may be left out, and one that follows the command is the command's."""
+    assert host.run("k", "--tick", "a", "printf", "%s.", "-v", "--", "x").out == b"-v.--.x."
+    assert host.run("k", "--tick", "b", "--", "printf", "%s.", "--", "x").out == b"--.x."
+
+
+def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Oncecron) -> None:
+    """All variables arrive as they are; what oncecron tells replaces what an outer run had told."""
+    strange = {b"EMPTY": b"", b"LINES_": b"a\nb", b"BYTES": b"\xff\xfe", b"with.dot": b"=1"}
+    stale = {
+        "ONCECRON_KEY": "outer",
+        "ONCECRON_ATTEMPT": "9",
+        "ONCECRON_SHARD": "7",
+        "ONCECRON_TICK": "old",
+    }
+    given = {**{os.fsencode(k): os.fsencode(v) for k, v in host.environment.items()}, **strange}
+    host.environment |= {os.fsdecode(k): os.fsdecode(v) for k, v in given.items()} | stale
+    seen = _environment(host.run("k", "--tick", "one", "--", "env", "-0").out)
+    told = {name: seen.pop(name) for name in list(seen) if name not in given}
+    assert seen == given
+    identity = (told.pop(b"ONCECRON_EXECUTION_ID"), told.pop(b"ONCECRON_FENCING_TOKEN"))
+    assert told == {
+        b"ONCECRON_KEY": b"k", b"ONCECRON_TICK": b"one", b"ONCECRON_ATTEMPT": b"1",
+        b"ONCECRON_SHARD": b"0", b"ONCECRON_SHARDS": b"1",
+    }  # fmt: skip
+    [logged] = store.query("select execution_id, fencing_token from {log} where key = {key}", "k")
+    assert identity == tuple(str(value).encode() for value in logged)
+    assert b"ONCECRON_TICK" not in _environment(host.run("k2", "--no-tick", "--", "env", "-0").out)
+
+
+@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}])
+def test_the_locale_is_the_callers(any_store: Store, host: Oncecron, given: dict[str, str]) -> None:
+    """In cron's C locale Python sets LC_CTYPE for itself; the command does not see it."""
+    host.environment |= given
+    seen = _environment(host.run("k", "--", "env", "-0").out)
+    locale = {k.decode(): v.decode() for k, v in seen.items() if k.startswith((b"LC_", b"LANG"))}
+    assert locale == given
+
+
+def test_a_run_of_a_key_within_itself_is_a_usage_error(any_store: Store, host: Oncecron) -> None:
+    """It would wait for itself: 64; another key inside is none of that."""
+    inner = [str(Path(sys.executable).with_name("oncecron")), "run", "--key"]
+    ended = host.run("outer", "--", *inner, "outer", "--", "echo", "ran")
+    assert (ended.status, ended.out) == (64, b"")
+    assert "outer" in ended.err
+    ended = host.run("outer", "--tick", "two", "--", *inner, "inner", "--", "echo", "ran")
+    assert ended == Ended(0, b"ran\n", "")
+
+
+def test_standard_input_is_passed_on(any_store: Store, host: Oncecron) -> None:
+    """The command reads what oncecron was given, to its end."""
+    firing = host.start("run", "--key", "k", "--", "sha256sum", stdin=subprocess.PIPE)
+    data = os.urandom(1 << 20)
+    out, err = firing.process.communicate(data, timeout=30)
+    assert out.split()[0].decode() == hashlib.sha256(data).hexdigest()
+    assert (firing.process.returncode, err) == (0, b"")
+
+
+BABBLE = """
+import os, random, threading
+def write(descriptor, seed):
+    numbers = random.Random(seed)
+    for _ in range(100):
+        block = numbers.randbytes(1 << 20)
+        while block:
+            block = block[os.write(descriptor, block):]
+both = [threading.Thread(target=write, args=(n, n)) for n in (1, 2)]
+[one.start() for one in both]
+[one.join() for one in both]
+"""
+
+
+def test_much_binary_output_is_unchanged_and_in_order(any_store: Store, host: Oncecron) -> None:
+    """100 MB on standard output and 100 MB on standard error at a time, each as it was written."""
+    firing = host.start("run", "--key", "k", "--", *PYTHON, BABBLE)
+    sums: dict[int, str] = {}
+
+    def read(stream: IO[bytes], number: int) -> None:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+        sums[number] = digest.hexdigest()
+
+    assert firing.process.stdout
+    assert firing.process.stderr
+    pipes = ((firing.process.stdout, 1), (firing.process.stderr, 2))
+    threads = [threading.Thread(target=read, args=pipe) for pipe in pipes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert firing.process.wait(10) == 0
+    expect = """import random, hashlib
+for seed in (1, 2):
+    numbers = random.Random(seed); digest = hashlib.sha256()
+    for _ in range(100): digest.update(numbers.randbytes(1 << 20))
+    print(digest.hexdigest())
+"""
+    written = subprocess.run([*PYTHON, expect], capture_output=True, check=True, text=True)
+    assert [sums[1], sums[2]] == written.stdout.split()
+
+
+def test_nothing_is_said_of_success_or_skip(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Cron mails every byte: a run, a tick that was done, and one that is held say nothing."""
+    first, second = new_host(), new_host("host-b")
+    assert first.run("k", "--tick", "one", "--", "true") == Ended(0, *SILENCE)
+    assert second.run("k", "--tick", "one", "--", "echo", "no") == Ended(0, *SILENCE)
+    firing = first.fire("k", "--tick", "two", "--", *job(journal, "--sleep", 30))
+    journal.wait_for("start")
+    assert second.run("k", "--tick", "two", "--", "echo", "no") == Ended(0, *SILENCE)
+    assert second.run("k", "--tick", "three", "--", "echo", "no") == Ended(0, *SILENCE)
+    os.kill(firing.process.pid, signal.SIGTERM)
+    assert firing.wait() == Ended(143, b"TERM\n", ""), "what the job itself says of its signal"
+    reasons = [(skip.tick, skip.reason, skip.holder_host) for skip in skips(store, "k")]
+    assert reasons == [
+        ("one", "done", "host-a"),
+        ("two", "held", "host-a"),
+        ("three", "held", "host-a"),
+    ]
+
+
+# What the command inherits
+
+DESCRIPTORS = "import os; print(sorted(os.path.realpath(f'/proc/self/fd/{d}') for d in os.listdir('/proc/self/fd')))"
+
+
+@pytest.mark.parametrize("limit", [None, 64], ids=["unlimited", "above-the-limit"])
+def test_leaked_descriptors_are_closed(
+    any_store: Store, host: Oncecron, public_path: Path, limit: int | None
+) -> None:
+    """What cron leaks, at any number, does not reach the command, nor does anything of oncecron."""
+    leaked = os.open(public_path / "leaked", os.O_CREAT | os.O_RDWR)
+    high = 300
+    os.dup2(leaked, high, inheritable=True)
+    if limit:
+        host.prefix = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh"]
+    try:
+        firing = host.start(
+            *("run", "--key", "k", "--", *PYTHON, DESCRIPTORS), pass_fds=(leaked, high)
+        )
+        ended = firing.wait()
+    finally:
+        os.close(leaked)
+        os.close(high)
+    assert (ended.status, ended.err) == (0, "")
+    assert b"leaked" not in ended.out
+    assert ended.out.count(b"'") // 2 == 4, "0, 1, 2 and the directory that it lists"
+
+
+def test_signals_are_as_without_oncecron(any_store: Store, host: Oncecron) -> None:
+    """Nothing is blocked, ignored or caught: not SIGPIPE, which Python ignores, nor what oncecron blocks."""
+    lines = host.run("k", "--", "cat", "/proc/self/status").out.decode().splitlines()
+    masks = [line.split() for line in lines if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]
+    assert {name: int(mask, 16) for name, mask in masks} == {
+        "SigBlk:": 0,
+        "SigIgn:": 0,
+        "SigCgt:": 0,
+    }
+
+
+def test_a_signal_mask_that_was_there_stays(any_store: Store, host: Oncecron) -> None:
+    """A signal that was blocked before oncecron started is blocked in the command, and no other."""
+    script = "import os, signal, sys; signal.pthread_sigmask(0, [signal.SIGALRM]); os.execv(sys.argv[1], sys.argv[1:])"
+    host.prefix = [*PYTHON, script]
+    ended = host.run("k", "--", "grep", "SigBlk", "/proc/self/status")
+    assert int(ended.out.split()[1], 16) == 1 << (signal.SIGALRM - 1)
+
+
+def test_a_closed_reader_ends_the_command(any_store: Store, host: Oncecron) -> None:
+    """`oncecron run -- yes | head -1`: the writer dies of SIGPIPE, as without oncecron."""
+    firing = host.start("run", "--key", "k", "--", "yes")
+    assert firing.process.stdout
+    firing.process.stdout.readline()
+    firing.process.stdout.close()
+    assert firing.process.wait(10) == 128 + signal.SIGPIPE
+
+
+def test_limits_umask_directory_and_priority_are_kept(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """What the caller had set holds for the command."""
+    host.prefix = [
+        "sh",
+        "-c",
+        'cd "$HOME"; umask 027; ulimit -n 77; ulimit -f 12345; exec nice -n 3 "$@"',
+        "sh",
+    ]
+    ended = host.run("k", "--", "sh", "-c", "ulimit -n; ulimit -f; umask; nice; pwd")
+    assert ended.out.decode().split() == ["77", "12345", "0027", "3", str(public_path)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    show = "import resource; print(*resource.getrlimit(resource.RLIMIT_CORE))"
+    host.prefix = []
+    assert host.run("k2", "--", *PYTHON, show).out.split() == [b"%d" % soft, b"%d" % hard]
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_standard_descriptors_do_no_harm(
+    any_store: Store, host: Oncecron, closed: str
+) -> None:
+    """Some daemons start jobs so: nothing of oncecron takes the place of what is closed."""
+    host.prefix = ["sh", "-c", f'exec "$@" {closed}', "sh"]
+    proof = Path(host.environment["HOME"]) / "proof"
+    script = f"ls -l /proc/$$/fd >{proof} 2>/dev/null; exit 3"
+    assert host.run("k", "--", "sh", "-c", script).status == 3
+    text = proof.read_text()
+    assert not any(
+        word in text for word in ("signalfd", "eventfd", "eventpoll", ".db", "/dev/zero")
+    )
+    assert executions(any_store, "k")[0].exit_code == 3
+
+
+def test_a_survivor_that_keeps_the_output_open_holds_nobody_up(
+    any_store: Store, host: Oncecron
+) -> None:
+    """A daemon that a command leaves with its pipe: oncecron ends when the command has ended."""
+    firing = host.start("run", "--key", "k", "--", "sh", "-c", "sleep 60 & echo $!")
+    assert firing.process.stdout
+    pid = int(firing.process.stdout.readline())
+    try:
+        assert firing.process.wait(10) == 0
+        assert _lives(pid)
+        assert executions(any_store, "k")[0].outcome == "succeeded"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_may_close_its_output_and_go_on(any_store: Store, host: Oncecron) -> None:
+    """What it wrote is there, and its end is still waited for."""
+    script = "echo first; exec >&- 2>&- <&-; sleep 0.5; exit 4"
+    assert host.run("k", "--", "sh", "-c", script) == Ended(4, b"first\n", "")
+
+
+def test_nothing_of_oncecron_outlives_it(store: Store, host: Oncecron) -> None:
+    """When cron sees the end, wrapper, guard and command are gone."""
+    firing = host.fire("k", "--", "sleep", "0.3")
+    tree = eventually(lambda: len(found := descendants(firing.process.pid)) == 3 and found)
+    firing.wait()
+    assert not [process for process in tree if process.alive()]
+
+
+def _environment(output: bytes) -> dict[bytes, bytes]:
+    pairs: Iterable[tuple[bytes, bytes, bytes]] = (
+        entry.partition(b"=") for entry in output.split(b"\0") if entry
+    )
+    return {name: value for name, _, value in pairs}
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False

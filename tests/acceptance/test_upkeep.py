@@ -1,0 +1,110 @@
+"""What people look after, by the installed console script: prune and flush."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from answers import answer, refused
+from log_of import Store, executions
+from servers import Database, FaultProxy, PostgresServer
+from servers.oncecron import Ended, Oncecron
+
+# prune
+
+
+def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
+    database: Database, public_path: Path
+) -> None:
+    """In as many steps as it takes; the newest thousand names of each key stay for ever."""
+    host = Oncecron(database.url(), public_path)
+    for key in ("instants", "a", "b"):
+        host.run(key, "--tick", "now", "--", "true")
+    database.execute(
+        """
+        insert into oncecron.job_execution
+            (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, started_at, owner,
+                 owner_attempt)
+        select k.key_id, case when k.key = 'instants' then at::text else 'n' || g end,
+               case when k.key = 'instants' then at end, 1, 'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(),
+                   1
+          from oncecron.job_key k, generate_series(1, 6000) g,
+               lateral (select now() - interval '500 d' + make_interval(mins => g) as at) x
+         where k.key = 'instants' or g <= 1100"""
+    )
+    database.execute(
+        """
+        insert into oncecron.skip (key_id, tick, host, reason, pid, at)
+        select key_id, '', 'h' || g, 'held', 1, now() - make_interval(days => g)
+          from oncecron.job_key, generate_series(1, 10) g where key = 'a'"""
+    )
+    kept = host("prune", "--executions", "501d", "--skips", "3650d")
+    assert kept.out == b"removed 0 executions and 0 refusals\n"
+    ended = host("prune")
+    assert ended.out == b"removed 6200 executions and 4 refusals\n"
+    assert [
+        len(answer(host, "history", key, "--limit", "0")) for key in ("instants", "a", "b")
+    ] == [*(1, 1001, 1001)]
+    assert host("prune").out == b"removed 0 executions and 0 refusals\n"
+
+
+def test_prune_takes_its_ages_from_the_file(past: Oncecron, public_path: Path) -> None:
+    """`[retention]`, unless an option says otherwise; on every store."""
+    path = public_path / "oncecron.toml"
+    path.write_text('[retention]\nexecutions = "1h"\nskips = "0s"\n')
+    time.sleep(0.01)  # older than nothing at all
+    assert past("prune", "--config", path).out == b"removed 0 executions and 1 refusal\n"
+    assert answer(past, "history", "--skips") == []
+    assert len(answer(past, "history")) == 3
+
+
+# flush
+
+
+def test_flush_delivers_what_the_store_has_not_got(
+    database: Database, public_path: Path, new_proxy: Callable[[PostgresServer], FaultProxy]
+) -> None:
+    """Prints it, keeps what fails (69), sets aside what is no record, and is silent about nothing."""
+    proxy = new_proxy(database.server)
+    host = Oncecron(database.url(via=proxy), public_path)
+    assert host("flush") == Ended(0, b"", "")
+    proxy.refuse()
+    for key in ("a", "b"):
+        host.run(key, "--tick", "t1", "--connect-timeout", "1s", "--", "true")
+    refused(host("flush"), 69, "2 records are kept in ")
+    proxy.passing()
+    [spool] = (public_path / "host-a" / "oncecron" / "spool").iterdir()
+    (spool / "a" / "x.json").write_text("{")
+    delivered = host("flush")
+    assert delivered.status == 0
+    assert sorted(delivered.out.splitlines()) == [b"delivered a t1 no-store", b"delivered b t1 no-store"]  # fmt: skip
+    assert delivered.err == (
+        f"oncecron: set aside because it cannot be read: {spool}/a/x.json.broken\n"
+    )
+    assert [each["reason"] for each in answer(host, "history", "--skips")] == ["no-store"] * 2
+    assert host("flush").out == b""
+
+
+def test_two_do_not_flush_at_once(any_store: Store, host: Oncecron, public_path: Path) -> None:
+    """The second is told to try again."""
+    import fcntl
+
+    from oncecron.spool import Spool
+    from oncecron.stores.address import parse_address
+
+    target = parse_address(any_store.url).target
+    spool = Path(Spool(str(public_path / "host-a" / "oncecron"), target, "oncecron").root)
+    (spool / "k").mkdir(parents=True, mode=0o700)
+    with (spool / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused(host("flush"), 75, "somebody else is delivering")
+    assert executions_or_none(any_store) == []
+
+
+def executions_or_none(store: Store) -> list[object]:
+    """Return the log, which may not be there."""
+    import sqlite3
+
+    try:
+        return list(executions(store, "k"))
+    except sqlite3.OperationalError:
+        return []

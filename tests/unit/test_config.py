@@ -1,0 +1,330 @@
+"""Where values come from, and what is told when one is wrong: always one line, never a password."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from oncecron.config import Settings, read_file
+from oncecron.errors import ConfigurationError, OncecronError, UsageError
+from oncecron.options import RUN_OPTIONS
+from oncecron.stores.address import has_password, masked, parse_address
+
+SECRET = "s3cret"
+URL = f"postgresql://cron:{SECRET}@db.example.com/jobs"
+
+
+@pytest.fixture(autouse=True)
+def _only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file of the machine and no environment but the test's."""
+    for name in list(os.environ):
+        if name.startswith("ONCECRON_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr("oncecron.config._SYSTEM_FILE", str(tmp_path / "etc.toml"))
+
+
+def put(path: Path, text: str, mode: int = 0o600) -> str:
+    """Write a file and return its path."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def settings(key: str = "billing", **given: str) -> Settings:
+    """Return the settings of `run` with some options typed."""
+    return Settings(RUN_OPTIONS, {name.replace("_", "-"): v for name, v in given.items()}, key)
+
+
+def complaint(error: type[OncecronError], **given: str) -> str:
+    """Return the one line that is told."""
+    with pytest.raises(error) as caught:
+        settings(**given).address()
+    text = str(caught.value)
+    assert "\n" not in text
+    assert SECRET not in text
+    return text
+
+
+# Precedence
+
+
+def test_an_option_beats_the_environment_which_beats_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a job's section beats the top of the file, which beats the default."""
+    assert settings()["namespace"] == "oncecron"
+    path = put(
+        tmp_path / "c.toml",
+        'namespace = "top"\nttl = "40s"\n[job.billing]\nnamespace = "section"\n[job.other]\nttl = "9s"\n',
+    )
+    monkeypatch.setenv("ONCECRON_CONFIG", path)
+    assert settings()["namespace"] == "section"
+    assert settings("third")["namespace"] == "top"
+    assert (settings()["ttl"], settings("other")["ttl"]) == (40.0, 9.0)
+    monkeypatch.setenv("ONCECRON_NAMESPACE", "environment")
+    assert settings()["namespace"] == "environment"
+    assert settings(namespace="typed")["namespace"] == "typed"
+    assert settings(namespace="typed").typed("namespace")
+    assert not settings().typed("namespace")
+
+
+def test_the_first_file_that_is_there_wins_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--config, $ONCECRON_CONFIG, the user's, the system's; nothing is merged."""
+    put(tmp_path / "etc.toml", 'ttl = "10s"\ngrace = "1s"\n')
+    assert settings()["ttl"] == 10.0
+    (tmp_path / "xdg").mkdir()
+    put(tmp_path / "xdg" / "oncecron" / "config.toml", 'ttl = "20s"\n')
+    assert (settings()["ttl"], settings()["grace"]) == (20.0, 10.0)
+    monkeypatch.setenv("ONCECRON_CONFIG", put(tmp_path / "env.toml", 'ttl = "30s"\n'))
+    assert settings()["ttl"] == 30.0
+    assert settings(config=put(tmp_path / "typed.toml", 'ttl = "35s"\n'))["ttl"] == 35.0
+
+
+def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Cron's environment lines can set one and unset none."""
+    path = put(tmp_path / "c.toml", 'store = "sqlite:///from/file"\n')
+    put(tmp_path / "store", "sqlite:///from/store-file\n")
+    monkeypatch.setenv("ONCECRON_STORE", "")
+    monkeypatch.setenv("ONCECRON_NAMESPACE", "")
+    assert settings(config=path).address().target == "/from/file"
+    assert settings()["namespace"] == "oncecron"
+    monkeypatch.setenv("ONCECRON_STORE_FILE", str(tmp_path / "store"))
+    assert settings(config=path).address().target == "/from/store-file"
+
+
+def test_values_of_toml_may_be_numbers_and_truths(tmp_path: Path) -> None:
+    """`retries = 3`, `no_tick = true`, and with `-` or `_`."""
+    path = put(
+        tmp_path / "c.toml",
+        'skip_exit = 3\nconnect-timeout = 5\n[job.billing]\nno_tick = true\nwait = "1m"\n',
+    )
+    found = settings(config=path)
+    assert (found["skip-exit"], found["connect-timeout"]) == (3, 5.0)
+    assert (found["no-tick"], found["wait"]) == (True, 60.0)
+
+
+# The store
+
+
+def test_without_a_store_nothing_runs() -> None:
+    """A default that is silently per host would run everything twice."""
+    assert "no store is configured" in complaint(ConfigurationError)
+    assert "--store" in complaint(ConfigurationError)
+
+
+def test_where_the_store_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """store_file, $ONCECRON_STORE_FILE, $ONCECRON_STORE, --store: each beats those before it."""
+    put(tmp_path / "beside", "sqlite:///beside\n")
+    path = put(tmp_path / "c.toml", 'store_file = "beside"\n')
+    assert settings(config=path).address().target == "/beside"
+    put(tmp_path / "named", "sqlite:///named\n")
+    monkeypatch.setenv("ONCECRON_STORE_FILE", str(tmp_path / "named"))
+    assert settings(config=path).address().target == "/named"
+    monkeypatch.setenv("ONCECRON_STORE", "sqlite:///environment")
+    assert settings(config=path).address().target == "/environment"
+    assert settings(config=path, store="sqlite:///typed").address().target == "/typed"
+
+
+def test_local_is_a_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the state directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert parse_address("local") == ("sqlite", "/state/oncecron/oncecron.db")
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("db.example.com", "is no store"),
+        ("mysql://h/d", "unknown kind 'mysql'"),
+        ("postgresql+psycopg://h/d", "drop '+psycopg'"),
+        ("sqlite://relative", "three slashes"),
+        ("sqlite:///", "three slashes"),
+        ("", "is no store"),
+        (f"mysql://u:{SECRET}@h/d", "mysql://u:***@h/d"),
+        (f"postgresql://u:{SECRET}/x@h/d", "%2F"),
+        (f"postgresql://u:x@{SECRET}@h/d", "%40"),
+        (f"host=h password={SECRET}", "password=***"),
+    ],
+)
+def test_what_is_no_store(store: str, told: str) -> None:
+    """The sentence says what to write instead."""
+    assert told in complaint(ConfigurationError, store=store)
+
+
+# Wrong values
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"ttl": "5s"}, "--ttl: '5s' is too small; the least is 6 s"),
+        ({"ttl": "soon"}, "--ttl: "),
+        ({"skip_exit": "256"}, "--skip-exit: '256' is too large; the most is 255"),
+        ({"skip_exit": "x"}, "--skip-exit: 'x' is no whole number"),
+        ({"on_store_error": "panic"}, "none of fail, skip, run"),
+        ({"timeout": "0"}, "--timeout: "),
+        ({"wait": ""}, "--wait: empty duration"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(given: dict[str, str], told: str) -> None:
+    """Which option, what was found, what is expected."""
+    assert told in complaint(UsageError, **given)
+
+
+def test_a_wrong_variable_or_line_of_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own name and place."""
+    path = put(tmp_path / "c.toml", '[job.billing]\nttl = "1s"\n')
+    assert f"{path} [job.billing]: ttl: '1s' is too small" in complaint(
+        ConfigurationError, config=path
+    )
+    path = put(tmp_path / "d.toml", 'grace = "never"\n')
+    assert f"{path}: grace: " in complaint(ConfigurationError, config=path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("stor = 'local'\n", "unknown key 'stor'"),
+        ("key = 'k'\n", "unknown key 'key'"),
+        ("schedule = '0 2 * * *'\n", "unknown key 'schedule'"),
+        ("config = 'x'\n", "unknown key 'config'"),
+        ("[job.billing]\nagain = true\n", "unknown key 'again'"),
+        ("[retention]\nlogs = '1d'\n", "unknown key 'logs'"),
+        ("[retention]\nskips = 'x'\n", "[retention] skips: "),
+        ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
+        ("job = 3\n", "job must be a table"),
+        ("[job]\nbilling = 3\n", "billing must be a table"),
+        ("ttl = \n", "c.toml: "),
+    ],
+)
+def test_what_a_file_must_not_hold(tmp_path: Path, text: str, told: str) -> None:
+    """An unknown key is an error: a misspelt one would be without effect."""
+    path = put(tmp_path / "c.toml", text)
+    line = complaint(ConfigurationError, config=path)
+    assert told in line
+    assert path in line
+
+
+def test_a_job_s_mistake_stops_every_job(tmp_path: Path) -> None:
+    """Not first at two in the morning."""
+    path = put(tmp_path / "c.toml", '[job.other]\nttl = "1s"\n')
+    with pytest.raises(ConfigurationError, match=r"\[job.other\]"):
+        settings("billing", config=path)
+
+
+@pytest.mark.parametrize("name", ["config", "ONCECRON_CONFIG"])
+def test_a_named_file_that_is_not_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """An unnamed one is not."""
+    path = str(tmp_path / "nothing.toml")
+    given = {}
+    if name == "config":
+        given = {"config": path}
+    else:
+        monkeypatch.setenv(name, path)
+    assert f"{path} cannot be read: No such file" in complaint(ConfigurationError, **given)
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory, other bytes than UTF-8, a store file with two lines or none."""
+    assert "Is a directory" in complaint(ConfigurationError, config=str(tmp_path))
+    (tmp_path / "latin").write_bytes(b"# \xe4\n")
+    assert "not UTF-8" in complaint(ConfigurationError, config=str(tmp_path / "latin"))
+    for text in ("", "a\nb\n"):
+        monkeypatch.setenv("ONCECRON_STORE_FILE", put(tmp_path / "store", text))
+        assert "one line" in complaint(ConfigurationError)
+
+
+# Secrets
+
+
+@pytest.mark.parametrize("what", ["file", "job", "store file"])
+def test_a_password_that_everybody_may_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """As libpq refuses it; without a password any mode will do."""
+    path = tmp_path / "secret"
+
+    def use(url: str, mode: int) -> Settings:
+        if what == "store file":
+            monkeypatch.setenv("ONCECRON_STORE_FILE", put(path, url, mode))
+            return settings()
+        section = "[job.billing]\n" if what == "job" else ""
+        return settings(config=put(path, f'{section}store = "{url}"\n', mode))
+
+    with pytest.raises(ConfigurationError, match="chmod 640") as caught:
+        use(URL, 0o644).address()
+    assert SECRET not in str(caught.value)
+    assert use(URL, 0o640).address().target == URL
+    assert use("postgresql://cron@db/jobs", 0o644).address().kind == "postgres"
+
+
+def test_what_root_reads_must_be_root_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its owner chooses what root runs."""
+    path = put(tmp_path / "c.toml", 'ttl = "60s"\n')
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    if os.getuid() == 0:
+        os.chown(path, 65534, 65534)
+    assert f"chown root {path}" in complaint(ConfigurationError, config=path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        URL,
+        f"postgresql://u:{SECRET}@a:5432,b:5433/d?application_name=x",
+        f"postgresql://h/d?user=u&password={SECRET}&sslmode=require",
+        f"postgresql://h/d?sslpassword={SECRET}&password={SECRET}",
+        f"postgresql://h/d?password={SECRET}&sslpassword={SECRET}",
+        f"postgresql://u:pa/{SECRET}@h/d",
+        f"postgresql://u:{SECRET}/x@h/d",
+        f"postgresql://u:p@{SECRET}@h/d",
+        f"host=h password={SECRET} dbname=d",
+        f"host=h password='a {SECRET}' dbname=d",
+        f"host=h PASSWORD={SECRET}",
+        f"host=h password = {SECRET}",
+        f"redis://:{SECRET}@h:6379/0",
+        f"postgresql://u:p?{SECRET}@h/d",
+        rf"host=h password='it\'s {SECRET}' dbname=d",
+        f"postgresql://h/d?password=a {SECRET}",
+    ],
+)
+def test_no_password_is_ever_shown(text: str) -> None:
+    """In any spelling that libpq knows, or that somebody gets wrong; and it is known to be there."""
+    assert SECRET not in masked(text)
+    assert "***" in masked(text)
+    assert has_password(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://u@h:5432/d",
+        "postgresql:///d?host=/run/postgresql&user=u",
+        "postgresql://h/d?application_name=a@b",
+        "postgresql://h:5432/a@b",
+        "fe_sendauth: no password supplied",
+        'password authentication failed for user "u"',
+        "postgresql://u@h:5432/d?options=-c%20x=a@b",
+        "sqlite:///var/lib/a@b:c.db",
+        "local",
+        "/var/lib/oncecron.db",
+    ],
+)
+def test_what_holds_no_password_is_shown_as_it_is(text: str) -> None:
+    """No false alarm: it would refuse a file that everybody may read."""
+    assert masked(text) == text
+
+
+def test_a_file_without_anything_is_the_defaults(tmp_path: Path) -> None:
+    """Retention included."""
+    found = read_file(put(tmp_path / "c.toml", ""))
+    assert found.values == {}
+    assert found.retention == (400 * 86400.0, 7 * 86400.0)

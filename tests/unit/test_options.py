@@ -1,0 +1,328 @@
+"""One table of options, and what is made of it: two parsers of `run`, help, completion."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from servers.require import program
+
+import oncecron
+from oncecron import cli, commands
+from oncecron.commands import TableCommand, completion
+from oncecron.commands import run as run_command
+from oncecron.options import RUN_OPTIONS, STORE_OPTIONS, Option, ParsedRun, parse_run
+
+CONTEXT = click.Context(cli.ONCECRON, info_name="oncecron")
+COMPLETIONS = Path(oncecron.__file__).parent / "completions"
+
+
+def command(name: str) -> TableCommand:
+    """Return a command."""
+    found = cli.ONCECRON.get_command(CONTEXT, name)
+    assert isinstance(found, TableCommand)
+    return found
+
+
+EVERY_OPTION = [(name, option) for name in cli.COMMANDS for option in command(name).table]
+each_option = pytest.mark.parametrize(
+    ("name", "option"), EVERY_OPTION, ids=[f"{name}-{option.name}" for name, option in EVERY_OPTION]
+)
+
+
+# Two parsers
+
+
+def parsed_by_click(arguments: list[str]) -> ParsedRun:
+    """Return what click reads."""
+    found: list[ParsedRun] = []
+
+    def use(given: dict[str, str], words: list[str]) -> int:
+        found.append(ParsedRun(given, words))
+        return 0
+
+    reader = TableCommand(
+        "run", RUN_OPTIONS, use, about="", short="",
+        words=run_command.COMMAND.params[-1], greedy=True,  # type: ignore[arg-type]
+    )  # fmt: skip
+    with reader.make_context("run", list(arguments)) as context:
+        reader.invoke(context)
+    return found[0]
+
+
+def _spelled(option: Option) -> st.SearchStrategy[list[str]]:
+    name = f"--{option.name}"
+    if not option.takes_value:
+        return st.sampled_from([[name], ["-v"], ["-vv"]] if option.short else [[name]])
+    values = st.sampled_from(
+        ["", "x", "-x", "--", "--key", "30s", "a=b", "-", "=", "ä b"]
+    ) | st.text(max_size=5)
+    return values.flatmap(lambda value: st.sampled_from([[name, value], [f"{name}={value}"]]))
+
+
+WORDS = st.lists(
+    st.sampled_from(["true", "--", "-v", "--key", "-c", "", "--wait=3", "a b"])
+    | st.text(max_size=4),
+    max_size=4,
+)
+LINES = st.tuples(
+    st.lists(st.one_of([_spelled(option) for option in RUN_OPTIONS]), max_size=6), WORDS
+).map(lambda parts: [word for words in parts[0] for word in words] + parts[1])
+
+
+@given(LINES)
+@example(["--key", "k", "--", "true"])
+@example(["--key=k", "-v", "-vv", "true", "--key", "x"])
+@example(["--wait", "--", "true"])
+@example(["--verbose", "--again", "--", "--", "x"])
+def test_the_short_way_reads_a_line_as_click_does(arguments: list[str]) -> None:
+    """Wherever it reads one at all."""
+    parsed = parse_run(arguments)
+    if parsed is not None:
+        assert parsed_by_click(arguments) == parsed
+
+
+@given(LINES)
+def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[str]) -> None:
+    """Or asks for help, or abbreviates: the ordinary line never pays for click."""
+    if parse_run(arguments) is None:
+        try:
+            parsed = parsed_by_click(arguments)
+        except (click.UsageError, click.exceptions.Exit):
+            return
+        assert parsed.command[0] == "-"  # a command of that name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--key k",
+        "--key k --",
+        "--key",
+        "--kee k -- true",
+        "--again=yes -- true",
+        "-x -- true",
+        "--help",
+        "-h",
+    ],
+)
+def test_what_is_wrong_is_left_to_click(line: str) -> None:
+    """It has the words for it."""
+    assert parse_run(shlex.split(line)) is None
+    with pytest.raises((click.UsageError, click.exceptions.Exit)):
+        parsed_by_click(shlex.split(line))
+
+
+# The table
+
+
+def test_an_option_is_declared_once() -> None:
+    """No name twice in a command; those of the store everywhere the same objects."""
+    for name in cli.COMMANDS:
+        names = [option.name for option in command(name).table]
+        assert len(set(names)) == len(names)
+        if name != "completion":
+            assert set(STORE_OPTIONS) <= set(command(name).table)
+
+
+def test_defaults_are_values_that_the_option_takes() -> None:
+    """As if they had been typed."""
+    from oncecron.config import convert
+
+    for _, option in EVERY_OPTION:
+        if option.default is not None:
+            convert(option, option.default)
+
+
+# Help
+
+
+def flat(text: str) -> str:
+    """Return a text with every run of blanks as one."""
+    return " ".join(text.split())
+
+
+def help_of(*arguments: str) -> str:
+    """Return what the installed program prints, as one line."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("oncecron"), *arguments, "--help"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return flat(done.stdout)
+
+
+def test_every_command_is_in_the_help() -> None:
+    """With its sentence, and what does not exist yet is absent."""
+    text = help_of()
+    for name in cli.COMMANDS:
+        assert f"{name} {command(name).short_help}" in text
+    for name in ("why", "jobs", "audit", "pause", "doctor"):
+        assert f" {name} " not in text
+
+
+@each_option
+def test_every_option_is_in_its_command_s_help(name: str, option: Option) -> None:
+    """With its metavariable, its default and its environment variable."""
+    text = flat(command(name).get_help(click.Context(command(name), info_name=name)))
+    assert f"--{option.name} {option.metavar}".rstrip() in text
+    assert flat(option.help) in text
+    if option.default is not None:
+        assert f"default: {option.default}" in text
+    if option.environment is not None:
+        assert f"environment: ${option.environment}" in text
+    if option.short:
+        assert f"-{option.short}," in text
+
+
+def test_the_help_of_run_groups_its_options() -> None:
+    """In the order of a firing's questions."""
+    text = help_of("run")
+    groups = [
+        *("What: --key", "Which tick: --schedule"),
+        *("When it is busy or fails: --wait", "Where: --store"),
+    ]
+    places = [text.index(group) for group in groups]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in cli.COMMANDS), ["completion", "bash"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> None:
+    """Nor anything of a firing."""
+    code = (
+        "import sys; from oncecron.cli import invoke; status = invoke(sys.argv[1:]);"
+        "bad = {'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.guard'} & set(sys.modules);"
+        "sys.exit(status or (1 if bad else 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
+    """Exit status 64, and what was meant where it can be guessed."""
+    for arguments, told in (
+        ([], "missing command"),
+        (["histroy"], "did you mean history?"),
+        (["./bill.sh"], "oncecron run"),
+        (["run", "--kee", "x", "true"], "--key"),
+        (["history", "--format"], "--format"),
+        (["history", "a", "b"], "extra"),
+        (["completion", "tcsh"], "bash"),
+    ):
+        assert cli.invoke(arguments) == 64
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert err.startswith("oncecron: ")
+        assert err.count("\n") == 1
+        assert told in err
+        assert " --help\n" in err
+
+
+# Completion
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_the_scripts_of_the_package_are_those_that_are_printed(shell: str) -> None:
+    """Made from the commands as they are now."""
+    path = COMPLETIONS / completion.FILES[shell]
+    assert path.read_text(encoding="utf-8") == completion.script(shell, cli.ONCECRON)
+
+
+@each_option
+def test_every_option_is_in_every_completion(name: str, option: Option) -> None:
+    """With its fixed values."""
+    bash, zsh, fish = (completion.script(shell, cli.ONCECRON) for shell in completion.SHELLS)
+    [options] = re.findall(rf"^    {name}\)\n        options='(.*)'$", bash, re.MULTILINE)
+    assert f"--{option.name}" in options.split()
+    [block] = re.findall(rf"^        {name}\)\n(.*?);;", zsh, re.MULTILINE | re.DOTALL)
+    assert re.search(rf"--{option.name}[=\[}}']", block)
+    [line] = [
+        line
+        for line in fish.splitlines()
+        if f"_command {name}'" in line and f" -l {option.name} " in line
+    ]
+    for choice in option.choices:
+        assert choice in line
+
+
+def completed(*words: str) -> list[str]:
+    """Return what bash offers for the last word, without bash-completion."""
+    script = (
+        f"source {shlex.quote(str(COMPLETIONS / 'oncecron.bash'))}; COMP_WORDS=({shlex.join(words)});"
+        'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _oncecron; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        [program("bash"), "--norc", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("oncecron h", ["history"]),
+        ("oncecron ''", [*cli.COMMANDS, "--help", "--version"]),
+        ("oncecron history --fo", ["--format", "--follow"]),
+        ("oncecron history --format ''", ["table", "json", "ndjson", "csv"]),
+        ("oncecron history --format = js", ["json"]),
+        ("oncecron history --format =", ["table", "json", "ndjson", "csv"]),
+        ("oncecron history --host ''", []),
+        ("oncecron run --key x --ti", ["--timeout"]),
+        ("oncecron run --key = x --on-store-error s", ["skip"]),
+        ("oncecron run --key x -- env --ti", []),
+        ("oncecron run --key x true --ti", []),
+        ("oncecron completion ''", list(completion.SHELLS)),
+        ("oncecron init --run", ["--run-role"]),
+        ("oncecron nonsense --f", []),
+    ],
+)
+def test_bash_completes(line: str, offered: list[str]) -> None:
+    """Commands, options and values; nothing of oncecron's behind the job's command."""
+    assert sorted(set(completed(*shlex.split(line))) - {"--tick"}) == sorted(
+        set(offered) - {"--tick"}
+    )
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_other_shells_can_read_theirs(shell: str) -> None:
+    """As far as `-n` can tell."""
+    path = COMPLETIONS / completion.FILES[shell]
+    done = subprocess.run([program(shell), "-n", path], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("oncecron h", ["history"]),
+        ("oncecron history --format ", ["csv", "json", "ndjson", "table"]),
+        ("oncecron run --key x --on-store-error ", ["fail", "run", "skip"]),
+        ("oncecron run --key x -- history --follo", []),
+    ],
+)
+def test_fish_completes(line: str, offered: list[str]) -> None:
+    """The same by fish."""
+    script = (
+        f"source {shlex.quote(str(COMPLETIONS / 'oncecron.fish'))}; complete -C {shlex.quote(line)}"
+    )
+    done = subprocess.run(
+        [program("fish"), "--no-config", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert [each.split("\t")[0] for each in done.stdout.splitlines()] == offered
+
+
+def test_the_formats_of_the_table_are_those_that_are_written() -> None:
+    """`--format` offers what `render` knows."""
+    from oncecron.render import FORMATS
+
+    assert commands.FORMAT.choices == FORMATS

@@ -1,0 +1,345 @@
+"""Answers as table, JSON, NDJSON and CSV: what is published, what a terminal gets, what memory it takes."""
+
+import csv
+import io
+import json
+import time
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncecron import render
+from oncecron.errors import OutputError
+from oncecron.model import Execution, LeaseView, Skip
+from oncecron.render import EXECUTIONS, LEASES, SKIPS, Clock, Kind, Style, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EXECUTION = Execution(
+    execution_id=7,
+    key="billing",
+    shard=0,
+    tick="2026-11-20T02:00Z",
+    attempt=1,
+    outcome="failed",
+    exit_code=3,
+    signal=None,
+    host="host-a",
+    pid=42,
+    user="batch",
+    command="./bill.sh 'two words'",
+    started_at=1795140001.25,
+    finished_at=1795140003.75,
+    duration=2.5,
+    fencing_token=1795140001250000,
+    owner="6b1d2f3a-0000-4000-8000-000000000000",
+    note=None,
+)
+SKIP = Skip("billing", 0, "t", "held", "host-a", 42, "host-b", 43, 1795140002.0, 2)
+LEASE = LeaseView(
+    *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
+    *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None, 1795140015.0),
+)
+# The table of the design, section 7.
+PUBLISHED = {
+    EXECUTIONS: "execution_id key shard tick attempt outcome exit_code signal host pid user command started_at "
+    "finished_at duration fencing_token owner note",
+    SKIPS: "key shard tick reason holder_host holder_pid host pid at count",
+    LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
+    "fencing_token backend_pid client_address",
+}
+RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE}
+
+
+class Stream(io.StringIO):
+    """A file of text with an encoding, which may be a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self, *, terminal: bool = False) -> None:
+        super().__init__(newline="")
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return self.terminal
+
+
+def written(
+    records: "Iterable[object]",
+    kind: Kind = EXECUTIONS,
+    format_: str = "table",
+    *,
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """Return what a writer writes of some records, with times in UTC."""
+    stream = Stream()
+    Writer(kind, Style(format_, Clock(utc=True), colour, width), stream).write(records)
+    return stream.getvalue()
+
+
+# Machine formats
+
+
+@pytest.mark.parametrize("kind", PUBLISHED, ids=["execution", "skip", "lease"])
+def test_json_has_exactly_the_published_fields(kind: Kind) -> None:
+    """In their order, in one array, what is absent as null."""
+    answer = json.loads(written([RECORDS[kind]], kind, "json"))
+    assert [list(record) for record in answer] == [PUBLISHED[kind].split()]
+    record = RECORDS[kind]
+    for name, value in answer[0].items():
+        if name not in kind.times:
+            assert value == getattr(record, name)
+
+
+def test_json_is_an_array_whatever_the_number() -> None:
+    """Of none, one and several."""
+    for number in range(4):
+        text = written([EXECUTION] * number, EXECUTIONS, "json")
+        assert len(json.loads(text)) == number
+        assert text.endswith("]\n")
+
+
+def test_ndjson_is_an_object_a_line() -> None:
+    """And nothing for nothing."""
+    lines = written([EXECUTION, EXECUTION], EXECUTIONS, "ndjson").splitlines()
+    assert [json.loads(line)["execution_id"] for line in lines] == [7, 7]
+    assert written([], EXECUTIONS, "ndjson") == ""
+
+
+def test_csv_has_a_heading_and_empty_fields_for_what_is_absent() -> None:
+    """Read back by the csv module."""
+    rows = list(csv.DictReader(io.StringIO(written([EXECUTION], EXECUTIONS, "csv"))))
+    assert list(rows[0]) == PUBLISHED[EXECUTIONS].split()
+    assert rows[0]["command"] == "./bill.sh 'two words'"
+    assert rows[0]["signal"] == ""
+    assert rows[0]["duration"] == "2.5"
+
+
+def test_a_second_write_repeats_no_heading() -> None:
+    """As `--follow` needs it."""
+    for format_ in ("table", "csv"):
+        stream = Stream()
+        writer = Writer(EXECUTIONS, Style(format_, Clock(utc=True)), stream)
+        writer.write([])
+        writer.write([EXECUTION])
+        writer.write([EXECUTION])
+        assert len(stream.getvalue().splitlines()) == 3
+
+
+@given(command=st.text(), note=st.none() | st.text())
+def test_any_text_survives_the_machine_formats(command: str, note: str | None) -> None:
+    """Quotes, line ends, commas, control characters."""
+    record = EXECUTION._replace(command=command, note=note)
+    assert json.loads(written([record], EXECUTIONS, "json"))[0]["command"] == command
+    line = written([record], EXECUTIONS, "ndjson")
+    assert line.count("\n") == 1
+    assert line.isascii()
+    assert json.loads(line)["note"] == note
+    [_, row] = csv.reader(io.StringIO(written([record], EXECUTIONS, "csv"), newline=""))
+    assert row[11] == command
+    assert row[17] == (note or "")
+
+
+# Times
+
+
+def test_times_have_the_offset_of_the_host_s_zone_or_z(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 3339 in winter and in summer; to the second in tables, to the millisecond for machines."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        winter, summer = 1795140001.25, 1783000000.0
+        assert Clock(utc=False).seconds(winter) == "2026-11-20T03:00:01+01:00"
+        assert Clock(utc=False).seconds(summer) == "2026-07-02T15:46:40+02:00"
+        assert Clock(utc=True).seconds(winter) == "2026-11-20T02:00:01Z"
+        assert Clock(utc=False).exactly(winter) == "2026-11-20T03:00:01.250+01:00"
+        assert Clock(utc=True).exactly(None) is None
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+# Tables
+
+
+def test_a_table_has_a_heading_aligned_columns_and_the_command_last() -> None:
+    """Numbers to the right, texts to the left."""
+    other = EXECUTION._replace(execution_id=12345, key="k", outcome="succeeded", exit_code=0)
+    assert written([EXECUTION, other]) == (
+        "   ID  KEY      TICK               OUTCOME    EXIT  STARTED               DURATION  HOST    ATTEMPT  COMMAND\n"
+        "    7  billing  2026-11-20T02:00Z  failed        3  2026-11-20T02:00:01Z      2.5s  host-a        1  "
+        "./bill.sh 'two words'\n"
+        "12345  k        2026-11-20T02:00Z  succeeded     0  2026-11-20T02:00:01Z      2.5s  host-a        1  "
+        "./bill.sh 'two words'\n"
+    )
+
+
+def test_no_column_before_the_command_is_ever_empty() -> None:
+    """So that awk finds each in its place: what is absent is a dash."""
+    bare = EXECUTION._replace(
+        tick=None, exit_code=None, finished_at=None, duration=None, outcome="running"
+    )
+    assert written([bare]).splitlines()[1].split()[:10] == [
+        *("7", "billing", "-", "running", "-", "2026-11-20T02:00:01Z", "-", "host-a", "1"),
+        "./bill.sh",
+    ]
+
+
+def test_a_signal_has_its_name() -> None:
+    """In the place of the exit code."""
+    for number, name in ((9, "SIGKILL"), (15, "SIGTERM"), (200, "SIG200")):
+        killed = EXECUTION._replace(exit_code=None, signal=number)
+        assert written([killed]).splitlines()[1].split()[4] == name
+
+
+def test_piped_nothing_is_cut_and_on_a_terminal_the_command_is() -> None:
+    """To the width of the terminal, with a sign that it was."""
+    long = EXECUTION._replace(command="x" * 5000)
+    assert "x" * 5000 in written([long])
+    lines = written([long], width=120).splitlines()
+    assert len(lines[1]) == 120
+    assert lines[1].endswith("x…")
+    assert written([EXECUTION], width=500) == written([EXECUTION])
+
+
+def test_wide_letters_are_counted_as_two() -> None:
+    """A key in Chinese moves no column."""
+    rows = written([EXECUTION._replace(tick="日本"), EXECUTION._replace(tick="abcd")])
+    [_, wide, narrow] = rows.splitlines()
+    assert wide.index("failed") == narrow.index("failed") - 2
+    assert render.cut("日本語" * 9, 11, "utf-8") == "日本語日本…"
+    assert render.cut("y" * 30, 11, "ascii") == "y" * 10 + ">"
+
+
+@given(st.text())
+def test_no_text_can_talk_to_the_terminal(text: str) -> None:
+    """Escape sequences, line ends, C1 controls and changes of direction are escaped, the rest is kept."""
+    shown = render.visible(text)
+    assert shown.isprintable()
+    if text.isprintable():
+        assert shown == text
+
+
+def test_control_characters_are_escaped_in_every_column() -> None:
+    """One record is one line."""
+    evil = EXECUTION._replace(command="a\x1b[31m\nb\x9b\u202ec", host="h\ty")
+    table = written([evil])
+    assert table.count("\n") == 2
+    assert r"a\x1b[31m\nb\x9b\u202ec" in table
+    assert r"h\ty" in table
+
+
+# Colour
+
+
+def test_only_the_outcome_is_coloured() -> None:
+    """Nothing else, also where the command says the same word."""
+    coloured = written([EXECUTION._replace(command="failed")], colour=True)
+    assert coloured.count("\x1b[") == 2
+    assert "\x1b[31mfailed\x1b[0m " in coloured
+    assert coloured.replace("\x1b[31m", "").replace("\x1b[0m", "") == written(
+        [EXECUTION._replace(command="failed")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "colour"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (True, {"TERM": "dumb"}, False),
+        (True, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_when_there_is_colour(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, environment: dict[str, str], colour: bool
+) -> None:
+    """On a terminal, or when forced; never against NO_COLOR."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert render.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
+
+
+# In full
+
+
+def test_a_record_in_full_is_a_field_a_line() -> None:
+    """All published fields, or the record itself in the machine formats."""
+    stream = Stream()
+    Writer(EXECUTIONS, Style("table", Clock(utc=True)), stream).write_in_full(
+        EXECUTION._replace(note="a\nb")
+    )
+    lines = dict(line.split(None, 1) for line in stream.getvalue().splitlines())
+    assert list(lines) == PUBLISHED[EXECUTIONS].split()
+    assert lines["note"] == r"a\nb"
+    assert lines["signal"] == "-"
+    stream = Stream()
+    Writer(EXECUTIONS, Style("json", Clock(utc=True)), stream).write_in_full(EXECUTION)
+    assert json.loads(stream.getvalue())[0]["owner"] == EXECUTION.owner
+
+
+def test_a_lease_shows_its_ages_by_the_store_s_clock() -> None:
+    """Since the heartbeat, and what is left."""
+    row = written([LEASE], LEASES).splitlines()[1].split()
+    assert row[:6] == ["billing", "t", "held", "host-a", "42", "batch"]
+    assert row[7:9] == ["4s", "56s"]
+
+
+# Streaming and trouble
+
+
+@pytest.mark.parametrize("format_", render.FORMATS)
+def test_a_long_history_takes_no_memory(format_: str) -> None:
+    """Fifty thousand records pass through in the memory of a few hundred."""
+
+    class Sink(Stream):
+        def write(self, text: str) -> int:
+            return len(text)
+
+    records = (EXECUTION._replace(execution_id=number) for number in range(50_000))
+    writer = Writer(EXECUTIONS, Style(format_, Clock(utc=True)), Sink())
+    tracemalloc.start()
+    try:
+        assert writer.write(records) == 50_000
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("where", ["write", "flush"])
+def test_what_cannot_be_written_is_told(where: str) -> None:
+    """A full disk is an error of one line, a reader who has gone is none of it."""
+
+    class Full(Stream):
+        error: OSError = OSError(28, "No space left on device")
+
+        def write(self, text: str) -> int:
+            if where == "write":
+                raise self.error
+            return len(text)
+
+        def flush(self) -> None:
+            raise self.error
+
+    style = Style("table", Clock(utc=True))
+    full, gone = Full(), Full()
+    gone.error = BrokenPipeError()
+    with pytest.raises(OutputError, match="No space left on device"):
+        Writer(EXECUTIONS, style, full).write([EXECUTION])
+    with pytest.raises(OutputError):
+        render.say("done", full)
+    with pytest.raises(BrokenPipeError):
+        Writer(EXECUTIONS, style, gone).write([EXECUTION])
+    with pytest.raises(BrokenPipeError):
+        render.say("done", gone)

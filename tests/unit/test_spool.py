@@ -1,0 +1,319 @@
+"""What a store could not be told is on disk, whole, ours alone, and in order."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncecron.spool import Spool, SpoolError
+
+STORE = "postgresql://user:***@db.example/jobs"
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Give the path of a state directory that does not exist yet."""
+    return tmp_path / "state" / "oncecron"
+
+
+@pytest.fixture
+def spool(state: Path) -> Spool:
+    """Give an empty spool."""
+    return Spool(str(state), STORE, "oncecron")
+
+
+def record(key: str = "k", owner: str = "owner-1", **fields: Any) -> dict[str, Any]:
+    """Return a record with what the spool looks at."""
+    return {
+        "kind": "execution",
+        "key": key,
+        "owner": owner,
+        "attempt": 1,
+        "fired_at": 1.5,
+        **fields,
+    }
+
+
+def files(spool: Spool) -> list[Path]:
+    """Return every file below the spool, hidden ones too."""
+    return sorted(path for path in Path(spool.root).rglob("*") if not path.is_dir())
+
+
+def test_nothing_is_touched_until_something_is_kept(spool: Spool, state: Path) -> None:
+    """Making and asking an empty spool writes nothing."""
+    assert not spool.has()
+    assert not spool.has("k")
+    assert list(spool.pending()) == []
+    assert spool.lock() is None
+    spool.note_reached("k")
+    assert not state.exists()
+
+
+def test_a_record_comes_back_as_it_was(spool: Spool) -> None:
+    """Any text of a record survives, also what is no valid UTF-8."""
+    given = record(note="ünï\ncode \udcff", exit_code=None, duration=0.1)
+    spool.add(given)
+    [(path, taken)] = spool.pending("k")
+    assert taken == given
+    assert json.loads(Path(path).read_text()) == given
+    assert spool.has("k")
+    assert spool.has()
+
+
+def test_keys_stores_and_namespaces_are_kept_apart(state: Path) -> None:
+    """A record is pending for its own key, store and namespace alone, whatever their names look like."""
+    one = Spool(str(state), STORE, "oncecron")
+    keys = ["a/b", "a:b", "a_b", "..", ".hidden", "x" * 200, "x" * 199 + "y", "A", "a"]
+    for key in keys:
+        one.add(record(key))
+    for key in keys:
+        assert [taken["key"] for _, taken in one.pending(key)] == [key]
+    assert sorted(taken["key"] for _, taken in one.pending()) == sorted(keys)
+    assert len(one.keys()) == len(keys)
+    for other in (Spool(str(state), STORE, "staging"), Spool(str(state), STORE + "x", "oncecron")):
+        assert list(other.pending()) == []
+    assert all(path.is_relative_to(one.root) for path in files(one))
+
+
+def test_the_oldest_comes_first(spool: Spool) -> None:
+    """Records are delivered in the order in which they were kept."""
+    for number in range(3):
+        spool.add(record(owner=f"owner-{number}"))
+        [path] = [path for path in files(spool) if f"owner-{number}" in path.name]
+        os.utime(path, (0, time.time() - 100 * number))
+    assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-2", "owner-1", "owner-0"]
+
+
+def test_the_same_record_is_kept_once(spool: Spool) -> None:
+    """(owner, attempt) is what delivery goes by: told again it replaces, another attempt does not."""
+    spool.add(record(note="first"))
+    spool.add(record(note="second"))
+    spool.add(record(attempt=2))
+    assert sorted((taken["attempt"], taken.get("note")) for _, taken in spool.pending("k")) == [
+        (1, "second"),
+        (2, None),
+    ]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_all_of_it_is_ours_alone(spool: Spool, state: Path, umask: int) -> None:
+    """Directories 0700 and files 0600, whatever the umask allows."""
+    os.umask(umask)
+    spool.add(record())
+    spool.note_unreachable("k")
+    os.close(spool.lock() or 0)
+    below = [state, *state.rglob("*")]
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in below}
+    assert {oct(modes[path]) for path in below if path.is_dir()} == {oct(0o700)}
+    assert all(mode & 0o077 == 0 for mode in modes.values())
+
+
+def test_a_state_directory_that_is_a_link_is_refused(
+    spool: Spool, state: Path, tmp_path: Path
+) -> None:
+    """Somebody may have put it there: nothing is written through it."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    state.parent.mkdir()
+    state.symlink_to(elsewhere)
+    with pytest.raises(SpoolError, match="is a link"):
+        spool.add(record())
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_a_directory_is_refused(spool: Spool, tmp_path: Path) -> None:
+    """Below the state directory likewise, at every level."""
+    spool.add(record())
+    [key] = Path(spool.root).iterdir()
+    for place in (key, Path(spool.root), Path(spool.root).parent):
+        moved = tmp_path / "moved"
+        place.rename(moved)
+        place.symlink_to(moved)
+        with pytest.raises(SpoolError, match="is a link"):
+            spool.add(record(owner="owner-2"))
+        place.unlink()
+        moved.rename(place)
+    assert len(list(spool.pending())) == 1
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_directory_that_others_may_write_to_is_refused(
+    spool: Spool, state: Path, mode: int
+) -> None:
+    """The message names the directory and the cure."""
+    state.mkdir(parents=True)
+    state.chmod(mode)
+    with pytest.raises(SpoolError, match="chmod 700"):
+        spool.add(record())
+    assert list(state.iterdir()) == []
+
+
+def test_a_world_writable_directory_above_is_refused(spool: Spool, state: Path) -> None:
+    """Everybody could put another state directory in its place."""
+    state.mkdir(parents=True, mode=0o700)
+    state.parent.chmod(0o777)
+    with pytest.raises(SpoolError, match="world-writable"):
+        spool.add(record())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVEN: another user's directory needs root")
+def test_another_users_directory_is_refused(spool: Spool, state: Path) -> None:
+    """Root does not write where another user rules."""
+    state.mkdir(parents=True, mode=0o700)
+    os.chown(state, 65534, 65534)
+    with pytest.raises(SpoolError, match="chown"):
+        spool.add(record())
+
+
+def test_a_link_in_the_place_of_a_record_is_not_followed(spool: Spool, tmp_path: Path) -> None:
+    """It is set aside, and what it points to is neither read nor changed."""
+    spool.add(record())
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"kind": "execution", "key": "k", "secret": 1}')
+    [(path, _)] = spool.pending("k")
+    (Path(path).parent / "link.json").symlink_to(secret)
+    assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-1"]
+    assert (Path(path).parent / "link.json.broken").is_symlink()
+    assert secret.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"null"])
+def test_a_broken_file_is_set_aside(spool: Spool, content: bytes) -> None:
+    """It is kept for a person under another name, and the others are delivered."""
+    spool.add(record())
+    [(path, _)] = spool.pending("k")
+    broken = Path(path).with_name("a.json")
+    broken.write_bytes(content)
+    for _ in range(2):
+        assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-1"]
+    assert not broken.exists()
+    assert broken.with_name("a.json.broken").read_bytes() == content
+
+
+def test_what_is_being_written_is_not_yet_pending(spool: Spool) -> None:
+    """A temporary file, as a crash leaves one, is no record."""
+    spool.add(record())
+    [(path, _)] = spool.pending("k")
+    half = Path(path).with_name(".owner-2-1.json.99")
+    half.write_text('{"kind"')
+    assert len(list(spool.pending("k"))) == 1
+    assert half.exists()
+
+
+def test_a_record_that_goes_meanwhile_is_no_error(spool: Spool) -> None:
+    """Somebody else has delivered it between the look and the reading."""
+    for number in range(3):
+        spool.add(record(owner=f"owner-{number}"))
+    seen = []
+    for path, taken in spool.pending("k"):
+        seen.append(taken["owner"])
+        for other in files(spool):
+            if str(other) != path:
+                other.unlink()
+    assert len(seen) == 1
+
+
+def test_a_disk_that_takes_nothing_is_told_and_leaves_nothing(state: Path) -> None:
+    """The message says where; no half a record stays, and the next attempt is not in its own way."""
+    script = (
+        "import resource, signal, sys; from oncecron.spool import Spool, SpoolError\n"
+        f"spool = Spool({str(state)!r}, 's', 'n'); record = {record()!r}\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
+        "for _ in range(2):\n"
+        "    try: spool.add(record)\n"
+        "    except SpoolError as error: print(error)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE)[1:] * 2)\n"
+        "spool.add(record); print(len(list(spool.pending())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    *complaints, pending = done.stdout.splitlines()
+    assert len(complaints) == 2
+    assert all(line.startswith(f"cannot write to {state}") for line in complaints)
+    assert all("too large" in line for line in complaints)
+    assert pending == "1"
+    assert [path for path in state.rglob(".*") if not path.is_dir()] == []
+
+
+def test_a_record_is_there_whole_or_not_at_all_after_a_kill(state: Path) -> None:
+    """Kill -9 in the middle of writing many: every file that has a record's name is a whole record."""
+    script = (
+        "from oncecron.spool import Spool\n"
+        f"spool = Spool({str(state)!r}, 's', 'n')\n"
+        "for number in range(100000):\n"
+        "    spool.add({'kind': 'execution', 'key': 'k', 'owner': str(number), 'note': 'x' * 50000})\n"
+        "    print(number, flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout
+        for _ in range(20):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+    spool = Spool(str(state), "s", "n")
+    whole = [taken["owner"] for _, taken in spool.pending("k")]
+    assert set(map(str, range(20))) <= set(whole), "what was kept was on the disk"
+    assert not [path for path in files(spool) if path.suffix == ".broken"]
+
+
+def test_one_at_a_time_delivers(spool: Spool) -> None:
+    """The lock is refused while another process has it, and free when that one has died."""
+    spool.add(record())
+    script = (
+        "import sys; from oncecron.spool import Spool\n"
+        f"lock = Spool({spool._state!r}, {STORE!r}, 'oncecron').lock()\n"
+        "print(lock is not None, flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        assert other.stdout.readline() == b"True\n"
+        assert spool.lock() is None
+        other.send_signal(signal.SIGKILL)
+    descriptor = spool.lock()
+    assert descriptor is not None
+    assert not os.get_inheritable(descriptor)
+    os.close(descriptor)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(spool: Spool, tmp_path: Path) -> None:
+    """Nobody's file is opened in its place."""
+    spool.add(record())
+    (Path(spool.root) / ".lock").symlink_to(tmp_path / "victim")
+    assert spool.lock() is None
+    assert not (tmp_path / "victim").exists()
+
+
+def test_an_unreachable_store_is_news_once(spool: Spool) -> None:
+    """Once for each key, until it has been reached again."""
+    assert spool.note_unreachable("k")
+    assert not spool.note_unreachable("k")
+    assert spool.note_unreachable("other")
+    spool.note_reached("k")
+    assert spool.note_unreachable("k")
+    assert list(spool.pending()) == []
+
+
+def test_where_nothing_can_be_noted_it_is_always_news(spool: Spool, state: Path) -> None:
+    """A line too many is better than one too few."""
+    state.parent.mkdir()
+    state.write_text("in the way")
+    assert spool.note_unreachable("k")
+    assert spool.note_unreachable("k")
+    with pytest.raises(SpoolError, match=str(state)):
+        spool.add(record())
