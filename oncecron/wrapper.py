@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
 
-_TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _LEAVE_WITHIN = 1.0  # seconds for the guard to leave after its last word
 _KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
 

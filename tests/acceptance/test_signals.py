@@ -294,11 +294,9 @@ def test_ctrl_c_reaches_the_command_exactly_once(
     for _ in range(2):
         screen.write("\x03")
         screen.expect("INT")
-    os.kill(
-        screen.pid, signal.SIGUSR1
-    )  # what is behind it comes after what oncecron would have sent
-    screen.expect("USR1")
-    assert journal.runs()[0].signals == ["INT", "INT", "USR1"]
+        os.kill(screen.pid, signal.SIGUSR1)  # comes behind what oncecron would have sent
+        screen.expect("USR1")
+    assert journal.runs()[0].signals == ["INT", "USR1", "INT", "USR1"]
     os.kill(journal.starts()[0].pid, signal.SIGKILL)
     assert screen.wait() == 137
 

@@ -31,7 +31,7 @@ def test_a_command_that_takes_too_long_is_told_to_end(
     assert firing.wait(15).status == 124
     [run] = journal.runs()
     assert run.signals == ["TERM"]
-    assert 0.9 < run.last_sign - run.started < 5
+    assert 0.3 < run.last_sign - run.started < 5
     [record] = executions(store, "k")
     assert (record.outcome, record.signal, record.note) == (
         "timed-out",

@@ -98,22 +98,26 @@ def test_death_by_a_signal_is_told_as_a_shell_does(any_store: Store, host: Oncec
 def test_a_command_that_cannot_be_started_claims_nothing(
     store: Store, host: Oncecron, public_path: Path
 ) -> None:
-    """127 not found, 126 not executable or a directory: one line, and the tick stays free."""
+    """127 not found, 126 not executable, a directory, no interpreter: one line, and the tick stays free."""
     script = public_path / "script"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o644)
+    orphan = public_path / "orphan"
+    orphan.write_text("#!/no/such/interpreter\n")
+    orphan.chmod(0o755)
     for command, status in (
         ("no-such-command", 127),
         (f"{public_path}/missing", 127),
         (str(script), 126),
         (str(public_path), 126),
+        (str(orphan), 126),
     ):
         ended = host.run("k", "--tick", "one", "--", command)
         assert (ended.status, ended.out, ended.err.count("\n")) == (status, b"", 1)
         assert ended.err.startswith("oncecron: ")
         assert command in ended.err
     assert executions(store, "k") == []
-    assert {(skip.reason, skip.count) for skip in skips(store, "k")} == {("broken", 4)}
+    assert {(skip.reason, skip.count) for skip in skips(store, "k")} == {("broken", 5)}
     script.chmod(0o755)
     assert host.run("k", "--tick", "one", "--", str(script)).status == 0
 
@@ -121,9 +125,9 @@ def test_a_command_that_cannot_be_started_claims_nothing(
 def test_a_script_that_the_kernel_refuses_gives_its_tick_back(
     any_store: Store, host: Oncecron, public_path: Path
 ) -> None:
-    """An interpreter that is missing is seen at the start only: 126, one line, `not-started`."""
+    """What is executable but no program is seen at the start only: 126, one line, `not-started`."""
     script = public_path / "script"
-    script.write_text("#!/no/such/interpreter\n")
+    script.write_bytes(b"\0\1\2")
     script.chmod(0o755)
     ended = host.run("k", "--tick", "one", "--", str(script))
     assert (ended.status, ended.err.count("\n")) == (126, 1)
