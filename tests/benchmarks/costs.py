@@ -213,7 +213,8 @@ def private_memory(contender: Contender) -> float:
 
     def sleeping() -> Any:
         tree = descendants(process.pid)
-        return [p for p in tree if Path(f"/proc/{p.pid}/comm").read_text() == "sleep\n"] and tree
+        asleep = any(Path(f"/proc/{p.pid}/comm").read_text() == "sleep\n" for p in tree)
+        return tree if asleep else None
 
     tree = eventually(sleeping, 20, retry_on=(AssertionError, FileNotFoundError))
     kilobytes = 0
@@ -229,16 +230,17 @@ def private_memory(contender: Contender) -> float:
 
 def turns(contender: Contender, *, wins: bool) -> int:
     """Return the round trips after connecting, of all connections together."""
-    port = (
-        contender.stage.etcd_port if isinstance(contender, Etcdctl) else contender.stage.server.port
-    )
-    proxy = FaultProxy(port)
+    etcd = isinstance(contender, Etcdctl)
+    proxy = FaultProxy(contender.stage.etcd_port if etcd else contender.stage.server.port)
     try:
-        contender.stage.database.connect("owner", via=proxy).close()
-        connecting = proxy.round_trips() if port == contender.stage.server.port else 0
+        connecting = 0
+        if not etcd:
+            contender.stage.database.connect("owner", via=proxy).close()
+            connecting = proxy.round_trips()
+        known = len(proxy.connections())
         command = contender.command(contender.key(wins=wins), ["/bin/true"], through=proxy)
         subprocess.run(command, env=contender.environment, check=True, capture_output=True)
-        rows = proxy.connections()[1:] if connecting else proxy.connections()
+        rows = proxy.connections()[known:]
         return sum(row.round_trips for row in rows) - connecting * len(rows)
     finally:
         proxy.close()
