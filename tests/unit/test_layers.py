@@ -134,10 +134,13 @@ def test_the_wrapper_imports_no_driver_and_no_click() -> None:
 
 @pytest.mark.parametrize(
     ("module", "driver"),
-    [("oncecron.stores.postgres.firing", "psycopg"), ("oncecron.stores.sqlite.firing", "sqlite3")],
+    [
+        ("oncecron.stores.postgres.firing", "oncecron.stores.postgres.libpq"),
+        ("oncecron.stores.sqlite.firing", "sqlite3"),
+    ],
 )
 def test_a_firing_imports_one_driver(module: str, driver: str) -> None:
-    """Neither the other store's, nor rich, nor click."""
+    """Neither the other store's, nor rich, nor click; and of PostgreSQL's only the bare library."""
     others = {"psycopg", "sqlite3", "redis", "click", "rich"} - {driver}
     loaded = loaded_by(f"import oncecron.firing, {module}")
     assert driver in loaded

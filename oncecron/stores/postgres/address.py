@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
-
-import psycopg
 
 from oncecron.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.address import masked
@@ -27,16 +26,41 @@ _PERMANENT = (
     ("session is read-only", "name the primary, or all servers: postgresql://a,b/database"),
     ("hot standby", "name the primary, or all servers: postgresql://a,b/database"),
     ("Servname not supported", "correct the port in the store's URL"),
+    ("invalid port number", "correct the port in the store's URL"),
+    ("invalid integer value", "correct the store's URL"),
 )
 
 
-def explain(error: Exception, url: str) -> StoreError:
-    """Return the oncecron error for a connection that failed."""
-    text = " ".join(str(error).split())
-    if isinstance(error, psycopg.ProgrammingError):  # libpq could not even read it
-        return StoreRefusesError(
-            f"PostgreSQL {masked(url)}: {masked(text)}; correct the store's URL"
-        )
+def parameters(patience: float, name: str) -> dict[str, str]:
+    """Return what oncecron asks of libpq where the address says nothing else.
+
+    `patience`: seconds that one host may take; `name`: application_name.
+    """
+    seconds = max(2, int(patience))  # libpq's smallest connect_timeout
+    wanted = {
+        "connect_timeout": str(seconds),
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+        "tcp_user_timeout": str(seconds * 1000),
+        "target_session_attrs": "read-write",
+        "client_encoding": "utf8",
+        "application_name": name[:63],
+    }
+    if "PGTARGETSESSIONATTRS" in os.environ:
+        del wanted["target_session_attrs"]
+    return wanted
+
+
+def broken(message: str, url: str) -> StoreError:
+    """Return the error for an address that libpq cannot even read."""
+    text = " ".join(message.split())
+    return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; correct the store's URL")
+
+
+def explain(message: str, url: str) -> StoreError:
+    """Return the oncecron error for a connection that failed, from libpq's message."""
+    text = " ".join(message.split())
     for found, cure in _PERMANENT:
         if found in text:
             return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; {cure}")

@@ -17,12 +17,14 @@ from oncecron.model import (
     trust_after,
 )
 from oncecron.stores.postgres import schema
-from oncecron.stores.postgres.wire import Row, StatementError, Value, Wire
+from oncecron.stores.postgres.wire import StatementError, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncecron.model import Ending, Retention
+    from oncecron.stores.postgres.libpq import Row
+    from oncecron.stores.postgres.wire import Value
 
 # The client's own start of its backend, asked as the client: a function of the schema's owner may not see it.
 _BACKEND_START = (

@@ -16,7 +16,7 @@ from oncecron.errors import StoreError, StoreRefusesError
 from oncecron.model import Execution, LeaseView, Skip
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
-from oncecron.stores.postgres.wire import StatementError, connection_parameters
+from oncecron.stores.postgres.wire import StatementError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,10 +160,18 @@ class PostgresPeopleStore:
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None:
             try:
-                parameters = connection_parameters(self._url, _PATIENCE, "oncecron")
-                self._connection = psycopg.connect(self._url, autocommit=True, **parameters)
-            except (psycopg.Error, UnicodeError) as error:
-                raise address.explain(error, self._url) from error
+                given = psycopg.conninfo.conninfo_to_dict(self._url)
+                wanted = address.parameters(_PATIENCE, "oncecron")
+                unset: dict[str, Any] = {
+                    name: value for name, value in wanted.items() if name not in given
+                }
+                self._connection = psycopg.connect(
+                    self._url, autocommit=True, prepare_threshold=None, **unset
+                )
+            except (psycopg.ProgrammingError, UnicodeError) as error:
+                raise address.broken(str(error), self._url) from error
+            except psycopg.Error as error:
+                raise address.explain(str(error), self._url) from error
         return self._connection
 
     def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
@@ -215,7 +223,7 @@ class PostgresPeopleStore:
 
     def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
         if error.sqlstate is None:
-            return address.explain(error, self._url)
+            return address.explain(str(error), self._url)
         told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
         if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
             return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {cure}")

@@ -1,28 +1,25 @@
-"""A connection to PostgreSQL whose every call ends by a deadline.
+"""A session with PostgreSQL whose every statement ends by a deadline.
 
-psycopg connects (several hosts, name resolution outside of the interpreter's lock, service files and
-~/.pgpass are libpq's); the statements go through libpq's non-blocking calls, because `execute()` waits
-past any deadline of ours when packets are dropped silently.
+libpq connects: several hosts, service files and ~/.pgpass are its own. Statements go through its non-blocking calls,
+because a driver's execute() waits past any deadline of ours when packets are dropped silently.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import time
-from typing import TYPE_CHECKING, Any
-
-import psycopg
-from psycopg import pq
+from typing import TYPE_CHECKING
 
 from oncecron.errors import StoreUnavailable
-from oncecron.stores.postgres.address import explain
+from oncecron.stores.postgres import address
+from oncecron.stores.postgres.libpq import BrokenConninfoError, Connection, LibpqError, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oncecron.stores.postgres.libpq import Result
+
 Value = str | int | float | bool | None
-Row = tuple[bytes | None, ...]
 
 
 class StatementError(Exception):
@@ -45,19 +42,19 @@ class Wire:
         """
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
+        parameters = address.parameters(min(patience, left), name)
         try:
-            self._connection = psycopg.connect(
-                url, autocommit=True, **connection_parameters(url, min(patience, left), name)
-            )
-        except (psycopg.Error, UnicodeError) as error:
-            raise explain(error, url) from error
-        self._pgconn = self._connection.pgconn
-        self.backend_pid = self._pgconn.backend_pid
+            self._connection = Connection(url, parameters)
+        except BrokenConninfoError as error:
+            raise address.broken(str(error), url) from error
+        except LibpqError as error:
+            raise address.explain(str(error), url) from error
+        self.backend_pid = self._connection.backend_pid
         """The backend that libpq was told of; behind a transaction pooler not the one that answers."""
 
     def fileno(self) -> int:
         """Return the socket."""
-        return self._pgconn.socket
+        return self._connection.socket
 
     def ask(self, statement: bytes, values: Sequence[Value], *, deadline: float) -> list[Row]:
         """Send one statement with its values and return the rows: one round trip.
@@ -65,62 +62,44 @@ class Wire:
         Raises `StatementError`, or `StoreUnavailable` when there is no answer by the deadline.
         """
         encoded = [_encode(value) for value in values]
-        return self._exchange(lambda: self._pgconn.send_query_params(statement, encoded), deadline)
+        return self._exchange(lambda: self._connection.send(statement, encoded), deadline)
 
     def script(self, statements: bytes, *, deadline: float) -> None:
         """Send several statements in one round trip; raises like `ask`."""
-        self._exchange(lambda: self._pgconn.send_query(statements), deadline)
+        self._exchange(lambda: self._connection.send_script(statements), deadline)
 
     def _exchange(self, send: Callable[[], None], deadline: float) -> list[Row]:
         try:
             send()
             self._flush(deadline)
-            return self._rows(deadline)
-        except psycopg.Error as error:
-            raise StoreUnavailable(
-                f"the connection to PostgreSQL was lost: {_line(str(error))}"
-            ) from error
-
-    def _flush(self, deadline: float) -> None:
-        while self._pgconn.flush():
-            if self._wait(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
-                self._pgconn.consume_input()  # or both sides wait with full buffers
-
-    def _rows(self, deadline: float) -> list[Row]:
-        rows: list[Row] = []
-        failure: StatementError | None = None
-        while True:
-            while self._pgconn.is_busy():
-                self._wait(select.POLLIN, deadline)
-                self._pgconn.consume_input()
-            result = self._pgconn.get_result()
-            if result is None:
-                break
-            if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-                rows = [
-                    tuple(result.get_value(row, column) for column in range(result.nfields))
-                    for row in range(result.ntuples)
-                ]
-            else:
-                failure = self._failure(result)
-        if self._pgconn.status != pq.ConnStatus.OK:
-            raise StoreUnavailable(
-                f"the connection to PostgreSQL was lost: {failure or 'it was closed'}"
-            )
+            rows: list[Row] = []
+            failure: Result | None = None
+            while result := self._result(deadline):
+                rows = result.rows
+                failure = result if result.sqlstate is not None else failure
+            alive = self._connection.alive
+        except LibpqError as error:
+            raise _lost(str(error)) from error
+        if not alive:
+            raise _lost(failure.message if failure else "it was closed")
         if failure:
-            raise failure
+            raise StatementError(failure.sqlstate or "", _line(failure.message))
         return rows
 
-    def _failure(self, result: Any) -> StatementError:
-        sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode(
-            "ascii", "replace"
-        )
-        primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
-        return StatementError(sqlstate, _line(primary.decode("utf-8", "replace")))
+    def _flush(self, deadline: float) -> None:
+        while self._connection.flush():
+            if self._wait(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
+                self._connection.consume()  # or both sides wait with full buffers
+
+    def _result(self, deadline: float) -> Result | None:
+        while self._connection.busy():
+            self._wait(select.POLLIN, deadline)
+            self._connection.consume()
+        return self._connection.result()
 
     def _wait(self, events: int, deadline: float) -> int:
         poll = select.poll()
-        poll.register(self._pgconn.socket, events)
+        poll.register(self._connection.socket, events)
         left = deadline - time.clock_gettime(self._clock)
         ready = poll.poll(max(0.0, left) * 1000) if left > 0 else []
         if not ready:
@@ -129,26 +108,11 @@ class Wire:
 
     def close(self) -> None:
         """Close the session without waiting; the server frees its locks."""
-        self._connection.close()
+        self._connection.finish()
 
 
-def connection_parameters(url: str, patience: float, name: str) -> dict[str, Any]:
-    """Return the connection parameters that oncecron sets where the user has not."""
-    given = psycopg.conninfo.conninfo_to_dict(url)
-    seconds = max(2, int(patience))  # libpq's smallest connect_timeout
-    wanted: dict[str, Any] = {
-        "connect_timeout": seconds,
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": seconds * 1000,
-        "target_session_attrs": "read-write",
-        "prepare_threshold": None,
-    }
-    if "PGTARGETSESSIONATTRS" in os.environ:
-        del wanted["target_session_attrs"]
-    unset = {key: value for key, value in wanted.items() if key not in given}
-    return {**unset, "client_encoding": "utf8", "application_name": name[:63]}
+def _lost(why: str) -> StoreUnavailable:
+    return StoreUnavailable(f"the connection to PostgreSQL was lost: {_line(why)}")
 
 
 def _encode(value: Value) -> bytes | None:

@@ -1,0 +1,224 @@
+"""The part of libpq that a firing needs, by ctypes: a connection, statements that never block, and their rows.
+
+Importing psycopg takes two thirds of a firing's time on every host and every minute, mostly for what a firing never
+uses; people's commands use it. The library is the one that psycopg's wheels bring, else the system's. ctypes gives the
+interpreter's lock back during every call, so that a name server that is slow stops nobody else.
+
+Function by function: https://www.postgresql.org/docs/current/libpq.html
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.errors import StoreRefusesError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Row = tuple[bytes | None, ...]
+
+_CONNECTION_OK = 0
+_COMMAND_OK, _TUPLES_OK = 1, 2
+_SQLSTATE, _PRIMARY = ord("C"), ord("M")
+_SYSTEM_LIBRARY = "libpq.so.5"
+
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    # name: (result, arguments...)
+    "PQconnectdbParams": (c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_int),
+    "PQconninfoParse": (c_void_p, c_char_p, POINTER(c_void_p)),
+    "PQconninfoFree": (None, c_void_p),
+    "PQfreemem": (None, c_void_p),
+    "PQstatus": (c_int, c_void_p),
+    "PQerrorMessage": (c_char_p, c_void_p),
+    "PQbackendPID": (c_int, c_void_p),
+    "PQsocket": (c_int, c_void_p),
+    "PQsetnonblocking": (c_int, c_void_p, c_int),
+    "PQsetNoticeProcessor": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "PQsendQuery": (c_int, c_void_p, c_char_p),
+    "PQsendQueryParams": (
+        *(c_int, c_void_p, c_char_p, c_int, c_void_p, POINTER(c_char_p)),
+        *(c_void_p, c_void_p, c_int),
+    ),
+    "PQflush": (c_int, c_void_p),
+    "PQisBusy": (c_int, c_void_p),
+    "PQconsumeInput": (c_int, c_void_p),
+    "PQgetResult": (c_void_p, c_void_p),
+    "PQresultStatus": (c_int, c_void_p),
+    "PQresultErrorField": (c_char_p, c_void_p, c_int),
+    "PQresultErrorMessage": (c_char_p, c_void_p),
+    "PQntuples": (c_int, c_void_p),
+    "PQnfields": (c_int, c_void_p),
+    "PQgetisnull": (c_int, c_void_p, c_int, c_int),
+    "PQgetvalue": (c_char_p, c_void_p, c_int, c_int),
+    "PQclear": (None, c_void_p),
+    "PQfinish": (None, c_void_p),
+}
+
+
+class LibpqError(Exception):
+    """The connection failed; the message is libpq's."""
+
+
+class BrokenConninfoError(LibpqError):
+    """The connection string cannot be read."""
+
+
+class Result(NamedTuple):
+    """The answer to one statement."""
+
+    rows: list[Row]
+    sqlstate: str | None
+    """None: it succeeded."""
+    message: str
+
+
+def _load() -> ctypes.CDLL:
+    library = _open()
+    for name, (result, *arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _open() -> ctypes.CDLL:
+    for directory in sys.path:
+        wheel = os.path.join(directory, "psycopg_binary.libs")
+        try:
+            names = os.listdir(wheel)
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith("libpq-"):
+                return ctypes.CDLL(os.path.join(wheel, name))
+    try:
+        return ctypes.CDLL(_SYSTEM_LIBRARY)
+    except OSError as error:
+        raise StoreRefusesError(
+            f"{_SYSTEM_LIBRARY} was not found; install psycopg[binary], or libpq5 from your distribution"
+        ) from error
+
+
+# libpq would print notices to standard error, which cron would mail.
+_ignore_notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)(lambda _argument, _message: None)
+
+
+class Connection:
+    """One PGconn. Connecting blocks, for connect_timeout a host; nothing else does."""
+
+    def __init__(self, url: str, parameters: Mapping[str, str]) -> None:
+        """Connect; what stands in the URL outranks the parameters. Raises `LibpqError`."""
+        self._pq = _load()
+        self._check(url)
+        keywords = [*parameters, "dbname"]
+        values = [*parameters.values(), url]
+        self._conn: int | None = self._pq.PQconnectdbParams(_texts(keywords), _texts(values), 1)
+        if self._pq.PQstatus(self._conn) != _CONNECTION_OK:
+            message = self.error()
+            self.finish()
+            raise LibpqError(message)
+        self._pq.PQsetNoticeProcessor(self._conn, ctypes.cast(_ignore_notice, c_void_p), None)
+        self._pq.PQsetnonblocking(self._conn, 1)
+
+    def _check(self, url: str) -> None:
+        message = c_void_p()
+        options = self._pq.PQconninfoParse(url.encode(), byref(message))
+        if options:
+            self._pq.PQconninfoFree(options)
+            return
+        text = ctypes.string_at(message.value).decode("utf-8", "replace") if message.value else ""
+        self._pq.PQfreemem(message)
+        raise BrokenConninfoError(text)
+
+    def error(self) -> str:
+        """Return libpq's last message."""
+        return (self._pq.PQerrorMessage(self._conn) or b"").decode("utf-8", "replace")
+
+    @property
+    def alive(self) -> bool:
+        """Whether libpq still thinks that it is connected."""
+        return int(self._pq.PQstatus(self._conn)) == _CONNECTION_OK
+
+    @property
+    def socket(self) -> int:
+        """The descriptor of the connection."""
+        return int(self._pq.PQsocket(self._conn))
+
+    @property
+    def backend_pid(self) -> int:
+        """What the server said at the start, or a pooler in its place."""
+        return int(self._pq.PQbackendPID(self._conn))
+
+    def send(self, statement: bytes, values: Sequence[bytes | None]) -> None:
+        """Begin to send a statement. Raises `LibpqError`, like the following."""
+        texts = (c_char_p * len(values))(*values)
+        self._succeed(
+            self._pq.PQsendQueryParams(
+                self._conn, statement, len(values), None, texts, None, None, 0
+            )
+        )
+
+    def send_script(self, statements: bytes) -> None:
+        """Begin to send several statements."""
+        self._succeed(self._pq.PQsendQuery(self._conn, statements))
+
+    def flush(self) -> bool:
+        """Send what can be sent; return whether anything is left."""
+        left = int(self._pq.PQflush(self._conn))
+        self._succeed(left >= 0)
+        return left == 1
+
+    def consume(self) -> None:
+        """Read what has arrived."""
+        self._succeed(self._pq.PQconsumeInput(self._conn))
+
+    def busy(self) -> bool:
+        """Return whether `result` would block."""
+        return bool(self._pq.PQisBusy(self._conn))
+
+    def result(self) -> Result | None:
+        """Return the next result of what was sent, or None after the last."""
+        result = self._pq.PQgetResult(self._conn)
+        if not result:
+            return None
+        try:
+            return self._read(result)
+        finally:
+            self._pq.PQclear(result)
+
+    def _read(self, result: int) -> Result:
+        pq = self._pq
+        if pq.PQresultStatus(result) in (_COMMAND_OK, _TUPLES_OK):
+            columns = range(pq.PQnfields(result))
+            rows = [
+                tuple(
+                    None
+                    if pq.PQgetisnull(result, row, column)
+                    else pq.PQgetvalue(result, row, column)
+                    for column in columns
+                )
+                for row in range(pq.PQntuples(result))
+            ]
+            return Result(rows, None, "")
+        sqlstate = pq.PQresultErrorField(result, _SQLSTATE) or b""
+        message = pq.PQresultErrorField(result, _PRIMARY) or pq.PQresultErrorMessage(result) or b""
+        return Result([], sqlstate.decode("ascii", "replace"), message.decode("utf-8", "replace"))
+
+    def _succeed(self, succeeded: object) -> None:
+        if not succeeded:
+            raise LibpqError(self.error())
+
+    def finish(self) -> None:
+        """Close the connection."""
+        conn, self._conn = self._conn, None
+        if conn:
+            self._pq.PQfinish(conn)
+
+
+def _texts(texts: Sequence[str]) -> ctypes.Array[c_char_p]:
+    """Return a NULL-terminated array of C strings."""
+    return (c_char_p * (len(texts) + 1))(*(text.encode() for text in texts), None)
