@@ -39,7 +39,7 @@ SETTINGS: dict[str, object] = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-    "max_connections": 100,
+    "max_connections": 200,
     "shared_buffers": "32MB",
     "max_wal_size": "256MB",
     "dynamic_shared_memory_type": "mmap",  # a killed server leaves it in its directory alone
