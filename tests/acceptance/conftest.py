@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from log_of import PostgresLog, SQLiteLog, Store
 from servers import Journal
-from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron, installed
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
@@ -14,7 +14,7 @@ def store(request: pytest.FixtureRequest) -> Store:
     """Give an empty store of each kind."""
     if request.param == "sqlite":
         return _sqlite(request)
-    return PostgresLog(request.getfixturevalue("database"))
+    return PostgresLog(installed(request.getfixturevalue("database")))
 
 
 @pytest.fixture

@@ -35,6 +35,8 @@ class Store(Protocol):
     """A store that two hosts share."""
 
     url: str
+    owner_url: str
+    """For whoever may remove records."""
 
     def query(self, statement: str, key: str) -> list[Any]:
         """Return the rows of a statement with one `{key}` in it."""
@@ -45,6 +47,7 @@ class PostgresLog:
 
     def __init__(self, database: Database) -> None:
         self.url = database.url()
+        self.owner_url = database.url("owner")
         self._database = database
 
     def query(self, statement: str, key: str) -> list[Any]:
@@ -58,7 +61,7 @@ class SQLiteLog:
     """A file."""
 
     def __init__(self, path: Path) -> None:
-        self.url = f"sqlite://{path}"
+        self.url = self.owner_url = f"sqlite://{path}"
         self._path = path
 
     def query(self, statement: str, key: str) -> list[Any]:

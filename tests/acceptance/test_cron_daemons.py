@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 from log_of import PostgresLog, executions, skips
 from servers import CronHost, Journal, PostgresServer, assert_exclusive, eventually, job
-from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
 from servers.process import public_directory, remove_directory
 from true_time import TrueServer, TrueTime, at
 
@@ -68,7 +68,7 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
     with ExitStack() as stack:
         path = public_directory("cron-daemons")
         stack.callback(remove_directory, path)
-        database = stack.enter_context(postgres.create_database().until_dropped())
+        database = installed(stack.enter_context(postgres.create_database().until_dropped()))
         journal = Journal(path / "journal")
         stack.callback(journal.kill_jobs)
         crontab = crontab_for(path, database.url(), journal)
@@ -161,7 +161,7 @@ def test_the_jump_of_the_clocks_in_spring(public_path: Path, journal: Journal) -
         true = TrueTime(public_path)
         server = TrueServer(true)
         stack.callback(server.remove)
-        database = server.start().create_database()
+        database = installed(server.start().create_database())
         quiet = shlex.join(job(journal, "--beats"))
         crontab = NIGHT_OF_THE_JUMP.format(url=database.url(), oncecron=CONSOLE_SCRIPT, quiet=quiet)
         true.set(at(JUMP) - 5)

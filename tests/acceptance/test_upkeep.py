@@ -47,12 +47,15 @@ def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
     assert host("prune").out == b"removed 0 executions and 0 refusals\n"
 
 
-def test_prune_takes_its_ages_from_the_file(past: Oncecron, public_path: Path) -> None:
+def test_prune_takes_its_ages_from_the_file(
+    past: Oncecron, store: Store, public_path: Path
+) -> None:
     """`[retention]`, unless an option says otherwise; on every store."""
     path = public_path / "oncecron.toml"
     path.write_text('[retention]\nexecutions = "1h"\nskips = "0s"\n')
     time.sleep(0.01)  # older than nothing at all
-    assert past("prune", "--config", path).out == b"removed 0 executions and 1 refusal\n"
+    ended = past("prune", "--config", path, "--store", store.owner_url)
+    assert ended.out == b"removed 0 executions and 1 refusal\n"
     assert answer(past, "history", "--skips") == []
     assert len(answer(past, "history")) == 3
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from log_of import PostgresLog, Record, Skipped, executions, skips
 from servers import Database, Journal, PostgresServer, assert_exclusive, job, skewed
-from servers.oncecron import Ended, Firing, Oncecron
+from servers.oncecron import Ended, Firing, Oncecron, installed
 from servers.process import as_server_user, spawn
 from servers.skew import libfaketime
 
@@ -106,6 +106,7 @@ class World:
     """Hosts around one server."""
 
     def __init__(self, database: Database, clock: TrueTime, path: Path, journal: Journal) -> None:
+        database = installed(database)
         self.url = database.url()
         self.log = PostgresLog(database)
         self.clock = clock

@@ -16,13 +16,14 @@ CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")
 
 
 def installed(database: Database, *, prefix: Sequence[str] = ()) -> Database:
-    """Install the schema as its owner; whoever fires from now on may fire and nothing else."""
+    """Install the schema as its owner; whoever fires from now on may fire and read, and nothing else."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/nonexistent",
         "ONCECRON_STORE": database.url("owner"),
     }
-    grants = ["--run-role", "runner", "--read-role", "reader", "--job-role", "jobber"]
+    grants = ["--run-role", "runner", "--read-role", "runner", "--read-role", "reader"]
+    grants += ["--job-role", "jobber"]
     subprocess.run(
         [*prefix, CONSOLE_SCRIPT, "init", *grants], env=environment, check=True, capture_output=True
     )
