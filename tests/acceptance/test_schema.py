@@ -1,6 +1,7 @@
 """`oncecron init`, roles and versions on PostgreSQL, and what a log of many rows costs."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from answers import refused
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
+ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
+"""Executions, and as many skips, of a large log, a multiple of 40; the long form has a million."""
 ROLES = ("--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
 OBJECTS = """
     select 'function', p.oid::regprocedure::text, p.prosrc, p.proacl::text from pg_proc p
@@ -150,19 +153,19 @@ def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
         "insert into oncecron.job_key (key) select 'k' || g from generate_series(1, 40) g"
     )
     database.execute(
-        """
+        f"""
         insert into oncecron.job_execution
             (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, started_at, owner,
                  owner_attempt)
         select case when g <= 60 then 40 else 1 + g % 39 end, 'n' || g, case when g % 39 <> 5 then at end, 1,
                'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(), 1
-          from generate_series(1, 40000) g, lateral (select now() - make_interval(mins => 40000 - g) as at) x"""
+          from generate_series(1, {ROWS}) g, lateral (select now() - make_interval(mins => {ROWS} - g) as at) x"""
     )
     database.execute(
-        """
+        f"""
         insert into oncecron.skip (key_id, tick, host, reason, pid, at)
-        select 1 + g % 40, 'n' || g, 'h', 'held', 1, now() - make_interval(secs => 40000 - g)
-          from generate_series(1, 40000) g"""
+        select 1 + g % 40, 'n' || g, 'h', 'held', 1, now() - make_interval(secs => {ROWS} - g)
+          from generate_series(1, {ROWS}) g"""
     )
     with database.server.superuser_connect(database.name) as connection:
         for table in ("job_execution", "skip", "job_key"):
@@ -209,16 +212,37 @@ def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
     assert sorted(scans) == [("job_execution", 0), ("skip", 0)]
 
 
+def test_a_backlog_goes_in_the_background_of_ends(
+    large: Database, as_role: Callable[..., Oncecron], public_path: Path
+) -> None:
+    """Each end takes a hundred of each with it, however many are due."""
+    config = public_path / "oncecron.toml"
+    config.write_text('[retention]\nexecutions = "1d"\nskips = "60s"\n')
+
+    def counts() -> tuple[int, int]:
+        [row] = large.execute(
+            "select (select count(*) from oncecron.job_execution where tick_at is not null and host = 'h'),"
+            " (select count(*) from oncecron.skip where host = 'h')"
+        )
+        return row[0], row[1]
+
+    executions, skips = counts()
+    for number in range(1, 4):
+        ended = as_role().run("fresh", "--config", config, "--tick", f"t{number}", "--", "true")
+        assert (ended.status, ended.err) == (0, "")
+        assert counts() == (executions - 100 * number, skips - 100 * number)
+
+
 def test_a_long_history_comes_page_by_page(
     large: Database, as_role: Callable[..., Oncecron]
 ) -> None:
     """Everything once, in order, and a reader who has seen enough is waited for by nobody."""
     lines = as_role()("history", "--limit", "0", "--format", "ndjson").out.splitlines()
     numbers = [json.loads(line)["execution_id"] for line in lines]
-    assert len(numbers) == 40000
+    assert len(numbers) == ROWS
     assert numbers == sorted(numbers, reverse=True)
     skips = as_role()("history", "--skips", "--limit", "0", "--format", "ndjson").out.splitlines()
-    assert len(skips) == 40000
+    assert len(skips) == ROWS
     script = f"{CONSOLE_SCRIPT} history --limit 0 | head -2; echo ${{PIPESTATUS[0]}} >&2"
     done = subprocess.run(
         ["bash", "-c", script], env=as_role().environment, capture_output=True, check=True
@@ -230,8 +254,8 @@ def test_a_long_history_comes_page_by_page(
 def test_the_last_skips_are_the_newest(large: Database, as_role: Callable[..., Oncecron]) -> None:
     """Found in a window of time, however few or many there are."""
     newest = json.loads(as_role()("history", "--skips", "--limit", "3", "--json").out)
-    assert [each["tick"] for each in newest] == ["n40000", "n39999", "n39998"]
+    assert [each["tick"] for each in newest] == [f"n{ROWS - n}" for n in range(3)]
     oldest = json.loads(as_role()("history", "--skips", "--tick", "n1", "--json").out)
     assert [each["tick"] for each in oldest] == ["n1"]
     of_key = json.loads(as_role()("history", "--skips", "k1", "--limit", "2", "--json").out)
-    assert [each["tick"] for each in of_key] == ["n40000", "n39960"]
+    assert [each["tick"] for each in of_key] == [f"n{ROWS}", f"n{ROWS - 40}"]
