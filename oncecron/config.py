@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.duration import parse_duration
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
-from oncecron.options import CONFIG, RUN_OPTIONS, STORE
+from oncecron.options import CONFIG, NAMESPACE, RUN_OPTIONS, STORE
+from oncecron.stores import check_address
 from oncecron.stores.address import has_password, home_directory, parse_address
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class File(NamedTuple):
     jobs: dict[str, dict[str, str]]
     store_file: str | None
     retention: Retention
+    redis: tuple[tuple[str, str], ...] = ()
+    """What a Redis store's URL need not say; see `oncecron.stores.redis.address`."""
 
 
 class Settings:
@@ -98,7 +101,11 @@ class Settings:
                 "no store is configured; set --store, $ONCECRON_STORE or `store` in "
                 f"{_SYSTEM_FILE} to postgresql://USER@HOST/DATABASE, or to local for this machine alone"
             )
-        return parse_address(text)
+        address = parse_address(text)
+        if address.kind == "redis":
+            address = address._replace(options=self.file.redis)
+        check_address(address, self._values[NAMESPACE.name])
+        return address
 
 
 def convert(option: Option, text: str) -> Any:
@@ -161,16 +168,18 @@ def _parse(path: str) -> File:
         raise ConfigurationError(f"{path}: {error}") from error
     jobs = _table(path, data, "job")
     retention = _table(path, data, "retention")
+    redis = _redis(path, _table(path, data, "redis"))
     store_file = data.pop("store_file", None)
     file = File(
         path,
-        _texts(path, "", data, _TOP_KEYS, ("store_file", "job", "retention")),
+        _texts(path, "", data, _TOP_KEYS, ("store_file", "job", "redis", "retention")),
         {
             key: _texts(path, f"[job.{key}]", _mapping(path, key, job), _JOB_KEYS)
             for key, job in jobs.items()
         },
         None if store_file is None else str(store_file),
         _retention(path, retention),
+        redis,
     )
     if _holds_password(file):
         _refuse_world_readable(path, "configuration file")
@@ -203,9 +212,10 @@ def _texts(
             raise ConfigurationError(
                 f"{where}: unknown key {key!r}; known are {_list(known, also)}"
             )
-        if not isinstance(value, str | int | float):
-            raise ConfigurationError(f"{where}: {key} must be a text, a number, true or false")
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            texts[name] = _text(key, value)
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {error}") from error
         try:
             convert(known[name], texts[name])
         except ValueError as error:
@@ -231,9 +241,32 @@ def _retention(path: str, table: dict[str, Any]) -> Retention:
     return Retention(**values)
 
 
+def _redis(path: str, table: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the table [redis] as text, checked."""
+    if not table:
+        return ()
+    from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
+
+    try:
+        texts = {name: _text(name, value) for name, value in table.items()}
+        check_defaults(texts)
+    except ValueError as error:
+        raise ConfigurationError(f"{path} [redis]: {error}") from error
+    return tuple(texts.items())
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value of the file as an option has it. Raises `ValueError`."""
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - the file's fault
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _holds_password(file: File) -> bool:
     tables = [file.values, *file.jobs.values()]
-    return any(has_password(table.get("store", "")) for table in tables)
+    return any(has_password(table.get("store", "")) for table in tables) or any(
+        name.endswith("password") for name, _ in file.redis
+    )
 
 
 def _store_from_file(file: File, configured: str | None) -> str | None:

@@ -8,15 +8,35 @@ from typing import Literal, NamedTuple
 from oncecron import clock
 from oncecron.errors import ConfigurationError
 
-_KNOWN = "postgresql://USER@HOST/DATABASE, sqlite:///ABSOLUTE/PATH or local"
+_KNOWN = "postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///ABSOLUTE/PATH or local"
+_REDIS = ("redis", "rediss", "valkey", "valkeys")
+_REDIS_SCHEMES = (
+    *_REDIS,
+    "unix",
+    *(f"{base}+{kind}" for base in _REDIS for kind in ("sentinel", "cluster")),
+)
+_MEANT = {
+    "redis+tls": "rediss",
+    "redis+ssl": "rediss",
+    "redis+unix": "unix",
+    "redis+socket": "unix",
+    "sentinel": "redis+sentinel",
+    "redis-sentinel": "redis+sentinel",
+    "rediss-sentinel": "rediss+sentinel",
+    "cluster": "redis+cluster",
+    "redis-cluster": "redis+cluster",
+    "rediss-cluster": "rediss+cluster",
+}
 
 
 class Address(NamedTuple):
     """A store, as far as its text tells."""
 
-    kind: Literal["postgres", "sqlite"]
+    kind: Literal["postgres", "redis", "sqlite"]
     target: str
-    """A libpq connection string, or an absolute path."""
+    """A libpq connection string, the URL of a Redis store, or an absolute path."""
+    options: tuple[tuple[str, str], ...] = ()
+    """What the table [redis] of the configuration file says of a Redis store, where its URL says nothing."""
 
     @property
     def lease_clock(self) -> int:
@@ -31,22 +51,36 @@ def parse_address(text: str) -> Address:
         return Address("sqlite", os.path.join(state_directory(), "oncecron.db"))
     scheme, separator, rest = text.partition("://")
     if not separator:
-        raise ConfigurationError(f"{masked(text)!r} is no store; write {_KNOWN}")
+        scheme = text.partition(":")[0]
+        cure = f"write {scheme}://" if scheme in _REDIS_SCHEMES else f"write {_KNOWN}"
+        raise ConfigurationError(f"{masked(text)!r} is no store; {cure}")
     if scheme in ("postgresql", "postgres"):
-        span = _password_in(rest)
-        if span and any(sign in rest[span[0] : span[1]] for sign in "/@"):
-            raise ConfigurationError(
-                f"store {masked(text)!r}: write / as %2F and @ as %40 in the password"
-            )
+        _check_password(scheme, rest, text, {"/": "%2F", "@": "%40"})
         return Address("postgres", text)
+    if scheme in _REDIS_SCHEMES:
+        _check_password(scheme, rest, text, {"/": "%2F", "@": "%40", "?": "%3F"})
+        return Address("redis", text)
     if scheme == "sqlite":
         return Address("sqlite", _sqlite_path(rest, text))
+    if scheme in _MEANT:
+        raise ConfigurationError(
+            f"store {masked(text)!r}: unknown kind {scheme!r}; write {_MEANT[scheme]}://"
+        )
     base, plus, driver = scheme.partition("+")
     if plus and base in ("postgresql", "postgres", "sqlite"):
         raise ConfigurationError(
             f"store {masked(text)!r}: drop '+{driver}' (a driver's name has no place here)"
         )
     raise ConfigurationError(f"store {masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
+
+
+def _check_password(scheme: str, rest: str, text: str, escapes: dict[str, str]) -> None:
+    span = _password_in(scheme, rest)
+    if span and any(sign in rest[span[0] : span[1]] for sign in escapes):
+        written = [f"{sign} as {escape}" for sign, escape in escapes.items()]
+        raise ConfigurationError(
+            f"store {masked(text)!r}: write {', '.join(written[:-1])} and {written[-1]} in the password"
+        )
 
 
 def _sqlite_path(rest: str, text: str) -> str:
@@ -60,12 +94,12 @@ def _sqlite_path(rest: str, text: str) -> str:
 def masked(text: str) -> str:
     """Return the text of a store, or of an error about it, without its password."""
     scheme, separator, rest = text.partition("://")
-    if separator and (span := _password_in(rest)):
+    if separator and (span := _password_in(scheme, rest)):
         text = scheme + separator + rest[: span[0]] + "***" + rest[span[1] :]
     return _without_values(text)
 
 
-def _password_in(rest: str) -> tuple[int, int] | None:
+def _password_in(scheme: str, rest: str) -> tuple[int, int] | None:
     """Return where USER:PASSWORD@ has its password, also one whose / or @ should have been escaped."""
     authority = rest.partition("/")[0]
     end = authority.rfind("@")
@@ -75,8 +109,13 @@ def _password_in(rest: str) -> tuple[int, int] | None:
     if not 0 < start <= end:
         return None
     secret = rest[start:end]
-    port = secret.partition("/")[0].partition("?")[0]
-    return None if port != secret and port.isdigit() else (start, end)
+    port, _, parameters = secret.partition("?")
+    if port != secret and "=" not in parameters:
+        port = secret
+    if not scheme.startswith(("redis", "valkey")):
+        port = port.partition("/")[0]  # a database's name may hold an @
+    is_port = start > 1 and port != secret and port.isdigit()
+    return None if is_port else (start, end)
 
 
 def _without_values(text: str) -> str:

@@ -27,7 +27,7 @@ LAYERS = (
     ("child", "records", "messages", "config"),
     ("spool", "options"),
     ("stores",),
-    ("stores.postgres", "stores.sqlite"),
+    ("stores.postgres", "stores.redis", "stores.sqlite"),
     ("stores.address",),
     ("store",),
     ("model",),
