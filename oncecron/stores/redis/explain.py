@@ -1,0 +1,102 @@
+"""What a refusal or a failure of Redis means, and what cures it: sentences of one line, never a password."""
+
+from __future__ import annotations
+
+from oncecron.errors import StoreRefusesError, StoreUnavailable
+from oncecron.stores.address import masked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from oncecron.errors import StoreError
+    from oncecron.stores.redis.resp import ReplyError
+
+# The server says that it did not execute the command, and that a later one may be.
+_TEMPORARY = {
+    "LOADING": "it is still loading its data",
+    "BUSY": "a script keeps it busy; `redis-cli script kill` ends one that does not end by itself",
+    "CLUSTERDOWN": "the cluster is down; see `redis-cli cluster info`",
+    "MASTERDOWN": "this replica has lost its master",
+    "TRYAGAIN": "the slot is on its way to another node",
+}
+_LOGIN = "in the store's URL, in store_file or under [redis]"
+_CURES = {
+    "WRONGPASS": f"check {{}}username and {{}}password {_LOGIN}",
+    "NOAUTH": f"give {{}}username and {{}}password {_LOGIN}",
+    "NOPERM": "allow the user to log in and to use this database (ACL: +select)",
+    "DENIED": "give the server a password (requirepass), or let it listen on the address meant for its clients",
+}
+_NO_PASSWORD_NEEDED = "without any password configured"  # noqa: S105 - the server's words
+_UNKNOWN_DATABASE = "DB index is out of range"
+
+
+def temporary(error: ReplyError, where: str) -> StoreUnavailable | None:
+    """Return the error of an answer after which asking again may help."""
+    if error.code in _TEMPORARY:
+        return StoreUnavailable(f"{where}: {_TEMPORARY[error.code]}")
+    if str(error).startswith("ERR max number of clients"):
+        return StoreUnavailable(f"{where}: it has as many clients as it takes (maxclients)")
+    return None
+
+
+def of_command(error: ReplyError, where: str) -> StoreError | None:
+    """Return the error of an answer that says nothing about the command itself; else None."""
+    if error.code in ("NOAUTH", "DENIED"):
+        return _refused(error, where)
+    return temporary(error, where)
+
+
+def of_introduction(error: ReplyError, where: str, whose: str) -> StoreError | None:
+    """Return the error of a refused AUTH or SELECT; None where it is of no consequence.
+
+    `whose`: how the names of user and password begin in the URL.
+    """
+    if _NO_PASSWORD_NEEDED in str(error):
+        return None  # as libpq has it: a password that is not asked for is not wrong
+    return temporary(error, where) or _refused(error, where, whose)
+
+
+def of_sentinel(error: ReplyError, where: str) -> StoreError:
+    """Return the error of a sentinel that does not answer the question."""
+    if error.code == "NOPERM":
+        return StoreRefusesError(f"{where}: {_line(error)}; allow the user to ask (ACL: +sentinel)")
+    if str(error).startswith("ERR unknown command"):
+        return StoreRefusesError(f"{where}: this is no sentinel; write redis://, or its port")
+    return temporary(error, where) or _refused(error, where, "sentinel_")
+
+
+def of_a_cluster(where: str) -> StoreError:
+    """Return the error of a node of a cluster that was taken for a server of its own."""
+    return StoreRefusesError(
+        f"{where}: this server is a node of a Redis Cluster; write redis+cluster://"
+    )
+
+
+def nameless(redirection: ReplyError, where: str) -> StoreError:
+    """Return the error of a redirection to a node whose name the cluster does not tell."""
+    return StoreRefusesError(
+        f"{where}: {_line(redirection)} names no node; set cluster-announce-hostname on every node, "
+        "or cluster-preferred-endpoint-type to ip"
+    )
+
+
+def stranger(what: str, where: str) -> StoreError:
+    """Return the error of an answer that is not Redis's."""
+    if what.startswith(("\x15\x03", "\x16\x03")):
+        return StoreRefusesError(f"{where}: the server speaks TLS there; write rediss://")
+    return StoreRefusesError(
+        f"{where}: what answers there is no Redis ({what[:40]!r}); check host and port"
+    )
+
+
+def _refused(error: ReplyError, where: str, whose: str = "") -> StoreRefusesError:
+    text = _line(error)
+    if error.code == "DENIED":
+        text = "the server is in protected mode"
+    cure = _CURES.get(error.code, "correct the store's URL").format(whose, whose)
+    if _UNKNOWN_DATABASE in text:
+        cure = "the server has fewer databases; choose a smaller number"
+    return StoreRefusesError(f"{where}: {text}; {cure}")
+
+
+def _line(error: ReplyError) -> str:
+    return masked(" ".join(str(error).split()).rstrip("."))

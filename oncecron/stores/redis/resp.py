@@ -1,0 +1,117 @@
+"""RESP2: commands to bytes, bytes to answers. It knows no sockets.
+
+The protocol is https://redis.io/docs/latest/develop/reference/protocol-spec/ ; RESP3 is never asked for.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
+    Reply: TypeAlias = bytes | int | list["Reply"] | None
+    Word: TypeAlias = bytes | str | int | float
+
+_LONGEST_LINE = 1 << 16
+_LARGEST_VALUE = 512 << 20  # bytes; proto-max-bulk-len's default
+_MOST_VALUES = 1 << 24
+_DEEPEST = 32
+
+
+class ReplyError(Exception):
+    """The server refused a command; `code` is the first word of its answer (NOSCRIPT, READONLY, OOM, ...)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = text.partition(" ")[0]
+
+
+class ProtocolError(Exception):
+    """What came is no RESP2."""
+
+
+def packed(words: Iterable[Word]) -> bytes:
+    """Return one command: text as UTF-8, numbers as Python writes them."""
+    encoded = [_encoded(word) for word in words]
+    parts = [b"*%d\r\n" % len(encoded)]
+    for word in encoded:
+        parts += (b"$%d\r\n" % len(word), word, b"\r\n")
+    return b"".join(parts)
+
+
+def _encoded(word: Word) -> bytes:
+    if isinstance(word, bytes):
+        return word
+    return (word if isinstance(word, str) else repr(word)).encode("utf-8", "surrogateescape")
+
+
+class Reader:
+    """Takes answers out of a stream; `more` returns the next bytes of it, at least one, or raises."""
+
+    def __init__(self, more: Callable[[], bytes]) -> None:
+        self._more = more
+        self._buffer = bytearray()
+        self._at = 0
+        self._error: ReplyError | None = None
+
+    def reply(self) -> Reply | ReplyError:
+        """Return the next answer; of an array that holds an error, the error."""
+        self._error = None
+        value = self._value(_DEEPEST)
+        del self._buffer[: self._at]
+        self._at = 0
+        return value if self._error is None else self._error
+
+    def _value(self, depth: int) -> Reply:
+        line = self._line()
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            self._error = self._error or ReplyError(rest.decode("utf-8", "replace"))
+            return None
+        if kind == b":":
+            return _number(rest, line)
+        if kind == b"$":
+            return self._bulk(_number(rest, line))
+        if kind == b"*" and depth:
+            return self._array(_number(rest, line), depth)
+        raise ProtocolError(line[:40].decode("latin-1"))
+
+    def _line(self) -> bytes:
+        searched = self._at
+        while (end := self._buffer.find(b"\r\n", searched)) < 0:
+            searched = max(self._at, len(self._buffer) - 1)
+            if searched - self._at > _LONGEST_LINE:
+                raise ProtocolError(self._buffer[self._at : self._at + 40].decode("latin-1"))
+            self._buffer += self._more()
+        line = bytes(self._buffer[self._at : end])
+        self._at = end + 2
+        return line
+
+    def _bulk(self, size: int) -> bytes | None:
+        if size == -1:
+            return None
+        if not 0 <= size <= _LARGEST_VALUE:
+            raise ProtocolError(f"${size}")
+        end = self._at + size
+        while len(self._buffer) < end + 2:
+            self._buffer += self._more()
+        value = bytes(self._buffer[self._at : end])
+        self._at = end + 2
+        return value
+
+    def _array(self, size: int, depth: int) -> list[Reply] | None:
+        if size == -1:
+            return None
+        if not 0 <= size <= _MOST_VALUES:
+            raise ProtocolError(f"*{size}")
+        return [self._value(depth - 1) for _ in range(size)]
+
+
+def _number(text: bytes, line: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ProtocolError(line[:40].decode("latin-1")) from error

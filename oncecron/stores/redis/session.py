@@ -1,0 +1,295 @@
+"""One connection to one Redis server, whose every wait ends by a deadline.
+
+Who we are (AUTH, SELECT, CLIENT SETNAME) is sent ahead of the first command in the same write, without a round trip
+of its own, except where a refusal would not keep the command from being executed as somebody else or in another
+database: a user other than `default`, a database other than 0. A command is sent once and never again.
+
+The lowest layer of Python's sockets is used as it is: importing `socket` costs a firing 4 ms, most of them for its
+enumerations.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import time
+
+from oncecron.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.stores.redis.resp import ProtocolError, Reader, ReplyError, packed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+    from typing import Any, NoReturn
+
+    from oncecron.stores.redis.address import Host, Target, Tls
+    from oncecron.stores.redis.resp import Reply
+
+# ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
+
+_CHUNK = 1 << 16
+_KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+_SHORTEST_USER_TIMEOUT = 2  # seconds
+
+
+class Introduction:
+    """Who a client is: the commands ahead of its first one."""
+
+    def __init__(
+        self, username: str | None, password: str | None, database: int = 0, name: str = "",
+        whose: str = "",
+    ) -> None:  # fmt: skip
+        """`whose`: how the names of user and password begin in the URL."""
+        self.whose = whose
+        self.verbs: list[str] = []
+        self.words = b""
+        if password is not None or username is not None:
+            who = (password or "",) if username is None else (username, password or "")
+            self._add("AUTH", *who)
+        if database:
+            self._add("SELECT", database)
+        if name:
+            self._add("CLIENT", "SETNAME", _clean(name))
+        self.must_be_heard_first = database != 0 or username not in (None, "default")
+        """Whether a server that refuses it would execute the command all the same."""
+
+    def _add(self, verb: str, *words: str | int) -> None:
+        self.verbs.append(verb)
+        self.words += packed((verb, *words))
+
+
+def _clean(name: str) -> str:
+    """Return a name that CLIENT SETNAME takes: printable ASCII without blanks."""
+    return "".join(sign if "!" <= sign <= "~" else "_" for sign in name)
+
+
+class Way:
+    """What the connections of one wire have in common."""
+
+    def __init__(self, target: Target, clock: int, patience: float) -> None:
+        self._shown = target.shown
+        self._names_places = target.kind in ("sentinel", "cluster")
+        self._tls: Tls | None = target.tls
+        self._context: ssl.SSLContext | None = None
+        self.clock = clock
+        self.patience = patience
+
+    def where(self, place: Host | str) -> str:
+        """Return how messages name a place."""
+        told = f"Redis {self._shown}"
+        return f"{told}: {shown(place)}" if self._names_places else told
+
+    def left(self, deadline: float) -> float:
+        """Return the seconds until a deadline; raises `TimeoutError` when there are none."""
+        left = deadline - time.clock_gettime(self.clock)
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def soon(self, deadline: float) -> float:
+        """Return when the patience with one server ends."""
+        return min(deadline, time.clock_gettime(self.clock) + self.patience)
+
+    def protected(self, raw: _socket.socket, place: Host) -> _socket.socket:
+        """Return the socket, with TLS where the address asks for it."""
+        if self._tls is None:
+            return raw
+        from oncecron.stores.redis import tls
+
+        try:
+            if self._context is None:
+                self._context = tls.context(self._tls, self.where(place))
+            return tls.wrapped(self._context, raw, place[0])
+        finally:
+            raw.close()  # TLS has taken the descriptor out of it, or it is of no use
+
+    def failure(self, error: OSError, place: Host | str) -> StoreError:
+        """Return the oncecron error of a socket's error."""
+        where = self.where(place)
+        if isinstance(error, TimeoutError):
+            return StoreUnavailable(f"{where}: no answer in time")
+        if error.errno == errno.EACCES and isinstance(place, str):
+            return StoreRefusesError(
+                f"{where}: this user may not use the socket; see unixsocketperm in redis.conf"
+            )
+        if self._tls is not None:
+            import ssl
+
+            if isinstance(error, ssl.SSLError):
+                from oncecron.stores.redis.tls import explain
+
+                return explain(error, where)
+        return StoreUnavailable(f"{where}: {error.strerror or error}")
+
+
+def shown(place: Host | str) -> str:
+    """Return HOST:PORT, or a socket's path."""
+    if isinstance(place, str):
+        return place
+    host, port = place
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Session:
+    """A server that is connected; broken for good after the first error."""
+
+    def __init__(
+        self, place: Host | str, way: Way, introduction: Introduction, deadline: float
+    ) -> None:
+        """Connect within the patience. Raises `StoreError`."""
+        self.place = place
+        self._way = way
+        self._introduction: Introduction | None = introduction
+        self._deadline = deadline
+        self._reader = Reader(self._receive)
+        try:
+            self._socket = _connected(place, way, way.soon(deadline))
+        except OSError as error:
+            raise way.failure(error, place) from error
+
+    def fileno(self) -> int:
+        """Return the socket, -1 when it is closed."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the socket without waiting."""
+        try:
+            self._socket.close()
+        except OSError:  # what a reset left behind
+            return
+
+    def ask(self, *commands: bytes, deadline: float) -> Reply | ReplyError:
+        """Send commands, each of them once, and return the last one's answer.
+
+        Raises `StoreError` when there is none, or when the server does not let us in; closed then.
+        """
+        self._deadline = deadline
+        answered = False
+        try:
+            reply = self._ask(commands)
+            answered = True
+        except OSError as error:
+            raise self._way.failure(error, self.place) from error
+        except ProtocolError as error:
+            from oncecron.stores.redis.explain import stranger
+
+            raise stranger(str(error), self._way.where(self.place)) from error
+        finally:
+            if not answered:
+                self.close()
+        return reply
+
+    def _ask(self, commands: tuple[bytes, ...]) -> Reply | ReplyError:
+        introduction, self._introduction = self._introduction, None
+        if introduction is None:
+            self._send(b"".join(commands))
+        elif introduction.must_be_heard_first:
+            self._send(introduction.words)
+            self._hear(introduction)
+            self._send(b"".join(commands))
+        else:
+            self._send(introduction.words + b"".join(commands))
+            self._hear(introduction)
+        for _ in commands[1:]:
+            self._reader.reply()
+        return self._reader.reply()
+
+    def _hear(self, introduction: Introduction) -> None:
+        """Read what the server thinks of who we are."""
+        for verb in introduction.verbs:
+            reply = self._reader.reply()
+            if isinstance(reply, ReplyError):
+                refused = self._refusal(verb, reply, introduction.whose)
+                if refused:
+                    raise refused
+
+    def _refusal(self, verb: str, error: ReplyError, whose: str) -> StoreError | None:
+        from oncecron.stores.redis import explain
+
+        where = self._way.where(self.place)
+        if verb == "CLIENT":
+            return explain.temporary(error, where)  # a name is a courtesy
+        return explain.of_introduction(error, where, whose)
+
+    def _send(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._socket.settimeout(self._way.left(self._deadline))
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except TimeoutError:
+                raise
+            except OSError:  # it has hung up, maybe with a word of why
+                self._last_words()
+                raise
+
+    def _last_words(self) -> None:
+        try:
+            reply = self._reader.reply()
+        except (OSError, ProtocolError):
+            return
+        if isinstance(reply, ReplyError):
+            from oncecron.stores.redis import explain
+
+            refused = explain.of_command(reply, self._way.where(self.place))
+            if refused:
+                raise refused
+
+    def _receive(self) -> bytes:
+        self._socket.settimeout(self._way.left(self._deadline))
+        chunk = self._socket.recv(_CHUNK)
+        if not chunk:
+            _hung_up()
+        return chunk
+
+
+def _hung_up() -> NoReturn:
+    raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
+
+
+def _connected(place: Host | str, way: Way, deadline: float) -> _socket.socket:
+    """Return a connected socket. Raises `OSError`: the last one of several addresses' errors."""
+    if isinstance(place, str):
+        return _opened(_socket.AF_UNIX, place, way, deadline)
+    host, port = place
+    # A host in bytes: text would import the IDNA codec.
+    name = host.encode("ascii" if host.isascii() else "idna")
+    found = _socket.getaddrinfo(name, port, _socket.AF_UNSPEC, _socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{host} has no address")
+    for number, (family, _, _, _, address) in enumerate(found):
+        try:
+            # A silent address leaves time for the next one.
+            turn = deadline - way.left(deadline) * (1 - 1 / (len(found) - number))
+            return way.protected(_opened(family, address, way, turn), place)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _opened(
+    family: int,
+    address: str | tuple[Any, ...],
+    way: Way,
+    deadline: float,
+) -> _socket.socket:
+    raw = _socket.socket(family, _socket.SOCK_STREAM)
+    try:
+        if family != _socket.AF_UNIX:
+            _prepare(raw, way.patience)
+        raw.settimeout(way.left(deadline))
+        raw.connect(address)
+        raw.settimeout(way.left(deadline))  # for the handshake of TLS
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def _prepare(raw: _socket.socket, patience: float) -> None:
+    """Send at once, and learn within seconds that the packets have stopped."""
+    raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+    raw.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        raw.setsockopt(_socket.IPPROTO_TCP, getattr(_socket, name), value)
+    milliseconds = max(_SHORTEST_USER_TIMEOUT, int(patience)) * 1000
+    raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_USER_TIMEOUT, milliseconds)

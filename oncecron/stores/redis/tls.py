@@ -1,0 +1,93 @@
+"""TLS to a Redis server: imported only where the address asks for it (ssl costs a firing 10 ms)."""
+
+from __future__ import annotations
+
+import ssl
+
+from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+
+    from oncecron.errors import StoreError
+    from oncecron.stores.redis.address import Tls
+
+# What no later try mends, by the words in OpenSSL's reason, with its cure.
+_PERMANENT = (
+    (
+        "CERTIFICATE_REQUIRED",
+        "the server asks for a certificate; give ssl_certfile and ssl_keyfile",
+    ),
+    ("UNKNOWN_CA", "the server does not know who signed ssl_certfile"),
+    ("CERTIFICATE", "the server does not take the certificate of ssl_certfile"),
+    (
+        "WRONG_VERSION_NUMBER",
+        "the server speaks no TLS there; write redis://, or name its TLS port",
+    ),
+    ("HANDSHAKE_FAILURE", "the server and this host have no cipher in common"),
+    ("PROTOCOL_VERSION", "the server and this host have no version of TLS in common"),
+    ("UNSUPPORTED_PROTOCOL", "the server and this host have no version of TLS in common"),
+)
+
+
+def context(tls: Tls, where: str) -> ssl.SSLContext:
+    """Return what the files of the address make. Raises `ConfigurationError` naming the file."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not tls.verify:
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    else:
+        made.check_hostname = tls.check_hostname
+        _load_authorities(made, tls.ca_certs, where)
+    if tls.certfile:
+        try:  # without a password OpenSSL would ask for one on the terminal
+            made.load_cert_chain(tls.certfile, tls.keyfile, tls.keyfile_password or "")
+        except OSError as error:
+            raise ConfigurationError(
+                f"{where}: ssl_certfile {tls.certfile} and its key cannot be used: {_reason(error)}; "
+                "check ssl_certfile, ssl_keyfile and ssl_keyfile_password"
+            ) from error
+    return made
+
+
+def _load_authorities(made: ssl.SSLContext, path: str | None, where: str) -> None:
+    if path is None:
+        made.load_default_certs()
+        return
+    try:
+        made.load_verify_locations(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{where}: ssl_ca_certs {path} cannot be used: {_reason(error)}"
+        ) from error
+
+
+def wrapped(made: ssl.SSLContext, raw: _socket.socket, host: str) -> ssl.SSLSocket:
+    """Make TLS within the socket's timeout. Raises `OSError`."""
+    # A name in bytes: text would import the IDNA codec. SSLSocket takes over the descriptor of any socket.
+    name = host.encode("ascii" if host.isascii() else "idna")
+    return made.wrap_socket(raw, server_hostname=name)  # type: ignore[arg-type]
+
+
+def explain(error: ssl.SSLError, where: str) -> StoreError:
+    """Return the oncecron error of a handshake, or of what the server thought of it later."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        mismatch = "mismatch" in error.verify_message
+        cure = (
+            "name the server as its certificate does, or set ssl_check_hostname=false"
+            if mismatch
+            else "check ssl_ca_certs"
+        )
+        return StoreRefusesError(f"{where}: its certificate: {error.verify_message}; {cure}")
+    reason = error.reason or ""
+    for words, cure in _PERMANENT:
+        if words in reason:
+            return StoreRefusesError(f"{where}: TLS failed ({reason}): {cure}")
+    return StoreUnavailable(f"{where}: TLS failed: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or " ".join(str(error).split())
+    return error.strerror or str(error)

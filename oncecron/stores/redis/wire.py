@@ -1,0 +1,157 @@
+"""One connection with a Redis store, by the standard library alone: every command ends by a deadline.
+
+No command is ever sent a second time, with one exception: a node of a Redis Cluster says by MOVED or ASK that it did
+not execute the command, and which node will. An error of the server is a `ReplyError`; a wire without an answer is
+dead: open a new one, and the next answer tells what became of the command.
+"""
+
+from __future__ import annotations
+
+from oncecron.errors import StoreUnavailable
+from oncecron.stores.redis.resp import ReplyError, packed
+from oncecron.stores.redis.session import Introduction, Session, Way
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from oncecron.stores.redis.address import Host, Target
+    from oncecron.stores.redis.resp import Reply, Word
+
+__all__ = ["ReplyError", "Wire"]
+
+# ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
+
+_MOST_REDIRECTS = 5
+
+
+class Wire:
+    """One connection; with a cluster, to the node that answered last."""
+
+    def __init__(
+        self, target: Target, *, clock: int, deadline: float, patience: float, name: str
+    ) -> None:
+        """Connect. `patience`: seconds that one server may take; `name`: as CLIENT LIST shows it.
+
+        The resolver of names takes its own time. Raises `StoreUnavailable` or, when asking again does not help,
+        `StoreRefusesError` or `ConfigurationError`.
+        """
+        self._target = target
+        self._name = name
+        self._way = Way(target, clock, patience)
+        self._session: Session | None = self._connected(deadline)
+
+    def fileno(self) -> int:
+        """Return the socket, -1 when the wire is dead."""
+        return -1 if self._session is None else self._session.fileno()
+
+    def close(self) -> None:
+        """Close the connection without waiting."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def ask(self, *words: Word, deadline: float) -> Reply:
+        """Send one command and return its answer: one round trip.
+
+        `deadline`: seconds of the wire's clock. Raises `ReplyError`, `StoreUnavailable` when there is no answer by
+        the deadline, or `StoreRefusesError` when the server does not let us in; dead after the last two.
+        """
+        try:
+            reply = self._answer(packed(words), deadline)
+            if not isinstance(reply, ReplyError):
+                return reply
+            from oncecron.stores.redis.explain import of_command
+
+            failure = of_command(reply, self._way.where(self._living().place))
+        except BaseException:
+            self.close()
+            raise
+        if failure is None:
+            raise reply
+        self.close()
+        raise failure
+
+    def _answer(self, command: bytes, deadline: float) -> Reply | ReplyError:
+        """Send the command, and again to the nodes that we are told to ask in its place."""
+        reply = self._living().ask(command, deadline=deadline)
+        for _ in range(_MOST_REDIRECTS):
+            if not isinstance(reply, ReplyError) or reply.code not in ("MOVED", "ASK"):
+                return reply
+            reply = self._redirected(reply, command, deadline)
+        if isinstance(reply, ReplyError) and reply.code in ("MOVED", "ASK"):
+            raise StoreUnavailable(
+                f"{self._way.where(self._living().place)}: the nodes of the cluster point at each other ({reply})"
+            )
+        return reply
+
+    def _redirected(
+        self, redirection: ReplyError, command: bytes, deadline: float
+    ) -> Reply | ReplyError:
+        here = self._living()
+        if self._target.kind != "cluster":
+            from oncecron.stores.redis.explain import of_a_cluster
+
+            raise of_a_cluster(self._way.where(here.place))
+        there = self._session_with(_place(redirection, here, self._way), deadline)
+        if redirection.code == "ASK":  # this once; the slot is not there yet
+            try:
+                return there.ask(packed(("ASKING",)), command, deadline=deadline)
+            finally:
+                there.close()
+        self._session = there
+        here.close()
+        return there.ask(command, deadline=deadline)
+
+    def _living(self) -> Session:
+        if self._session is None:
+            raise StoreUnavailable(f"Redis {self._target.shown}: this connection is closed")
+        return self._session
+
+    def _session_with(self, place: Host | str, deadline: float) -> Session:
+        target = self._target
+        introduction = Introduction(target.username, target.password, target.database, self._name)
+        return Session(place, self._way, introduction, deadline)
+
+    def _connected(self, deadline: float) -> Session:
+        target = self._target
+        if target.kind == "socket":
+            return self._session_with(target.path, deadline)
+        if target.kind == "sentinel":
+            from oncecron.stores.redis.sentinel import master
+
+            return self._session_with(master(target, self._way, deadline), deadline)
+        if len(target.hosts) == 1:
+            return self._session_with(target.hosts[0], deadline)
+        return self._first_of_cluster(deadline)
+
+    def _first_of_cluster(self, deadline: float) -> Session:
+        """Return the first node that answers: a frozen one accepts connections too."""
+        failures = []
+        for place in self._target.hosts:
+            try:
+                return self._proved(self._session_with(place, deadline), deadline)
+            except StoreUnavailable as error:
+                failures.append(str(error).removeprefix(f"Redis {self._target.shown}: "))
+        raise StoreUnavailable(f"Redis {self._target.shown}: {'; '.join(failures)}")
+
+    def _proved(self, session: Session, deadline: float) -> Session:
+        reply = session.ask(packed(("PING",)), deadline=self._way.soon(deadline))
+        if isinstance(reply, ReplyError):
+            from oncecron.stores.redis.explain import of_command
+
+            failure = of_command(reply, self._way.where(session.place))
+            if failure:
+                session.close()
+                raise failure
+        return session
+
+
+def _place(redirection: ReplyError, here: Session, way: Way) -> Host:
+    """Return the node that MOVED or ASK names: `MOVED 3999 127.0.0.1:6381`."""
+    host, _, port = str(redirection).rpartition(" ")[2].rpartition(":")
+    if not host and not isinstance(here.place, str):
+        host = here.place[0]
+    if not host.isascii() or host in ("", "?") or not port.isdigit():
+        from oncecron.stores.redis.explain import nameless
+
+        raise nameless(redirection, way.where(here.place))
+    return host, int(port)
