@@ -49,7 +49,7 @@ class Introduction:
         if database:
             self._add("SELECT", database)
         if name:
-            self._add("CLIENT", "SETNAME", _clean(name))
+            self._add("CLIENT", "SETNAME", client_name(name))
         self.must_be_heard_first = database != 0 or username not in (None, "default")
         """Whether a server that refuses it would execute the command all the same."""
 
@@ -58,7 +58,7 @@ class Introduction:
         self.words += packed((verb, *words))
 
 
-def _clean(name: str) -> str:
+def client_name(name: str) -> str:
     """Return a name that CLIENT SETNAME takes: printable ASCII without blanks."""
     return "".join(sign if "!" <= sign <= "~" else "_" for sign in name)
 

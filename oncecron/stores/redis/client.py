@@ -1,0 +1,95 @@
+"""redis-py for the people's half: no retries behind our back, RESP2, explicit timeouts.
+
+A firing never comes here (importing redis-py takes 94 ms); see `oncecron.stores.redis.wire`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from oncecron.stores.redis.session import client_name
+
+if TYPE_CHECKING:
+    from redis.cluster import RedisCluster
+
+    from oncecron.stores.redis.address import Target, Tls
+
+# ruff: noqa: PLC0415 - the modules for sentinels and clusters are imported where they are used
+
+_FIRST_WITHOUT_ATTEMPTS = 6  # major version of redis-py whose `retry` counts for the whole cluster
+
+
+def connect_redis_py(
+    target: Target, patience: float, name: str = "oncecron"
+) -> redis.Redis | RedisCluster:
+    """Return a client; it connects at its first command, or now if it is a cluster's.
+
+    `patience`: seconds that connecting, and each answer, may take; `name`: as CLIENT LIST shows it. What fails
+    raises redis-py's own errors.
+    """
+    common = _common(target.tls, patience)
+    login = {
+        "username": target.username,
+        "password": target.password,
+        "client_name": client_name(name),
+    }
+    if target.kind == "cluster":
+        return _cluster(target, {**common, **login})
+    options = {**common, **login, "db": target.database, "retry": Retry(NoBackoff(), 0)}
+    if target.kind == "sentinel":
+        return _master(target, common, options)
+    if target.kind == "socket":
+        return redis.Redis(unix_socket_path=target.path, **options)
+    host, port = target.hosts[0]
+    return redis.Redis(host=host, port=port, **options)
+
+
+def _common(tls: Tls | None, patience: float) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "socket_timeout": patience,
+        "socket_connect_timeout": patience,
+        "protocol": 2,
+        "encoding_errors": "surrogateescape",
+    }
+    if tls is not None:
+        options |= {
+            "ssl": True,
+            "ssl_ca_certs": tls.ca_certs,
+            "ssl_certfile": tls.certfile,
+            "ssl_keyfile": tls.keyfile,
+            "ssl_password": tls.keyfile_password or "",  # else OpenSSL asks on the terminal
+            "ssl_cert_reqs": "required" if tls.verify else "none",
+            "ssl_check_hostname": tls.verify and tls.check_hostname,
+        }
+    return options
+
+
+def _master(target: Target, common: dict[str, Any], options: dict[str, Any]) -> redis.Redis:
+    from redis import sentinel
+
+    untyped: Any = sentinel  # redis-py says nothing of its types here
+    sentinels = untyped.Sentinel(
+        target.hosts,
+        sentinel_kwargs={
+            **common,
+            "username": target.sentinel_username,
+            "password": target.sentinel_password,
+            "retry": Retry(NoBackoff(), 0),
+        },
+    )
+    client: redis.Redis = sentinels.master_for(target.master, **options)
+    return client
+
+
+def _cluster(target: Target, options: dict[str, Any]) -> RedisCluster:
+    from redis import cluster
+
+    untyped: Any = cluster
+    if int(redis.__version__.partition(".")[0]) < _FIRST_WITHOUT_ATTEMPTS:
+        options["cluster_error_retry_attempts"] = 0
+    nodes = [untyped.ClusterNode(host, port) for host, port in target.hosts]
+    return cluster.RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 0), **options)
