@@ -16,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # also under --import-mode=importlib
 
 from servers import (
+    Certificates,
     CronHost,
     Database,
     FaultProxy,
@@ -23,7 +24,9 @@ from servers import (
     Network,
     PgBouncer,
     PostgresServer,
+    RedisCluster,
     RedisServer,
+    Sentinels,
 )
 from servers.process import public_directory, remove_directory
 from servers.require import NOT_PROVEN, everything_required
@@ -149,13 +152,47 @@ def redis_server(_shared_redis: RedisServer) -> RedisServer:
 
 @pytest.fixture
 def new_redis() -> Iterator[Callable[..., RedisServer]]:
-    """Give a function that starts a Redis server of the test's own; it takes `aof` and settings."""
+    """Give a function that starts a Redis server of the test's own; it takes `aof`, `tls` and settings."""
     with ExitStack() as stack:
 
         def make(**settings: Any) -> RedisServer:
             server = RedisServer(**settings)
             stack.callback(server.remove)
             return server.start()
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def certificates() -> Iterator[Certificates]:
+    """Make certificates for servers on loopback and their clients."""
+    certificates = Certificates()
+    yield certificates
+    certificates.remove()
+
+
+@pytest.fixture
+def new_sentinels() -> Iterator[Callable[..., Sentinels]]:
+    """Give a function that starts a master, its replicas and three sentinels; it takes settings of the servers."""
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> Sentinels:
+            group = Sentinels(**settings)
+            stack.callback(group.remove)
+            return group.start()
+
+        yield make
+
+
+@pytest.fixture
+def new_redis_cluster() -> Iterator[Callable[..., RedisCluster]]:
+    """Give a function that starts a Redis Cluster of three masters; it takes settings of the servers."""
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> RedisCluster:
+            group = RedisCluster(**settings)
+            stack.callback(group.remove)
+            return group.start()
 
         yield make
 

@@ -4,6 +4,7 @@ Everything listens on loopback or inside a network namespace of its own, on a po
 directory of its own; nothing outlives the test process, however that one ends.
 """
 
+from servers.certificates import Certificates
 from servers.cron import CronHost
 from servers.journal import Journal, assert_exclusive, assert_tokens_rise, job
 from servers.namespaces import Host, Network
@@ -12,12 +13,14 @@ from servers.postgres import ROLES, Database, PostgresServer
 from servers.process import descendants, spawn
 from servers.proxy import FaultProxy
 from servers.redis import RedisServer
+from servers.redis_groups import RedisCluster, Sentinels
 from servers.require import not_proven
 from servers.skew import skewed
 from servers.waiting import eventually
 
 __all__ = [
     "ROLES",
+    "Certificates",
     "CronHost",
     "Database",
     "FaultProxy",
@@ -26,7 +29,9 @@ __all__ = [
     "Network",
     "PgBouncer",
     "PostgresServer",
+    "RedisCluster",
     "RedisServer",
+    "Sentinels",
     "assert_exclusive",
     "assert_tokens_rise",
     "descendants",

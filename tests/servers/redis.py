@@ -1,60 +1,79 @@
 """Redis servers of the tests' own, with and without an append-only file."""
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from servers.certificates import Certificates
 from servers.process import (
     as_server_user,
     end,
     free_port,
     remove_directory,
     server_directory,
+    server_user,
     spawn,
 )
 from servers.require import program
 from servers.waiting import eventually
+
+# The tests' own way in, whatever is forbidden to others.
+ADMIN = "admin"
+ADMIN_PASSWORD = "admin-password"
+
+
+class Endpoint(NamedTuple):
+    """Where something listens."""
+
+    host: str
+    port: int
 
 
 class RedisServer:
     """One server with its own directory and port, without RDB snapshots.
 
     Keywords are settings of redis.conf, `_` standing for `-`, such as `maxmemory="4mb"` or
-    `replicaof="127.0.0.1 7000"`.
+    `replicaof="127.0.0.1 7000"`; a list is a setting that is given several times, such as
+    `user=["default off", "cron on >secret ~oncecron:* +@all"]`. With `tls` it listens on a
+    second port, `tls_endpoint`, with the certificate `server`.
     """
+
+    mode: Sequence[str] = ()
 
     def __init__(
         self, *, aof: bool = False, host: str = "127.0.0.1", prefix: Sequence[str] = (),
-        **settings: object,
+        tls: Certificates | None = None, **settings: object,
     ) -> None:  # fmt: skip
         self.host = host
         self.port = free_port()
+        self.certificates = tls
         self.directory = server_directory("redis")
         self.prefix = list(prefix)
-        self.settings = {
-            "appendonly": "yes" if aof else "no",
-            "appendfsync": "always",
-            "save": '""',
-            "bind": host,
-            "port": self.port,
-            "unixsocket": self.directory / "socket",
-            "dir": self.directory,
-            "logfile": self.directory / "log",
-            "protected-mode": "no",
-        } | {name.replace("_", "-"): value for name, value in settings.items()}
+        self.settings = self._defaults(aof) | {
+            name.replace("_", "-"): value for name, value in settings.items()
+        }
+        if tls is not None:
+            self.tls_endpoint = Endpoint(host, free_port())
+            self.settings |= {
+                "tls-port": self.tls_endpoint.port,
+                "tls-cert-file": tls["server.crt"],
+                "tls-key-file": tls["server.key"],
+                "tls-ca-cert-file": tls["ca.crt"],
+            }
+            self.settings.setdefault("tls-auth-clients", "no")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "RedisServer":
         """Start it and wait until it answers."""
-        conf = self.directory / "redis.conf"
-        conf.write_text("".join(f"{name} {value}\n" for name, value in self.settings.items()))
-        command = [program("redis-server"), str(conf)]
+        conf = self._write_conf()
+        command = [program("redis-server"), str(conf), *self.mode]
         self.process = spawn(
             [*self.prefix, *as_server_user(), *command],
             cwd=self.directory, stdout=subprocess.DEVNULL,
@@ -74,19 +93,36 @@ class RedisServer:
         eventually(answers, deadline, retry_on=(redis.ConnectionError, redis.TimeoutError))
 
     def connect(self, **options: Any) -> "redis.Redis":
-        """Return a client through the unix socket that never tries a command twice."""
+        """Return a client through the unix socket that may do all and never tries a command twice."""
+        wanted = {"username": ADMIN, "password": ADMIN_PASSWORD, "socket_timeout": 5} | options
         return redis.Redis(
             unix_socket_path=str(self.directory / "socket"),
-            socket_timeout=5,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
-            **options,
+            **wanted,
         )
 
-    def url(self, database: int = 0, *, via: Any = None) -> str:
-        """Return a URL over TCP, on demand by way of a proxy."""
-        to = via or self
-        return f"redis://{to.host}:{to.port}/{database}"
+    def url(self, database: int = 0, *, via: Any = None, login: str = "", **options: object) -> str:
+        """Return a URL over TCP, on demand by way of a proxy, with a login `USER:PASSWORD` and parameters."""
+        return self._url("redis", via or self, database, login, options)
+
+    def tls_url(
+        self, database: int = 0, *, via: Any = None, login: str = "", **options: object
+    ) -> str:
+        """Return a URL over TLS that trusts the authority of the server's certificate."""
+        assert self.certificates is not None
+        options.setdefault("ssl_ca_certs", self.certificates["ca.crt"])
+        return self._url("rediss", via or self.tls_endpoint, database, login, options)
+
+    def unix_url(self, database: int = 0) -> str:
+        """Return the URL of the socket."""
+        return f"unix://{self.directory}/socket?db={database}"
+
+    @staticmethod
+    def _url(scheme: str, to: Any, database: int, login: str, options: dict[str, Any]) -> str:
+        at = f"{login}@" if login else ""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"{scheme}://{at}{to.host}:{to.port}/{database}" + (f"?{query}" if query else "")
 
     def flush(self) -> None:
         """Remove all data."""
@@ -130,3 +166,31 @@ class RedisServer:
         """End it and remove its files."""
         self.kill()
         remove_directory(self.directory)
+
+    # Within
+
+    def _defaults(self, aof: bool) -> dict[str, Any]:
+        return {
+            "appendonly": "yes" if aof else "no",
+            "appendfsync": "always",
+            "save": '""',
+            "bind": self.host,
+            "port": self.port,
+            "unixsocket": self.directory / "socket",
+            "dir": self.directory,
+            "logfile": self.directory / "log",
+            "protected-mode": "no",
+            "repl-diskless-sync-delay": 0,
+        }
+
+    def _write_conf(self) -> Any:
+        lines = [f"user {ADMIN} on >{ADMIN_PASSWORD} ~* &* +@all"]
+        for name, value in self.settings.items():
+            several = value if isinstance(value, list) else [value]
+            lines += [f"{name} {one}" for one in several]
+        conf = self.directory / "redis.conf"
+        conf.write_text("\n".join(lines) + "\n")
+        user = server_user()
+        if user is not None:
+            os.chown(conf, user.pw_uid, user.pw_gid)  # sentinels write what they learn into it
+        return conf

@@ -1,0 +1,233 @@
+"""Several Redis servers together: sentinels that watch a master and its replicas, and a cluster."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+
+from servers.process import free_port
+from servers.redis import RedisServer
+from servers.waiting import eventually
+
+AWAY = (redis.ConnectionError, redis.TimeoutError)
+_random = random.SystemRandom()
+SLOTS = 16384
+
+
+class Sentinel(RedisServer):
+    """One sentinel; `settings` are lines of its sentinel.conf."""
+
+    mode = ("--sentinel",)
+
+    def __init__(self, **settings: object) -> None:
+        self.id = f"{_random.getrandbits(160):040x}"
+        super().__init__(**settings)
+
+    def _defaults(self, aof: bool) -> dict[str, Any]:
+        wanted = ("bind", "port", "unixsocket", "dir", "logfile", "protected-mode")
+        return {name: value for name, value in super()._defaults(aof).items() if name in wanted}
+
+
+class Sentinels:
+    """Three sentinels, a master and its replicas; `url` names the sentinels.
+
+    They know each other from the beginning: to find each other would take them seconds. They take
+    a master that is silent for `down_after` seconds for down. Keywords are settings of the servers.
+    """
+
+    name = "jobs"
+
+    def __init__(self, *, replicas: int = 1, down_after: float = 0.5, **settings: Any) -> None:
+        self.down_after = down_after
+        self.settings = settings
+        first = RedisServer(**settings)
+        self.servers = [first]
+        following = f"{first.host} {first.port}"
+        self.servers += [RedisServer(**settings, replicaof=following) for _ in range(replicas)]
+        self.sentinels = [Sentinel() for _ in range(3)]
+
+    def start(self) -> "Sentinels":
+        """Start all and wait until a failover would succeed."""
+        for server in self.servers:
+            server.start()
+        self.wait_replicated()
+        first = self.servers[0]
+        for sentinel in self.sentinels:
+            sentinel.settings["sentinel"] = [
+                f"myid {sentinel.id}",
+                f"monitor {self.name} {first.host} {first.port} 2",
+                f"down-after-milliseconds {self.name} {int(self.down_after * 1000)}",
+                f"failover-timeout {self.name} 3000",
+                *(
+                    f"known-sentinel {self.name} {other.host} {other.port} {other.id}"
+                    for other in self.sentinels
+                    if other is not sentinel
+                ),
+                *(
+                    f"known-replica {self.name} {replica.host} {replica.port}"
+                    for replica in self.servers[1:]
+                ),
+            ]
+            sentinel.start()
+        self.wait_ready()
+        return self
+
+    def url(self, database: int = 0, *, sentinels: Iterable[Any] = (), **options: object) -> str:
+        """Return the URL of a store; `sentinels` (or proxies in front of them) in their order."""
+        hosts = ",".join(f"{s.host}:{s.port}" for s in sentinels or self.sentinels)
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"redis+sentinel://{hosts}/{self.name}/{database}" + (f"?{query}" if query else "")
+
+    @property
+    def master(self) -> RedisServer:
+        """The server that the living sentinels take for the master; they must agree."""
+        named = {self._named_by(s) for s in self.sentinels if s.process is not None}
+        assert len(named) == 1, f"the sentinels name {named}"
+        port = named.pop()
+        return next(server for server in self.servers if server.port == port)
+
+    def wait_ready(self, deadline: float = 15) -> None:
+        """Wait until every sentinel sees the others and every replica alive."""
+
+        def ready() -> bool:
+            return all(self._sees_all(sentinel) for sentinel in self.sentinels)
+
+        eventually(ready, deadline)
+
+    def wait_master_is_not(self, old: RedisServer, deadline: float = 30) -> RedisServer:
+        """Wait until all living sentinels name another master, and it takes writes; return it."""
+
+        def other() -> RedisServer:
+            new = self.master
+            assert new is not old
+            with new.connect() as client:
+                assert client.role()[0] == b"master"
+            return new
+
+        return eventually(other, deadline, retry_on=(AssertionError, *AWAY))
+
+    def wait_replicated(self, deadline: float = 10) -> None:
+        """Wait until every living replica is connected and has all that its master wrote."""
+
+        def done() -> bool:
+            living = [server for server in self.servers if server.process is not None]
+            replies = [_replication(server) for server in living]
+            masters = [reply for reply in replies if reply["role"] == "master"]
+            assert len(masters) == 1, f"{len(masters)} masters"
+            [master] = masters
+            offsets = {reply.get("slave_repl_offset") for reply in replies if reply is not master}
+            links = {reply["master_link_status"] for reply in replies if reply is not master}
+            assert links <= {"up"}
+            assert offsets <= {master["master_repl_offset"]}
+            assert int(master["connected_slaves"]) == len(living) - 1
+            return True
+
+        eventually(done, deadline, retry_on=(AssertionError, *AWAY))
+
+    def remove(self) -> None:
+        """End all and remove their files."""
+        for server in (*self.sentinels, *self.servers):
+            server.remove()
+
+    def _named_by(self, sentinel: Sentinel) -> int:
+        with sentinel.connect() as client:
+            _, port = client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.name)
+        return int(port)
+
+    def _sees_all(self, sentinel: Sentinel) -> bool:
+        with sentinel.connect() as client:
+            master = client.sentinel_master(self.name)
+            replicas = client.sentinel_slaves(self.name)
+            others = client.sentinel_sentinels(self.name)
+        alive = [state for state in (*replicas, *others) if not state["is_disconnected"]]
+        others_wanted = len(self.servers) - 1 + len(self.sentinels) - 1
+        return master["flags"] == "master" and len(alive) == others_wanted
+
+
+class RedisCluster:
+    """A Redis Cluster of masters only, a third of the slots each; keywords are settings of all."""
+
+    def __init__(self, *, masters: int = 3, **settings: Any) -> None:
+        self.buses = [free_port() for _ in range(masters)]
+        self.servers = [
+            RedisServer(
+                cluster_enabled="yes", cluster_node_timeout=2000, cluster_port=bus, **settings
+            )
+            for bus in self.buses
+        ]
+
+    def start(self) -> "RedisCluster":
+        """Start all, share the slots out and wait until every node takes writes."""
+        for server in self.servers:
+            server.start()
+        first = self.servers[0]
+        for number, server in enumerate(self.servers):
+            low, high = (SLOTS * n // len(self.servers) for n in (number, number + 1))
+            self.ask(server, "CLUSTER SET-CONFIG-EPOCH", number + 1)
+            self.ask(server, "CLUSTER ADDSLOTSRANGE", low, high - 1)
+        for server, bus in zip(self.servers[1:], self.buses[1:], strict=True):
+            self.ask(first, "CLUSTER MEET", server.host, server.port, bus)
+        self.wait_ready()
+        return self
+
+    def wait_ready(self, deadline: float = 20) -> None:
+        """Wait until each living node knows the others and the cluster is up."""
+
+        def ready() -> bool:
+            for server in self.servers:
+                state = self.ask(server, "CLUSTER INFO")
+                assert state["cluster_state"] == "ok", state
+                assert int(state["cluster_known_nodes"]) == len(self.servers), state
+            return True
+
+        eventually(ready, deadline, retry_on=(AssertionError, *AWAY))
+
+    def url(self, *, nodes: Iterable[Any] = (), **options: object) -> str:
+        """Return the URL of a store; `nodes` (or proxies in front of them) in their order."""
+        hosts = ",".join(f"{node.host}:{node.port}" for node in nodes or self.servers)
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"redis+cluster://{hosts}" + (f"?{query}" if query else "")
+
+    def key_on(self, server: RedisServer, prefix: str = "key") -> str:
+        """Return a key whose slot is this server's."""
+        number = self.servers.index(server)
+        low, high = (SLOTS * n // len(self.servers) for n in (number, number + 1))
+        keys = (f"{prefix}{n}" for n in range(10_000))
+        return next(key for key in keys if low <= self.slot(key) < high)
+
+    def slot(self, key: str) -> int:
+        """Return the slot of a key."""
+        return int(self.ask(self.servers[0], "CLUSTER KEYSLOT", key))
+
+    def move_slot(self, slot: int, source: RedisServer, target: RedisServer, step: str) -> None:
+        """Move a slot: `begin` makes the source answer ASK for keys it has not, `end` MOVED."""
+        source_id, target_id = (self.node_id(server) for server in (source, target))
+        if step == "begin":
+            self.ask(target, "CLUSTER SETSLOT", slot, "IMPORTING", source_id)
+            self.ask(source, "CLUSTER SETSLOT", slot, "MIGRATING", target_id)
+            return
+        for server in (target, source, *self.servers):
+            self.ask(server, "CLUSTER SETSLOT", slot, "NODE", target_id)
+
+    def node_id(self, server: RedisServer) -> str:
+        """Return how the cluster names this server."""
+        told = self.ask(server, "CLUSTER MYID")
+        return told.decode() if isinstance(told, bytes) else str(told)
+
+    @staticmethod
+    def ask(server: RedisServer, *words: Any) -> Any:
+        """Ask one node, as administrator."""
+        with server.connect() as client:
+            return client.execute_command(*words)
+
+    def remove(self) -> None:
+        """End all and remove their files."""
+        for server in self.servers:
+            server.remove()
+
+
+def _replication(server: RedisServer) -> dict[str, Any]:
+    with server.connect() as client:
+        told: dict[str, Any] = client.info("replication")
+        return told
