@@ -155,6 +155,20 @@ def test_what_is_no_store(store: str, told: str) -> None:
     assert told in complaint(ConfigurationError, store=store)
 
 
+def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -> None:
+    """For a Redis store alone; a wrong URL or namespace is refused before anything runs."""
+    path = put(tmp_path / "c.toml", f'[redis]\nusername = "cron"\npassword = "{SECRET}"\n')
+    found = settings(config=path, store="redis://h/3").address()
+    assert found == ("redis", "redis://h/3", (("username", "cron"), ("password", SECRET)))
+    assert settings(config=path, store="sqlite:///a").address().options == ()
+    assert "has no use here" in complaint(
+        ConfigurationError, config=path, store="redis://h?sentinel_username=u"
+    )
+    path = put(tmp_path / "d.toml", "[redis]\nssl_check_hostname = false\n")
+    assert "write rediss://" in complaint(ConfigurationError, config=path, store="redis://h")
+    assert "namespace" in complaint(ConfigurationError, store="redis://h", namespace="a b")
+
+
 # Wrong values
 
 
@@ -197,6 +211,11 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("[job.billing]\nagain = true\n", "unknown key 'again'"),
         ("[retention]\nlogs = '1d'\n", "unknown key 'logs'"),
         ("[retention]\nskips = 'x'\n", "[retention] skips: "),
+        ("[redis]\ndb = 1\n", "[redis]: unknown key 'db'"),
+        ("[redis]\nwait = 'x'\n", "[redis]: wait: 'x' is no whole number"),
+        ("[redis]\nwait = [1]\n", "[redis]: wait must be a text"),
+        ("[redis]\nssl_ca_certs = 'ca'\n", "[redis]: ssl_ca_certs: the path 'ca' must be absolute"),
+        ("redis = 1\n", "redis must be a table"),
         ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
         ("job = 3\n", "job must be a table"),
         ("[job]\nbilling = 3\n", "billing must be a table"),
@@ -243,6 +262,20 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 # Secrets
+
+
+@pytest.mark.parametrize("name", ["password", "sentinel_password", "ssl_keyfile_password"])
+def test_a_password_for_redis_in_a_file_that_everybody_may_read(tmp_path: Path, name: str) -> None:
+    """Refused as well; a path of a certificate is not one."""
+    text = f'[redis]\n{name} = "{SECRET}"\n'
+    assert "chmod 640" in complaint(
+        ConfigurationError, config=put(tmp_path / "c.toml", text, 0o644)
+    )
+    path = put(tmp_path / "c.toml", text, 0o640)
+    assert settings(config=path, store="rediss://h").address().options == ((name, SECRET),)
+    path = put(tmp_path / "d.toml", '[redis]\nssl_ca_certs = "/ca"\nwait = 1\n', 0o644)
+    address = settings(config=path, store="rediss://h").address()
+    assert address.options == (("ssl_ca_certs", "/ca"), ("wait", "1"))
 
 
 @pytest.mark.parametrize("what", ["file", "job", "store file"])

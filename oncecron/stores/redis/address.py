@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncecron.errors import ConfigurationError
-from oncecron.stores.address import masked
+from oncecron.stores.address import masked, parse_address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,10 +89,13 @@ class Target(NamedTuple):
 
 def parse(text: str, defaults: Iterable[tuple[str, str]] = ()) -> Target:
     """Read a URL; what it does not say is taken from `defaults`. Raises `ConfigurationError` with the cure."""
+    address = parse_address(text)
+    if address.kind != "redis":
+        raise ConfigurationError(f"store {masked(text)!r} is no Redis store")
     try:
-        return _parsed(text.strip(), dict(defaults))
+        return _parsed(address.target, dict(defaults))
     except ValueError as error:
-        raise ConfigurationError(f"store {masked(text.strip())!r}: {error}") from error
+        raise ConfigurationError(f"store {masked(address.target)!r}: {error}") from error
 
 
 def check_defaults(table: Mapping[str, str]) -> None:

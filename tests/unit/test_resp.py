@@ -1,0 +1,115 @@
+"""RESP2: what is sent, and what comes out of a stream however it is cut."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncecron.stores.redis.resp import ProtocolError, Reader, ReplyError, packed
+
+
+def reader(data: bytes, step: int = 1) -> Reader:
+    """Return a reader of a stream that comes in pieces and then breaks."""
+    pieces = iter([data[at : at + step] for at in range(0, len(data), step)])
+
+    def more() -> bytes:
+        for piece in pieces:
+            return piece
+        raise ConnectionResetError
+
+    return Reader(more)
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (("PING",), b"*1\r\n$4\r\nPING\r\n"),
+        (("SET", b"\x00\r\n", 12), b"*3\r\n$3\r\nSET\r\n$3\r\n\x00\r\n\r\n$2\r\n12\r\n"),
+        (("ä", 0.1), b"*2\r\n$2\r\n\xc3\xa4\r\n$3\r\n0.1\r\n"),
+        (("\udcff", ""), b"*2\r\n$1\r\n\xff\r\n$0\r\n\r\n"),
+        ((1e22, -3), b"*2\r\n$5\r\n1e+22\r\n$2\r\n-3\r\n"),
+    ],
+)
+def test_what_is_sent(words: tuple[Any, ...], sent: bytes) -> None:
+    """Bytes as they are, text as UTF-8 (what was no UTF-8 comes back as it was), numbers exactly."""
+    assert packed(words) == sent
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"+OK\r\n", b"OK"),
+        (b":-12\r\n", -12),
+        (b"$-1\r\n", None),
+        (b"*-1\r\n", None),
+        (b"$0\r\n\r\n", b""),
+        (b"$4\r\na\r\nb\r\n", b"a\r\nb"),
+        (b"*0\r\n", []),
+        (b"*3\r\n:1\r\n*2\r\n$-1\r\n+a\r\n$1\r\nb\r\n", [1, [None, b"a"], b"b"]),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_what_comes(data: bytes, value: object, step: int) -> None:
+    """Byte by byte or at once; what follows is left for the next."""
+    stream = reader(data + b":7\r\n", step)
+    assert stream.reply() == value
+    assert stream.reply() == 7
+    with pytest.raises(ConnectionResetError):
+        stream.reply()
+
+
+def test_an_error_is_a_value_with_a_code() -> None:
+    """Its first word; an array that holds one is one, read to its end."""
+    stream = reader(b"-OOM no memory\r\n*3\r\n:1\r\n-ERR a\r\n-ERR b\r\n:7\r\n")
+    first, second = stream.reply(), stream.reply()
+    assert isinstance(first, ReplyError)
+    assert (first.code, str(first)) == ("OOM", "OOM no memory")
+    assert isinstance(second, ReplyError)
+    assert str(second) == "ERR a"
+    assert stream.reply() == 7
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"\r\n",
+        b":one\r\n",
+        b"$-2\r\n",
+        b"$99999999999\r\n",
+        b"*99999999999\r\n",
+        b"*1\r\n" * 50,
+        b"+" + b"a" * 100_000,
+        b"%1\r\n+a\r\n+b\r\n",
+    ],
+)
+def test_what_is_no_resp2(data: bytes) -> None:
+    """It is told, and neither memory nor the stack is spent on it."""
+    with pytest.raises(ProtocolError):
+        reader(data, 1000).reply()
+
+
+values = st.recursive(
+    st.none() | st.integers(-(2**63), 2**63 - 1) | st.binary(max_size=40),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as a server writes it."""
+    if value is None:
+        return b"$-1\r\n"
+    if isinstance(value, int):
+        return b":%d\r\n" % value
+    if isinstance(value, bytes):
+        return b"$%d\r\n%s\r\n" % (len(value), value)
+    return b"*%d\r\n" % len(value) + b"".join(map(encoded, value))
+
+
+@given(st.lists(values, min_size=1, max_size=4), st.integers(1, 50))
+def test_any_value_comes_back(sent: list[Any], step: int) -> None:
+    """However the stream is cut."""
+    stream = reader(b"".join(map(encoded, sent)), step)
+    assert [stream.reply() for _ in sent] == sent
