@@ -1,10 +1,12 @@
-"""Fixtures of the acceptance tests: a store for each kind, hosts that share it, journals."""
+"""Fixtures of the acceptance tests: a store for each kind, hosts that share it, journals, wires to Redis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from log_of import PostgresLog, SQLiteLog, Store
+from redis_wires import Scripted, Wires
 from servers import Journal
 from servers.oncecron import Oncecron, installed
 
@@ -61,3 +63,24 @@ def past(store: Store, new_host: Callable[..., Oncecron]) -> Oncecron:
     b.run("billing", "--tick", "t2", "--", "sh", "-c", "exit 3", "two words")
     a.run("report", "--tick", "t2", "--", "sh", "-c", "kill -9 $$")
     return a
+
+
+@pytest.fixture
+def wires() -> Iterator[Wires]:
+    """Give what connects to Redis as a firing does."""
+    wires = Wires()
+    yield wires
+    wires.close()
+
+
+@pytest.fixture
+def new_scripted() -> Iterator[Callable[..., Scripted]]:
+    """Give a function that starts a server that does what the test says: (behave)."""
+    with ExitStack() as stack:
+
+        def make(behave: Callable[..., None]) -> Scripted:
+            server = Scripted(behave)
+            stack.callback(server.close)
+            return server
+
+        yield make

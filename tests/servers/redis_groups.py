@@ -6,6 +6,7 @@ from typing import Any
 
 import redis
 
+from servers.certificates import Certificates
 from servers.process import free_port
 from servers.redis import RedisServer
 from servers.waiting import eventually
@@ -146,10 +147,17 @@ class Sentinels:
 
 
 class RedisCluster:
-    """A Redis Cluster of masters only, a third of the slots each; keywords are settings of all."""
+    """A Redis Cluster of masters only, a third of the slots each; keywords are settings of all.
 
-    def __init__(self, *, masters: int = 3, **settings: Any) -> None:
+    With `tls` the nodes talk TLS to each other too, and send TLS's clients to each other's TLS ports.
+    """
+
+    def __init__(
+        self, *, masters: int = 3, tls: Certificates | None = None, **settings: Any
+    ) -> None:
         self.buses = [free_port() for _ in range(masters)]
+        if tls is not None:
+            settings |= {"tls": tls, "tls_cluster": "yes"}
         self.servers = [
             RedisServer(
                 cluster_enabled="yes", cluster_node_timeout=2000, cluster_port=bus, **settings
@@ -167,7 +175,8 @@ class RedisCluster:
             self.ask(server, "CLUSTER SET-CONFIG-EPOCH", number + 1)
             self.ask(server, "CLUSTER ADDSLOTSRANGE", low, high - 1)
         for server, bus in zip(self.servers[1:], self.buses[1:], strict=True):
-            self.ask(first, "CLUSTER MEET", server.host, server.port, bus)
+            port = server.port if server.certificates is None else server.tls_endpoint.port
+            self.ask(first, "CLUSTER MEET", server.host, port, bus)
         self.wait_ready()
         return self
 
@@ -188,6 +197,15 @@ class RedisCluster:
         hosts = ",".join(f"{node.host}:{node.port}" for node in nodes or self.servers)
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"redis+cluster://{hosts}" + (f"?{query}" if query else "")
+
+    def tls_url(self, **options: object) -> str:
+        """Return the URL of the same store over TLS, trusting the nodes' authority."""
+        certificates = self.servers[0].certificates
+        assert certificates is not None
+        options.setdefault("ssl_ca_certs", certificates["ca.crt"])
+        return "rediss" + self.url(
+            nodes=[s.tls_endpoint for s in self.servers], **options
+        ).removeprefix("redis")
 
     def key_on(self, server: RedisServer, prefix: str = "key") -> str:
         """Return a key whose slot is this server's."""

@@ -29,20 +29,23 @@ _NO_PASSWORD_NEEDED = "without any password configured"  # noqa: S105 - the serv
 _UNKNOWN_DATABASE = "DB index is out of range"
 
 
-def temporary(error: ReplyError, where: str) -> StoreUnavailable | None:
-    """Return the error of an answer after which asking again may help."""
-    if error.code in _TEMPORARY:
-        return StoreUnavailable(f"{where}: {_TEMPORARY[error.code]}")
+def at_the_door(error: ReplyError, where: str) -> StoreError | None:
+    """Return the error of a server that hangs up on whoever connects; else None."""
     if str(error).startswith("ERR max number of clients"):
         return StoreUnavailable(f"{where}: it has as many clients as it takes (maxclients)")
-    return None
+    return _refused(error, where) if error.code == "DENIED" else None
+
+
+def temporary(error: ReplyError, where: str) -> StoreError | None:
+    """Return the error of an answer after which asking again may help, or at the door; else None."""
+    if error.code in _TEMPORARY:
+        return StoreUnavailable(f"{where}: {_TEMPORARY[error.code]}")
+    return at_the_door(error, where)
 
 
 def of_command(error: ReplyError, where: str) -> StoreError | None:
     """Return the error of an answer that says nothing about the command itself; else None."""
-    if error.code in ("NOAUTH", "DENIED"):
-        return _refused(error, where)
-    return temporary(error, where)
+    return _refused(error, where) if error.code == "NOAUTH" else temporary(error, where)
 
 
 def of_introduction(error: ReplyError, where: str, whose: str) -> StoreError | None:

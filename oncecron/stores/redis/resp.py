@@ -8,10 +8,9 @@ from __future__ import annotations
 TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import TypeAlias
 
-    Reply: TypeAlias = bytes | int | list["Reply"] | None
-    Word: TypeAlias = bytes | str | int | float
+Reply = bytes | int | list["Reply"] | None
+Word = bytes | str | int | float
 
 _LONGEST_LINE = 1 << 16
 _LARGEST_VALUE = 512 << 20  # bytes; proto-max-bulk-len's default

@@ -100,6 +100,9 @@ class Way:
             if self._context is None:
                 self._context = tls.context(self._tls, self.where(place))
             return tls.wrapped(self._context, raw, place[0])
+        except TimeoutError as error:
+            silent = "no handshake in time; does the server speak TLS there?"
+            raise TimeoutError(errno.ETIMEDOUT, silent) from error
         finally:
             raw.close()  # TLS has taken the descriptor out of it, or it is of no use
 
@@ -107,7 +110,7 @@ class Way:
         """Return the oncecron error of a socket's error."""
         where = self.where(place)
         if isinstance(error, TimeoutError):
-            return StoreUnavailable(f"{where}: no answer in time")
+            return StoreUnavailable(f"{where}: {error.strerror or 'no answer in time'}")
         if error.errno == errno.EACCES and isinstance(place, str):
             return StoreRefusesError(
                 f"{where}: this user may not use the socket; see unixsocketperm in redis.conf"
@@ -208,7 +211,9 @@ class Session:
 
         where = self._way.where(self.place)
         if verb == "CLIENT":
-            return explain.temporary(error, where)  # a name is a courtesy
+            return explain.at_the_door(
+                error, where
+            )  # a name is a courtesy; the command itself tells
         return explain.of_introduction(error, where, whose)
 
     def _send(self, data: bytes) -> None:

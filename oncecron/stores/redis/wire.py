@@ -8,15 +8,14 @@ dead: open a new one, and the next answer tells what became of the command.
 from __future__ import annotations
 
 from oncecron.errors import StoreUnavailable
-from oncecron.stores.redis.resp import ReplyError, packed
+from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 from oncecron.stores.redis.session import Introduction, Session, Way
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from oncecron.stores.redis.address import Host, Target
-    from oncecron.stores.redis.resp import Reply, Word
 
-__all__ = ["ReplyError", "Wire"]
+__all__ = ["Reply", "ReplyError", "Wire", "Word"]
 
 # ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
 

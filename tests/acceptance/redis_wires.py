@@ -1,0 +1,122 @@
+"""Wires to Redis for the tests: connected with little patience, closed at the end; and servers that misbehave."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from oncecron import clock
+from oncecron.errors import OncecronError
+from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.resp import Reply
+from oncecron.stores.redis.wire import Wire
+
+CLOCK = clock.BOOTTIME
+COUNT = "return redis.call('INCR', KEYS[1])"
+
+
+def soon(seconds: float = 5) -> float:
+    """Return a deadline."""
+    return clock.lease_time(CLOCK) + seconds
+
+
+class Wires:
+    """Makes wires; the fixture closes them."""
+
+    def __init__(self) -> None:
+        self.made: list[Wire] = []
+
+    def __call__(
+        self, url: str, *, within: float = 5, patience: float = 2, name: str = "oncecron a/1 k", **defaults: str
+    ) -> Wire:  # fmt: skip
+        """Connect."""
+        target = parse(url, tuple(defaults.items()))
+        wire = Wire(target, clock=CLOCK, deadline=soon(within), patience=patience, name=name)
+        self.made.append(wire)
+        return wire
+
+    def ask(self, url: str, *words: Any, **options: Any) -> Reply:
+        """Connect and ask one thing."""
+        return self(url, **options).ask(*words or ("PING",), deadline=soon())
+
+    def complaint(self, error: type[OncecronError], url: str, *words: Any, **options: Any) -> str:
+        """Return the one line that is told when connecting, or asking, fails."""
+        with pytest.raises(error) as caught:
+            self.ask(url, *words, **options)
+        assert type(caught.value) is error
+        return line_of(caught.value)
+
+    def close(self) -> None:
+        """Close all; twice does no harm."""
+        for wire in self.made:
+            wire.close()
+            wire.close()
+            assert wire.fileno() == -1
+
+
+def line_of(error: BaseException) -> str:
+    """Return what an error says: one line."""
+    told = str(error)
+    assert "\n" not in told
+    assert not told.endswith(".")
+    return told
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fail if the block takes longer; half a second is for a busy machine."""
+    begin = time.monotonic()
+    yield
+    taken = time.monotonic() - begin
+    assert taken < seconds + 0.5, f"{taken:.3f} s instead of {seconds} s"
+
+
+class Scripted:
+    """A server that does to each connection what the test says: `behave(socket, number)`."""
+
+    def __init__(self, behave: Callable[[socket.socket, int], None]) -> None:
+        self._behave = behave
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.host, self.port = self._listener.getsockname()
+        self.accepted = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """The store's URL."""
+        return f"redis://{self.host}:{self.port}"
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._open.append(connection)
+                self.accepted += 1
+                arguments = (connection, self.accepted)
+                threading.Thread(target=self._one, args=arguments, daemon=True).start()
+
+    def _one(self, connection: socket.socket, number: int) -> None:
+        with contextlib.suppress(OSError):
+            self._behave(connection, number)
+
+    def close(self) -> None:
+        """End all connections."""
+        for each in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+def says(answer: bytes) -> Callable[[socket.socket, int], None]:
+    """Return a behaviour: to each command, this."""
+
+    def behave(connection: socket.socket, _: int) -> None:
+        while data := connection.recv(1 << 16):
+            connection.sendall(answer * (b"\r\n" + data).count(b"\r\n*"))
+
+    return behave

@@ -1,0 +1,373 @@
+"""The wire to Redis keeps its deadline whatever happens, sends a command once, and says what is wrong."""
+
+import _socket
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis_wires import COUNT, Scripted, Wires, at_most, line_of, says, soon
+from servers import FaultProxy, RedisServer, eventually
+from servers.process import free_port
+
+from oncecron.errors import StoreRefusesError, StoreUnavailable
+from oncecron.stores.redis.resp import ReplyError
+from oncecron.stores.redis.wire import Wire
+
+NewRedis = Callable[..., RedisServer]
+NewProxy = Callable[..., FaultProxy]
+NewScripted = Callable[..., Scripted]
+
+
+def dies(wire: Wire, *words: Any, within: float = 0.5) -> str:
+    """Return what is told when there is no answer; the wire is dead then."""
+    with at_most(within), pytest.raises(StoreUnavailable) as caught:
+        wire.ask(*words or ("PING",), deadline=soon(within))
+    assert wire.fileno() == -1
+    with pytest.raises(StoreUnavailable, match="this connection is closed"):
+        wire.ask("PING", deadline=soon())
+    return line_of(caught.value)
+
+
+def counted(server: RedisServer, key: str = "n", database: int = 0) -> int:
+    """Return how often COUNT was executed."""
+    with server.connect(db=database) as client:
+        return int(client.get(key) or 0)
+
+
+# What is asked, and answered
+
+
+def test_one_round_trip_after_connecting(
+    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
+) -> None:
+    """Who we are goes along with the first command."""
+    proxy = new_proxy(redis_server)
+    wire = wires(redis_server.url(via=proxy, login=":unasked"), name="oncecron a b/1 \u00e4")
+    assert proxy.round_trips() == 0
+    assert wire.ask("EVAL", COUNT, 1, "n", deadline=soon()) == 1
+    assert proxy.round_trips() == 1
+    assert wire.ask("EVAL", COUNT, 1, "n", deadline=soon()) == 2
+    assert proxy.round_trips() == 2
+    with redis_server.connect() as client:
+        assert "oncecron_a_b/1__" in {each["name"] for each in client.client_list()}
+
+
+def test_values_come_back(redis_server: RedisServer, wires: Wires) -> None:
+    """Bytes, text, what was no UTF-8, numbers; also more than any buffer holds."""
+    wire = wires(redis_server.url(3))
+    for value, answer in (
+        (b"\x00\r\n\xff", b"\x00\r\n\xff"), ("\u00e4\udcff", b"\xc3\xa4\xff"), (0.1, b"0.1"), (7, b"7"),
+        (b"x" * 20_000_000, b"x" * 20_000_000),
+    ):  # fmt: skip
+        assert wire.ask("SET", "k", value, deadline=soon()) == b"OK"
+        assert wire.ask("GET", "k", deadline=soon()) == answer
+    table = wire.ask("EVAL", "return {1, 'a', {false, {}}, {ok = 'fine'}}", 0, deadline=soon())
+    assert table == [1, b"a", [None, []], b"fine"]
+    with redis_server.connect(db=3) as client:
+        assert client.dbsize() == 1
+
+
+def test_a_refused_command_is_an_answer(redis_server: RedisServer, wires: Wires) -> None:
+    """Its first word is the code; the wire goes on."""
+    wire = wires(redis_server.url())
+    for script, code in (
+        ("return redis.error_reply('OOM no')", "OOM"),
+        ("return {1, redis.error_reply('MINE x')}", "MINE"),
+    ):
+        with pytest.raises(ReplyError) as caught:
+            wire.ask("EVAL", script, 0, deadline=soon())
+        assert caught.value.code == code
+    with pytest.raises(ReplyError, match="No matching script") as caught:
+        wire.ask("EVALSHA", "0" * 40, 0, deadline=soon())
+    assert caught.value.code == "NOSCRIPT"
+    assert wire.ask("PING", deadline=soon()) == b"PONG"
+
+
+def test_the_socket(redis_server: RedisServer, wires: Wires) -> None:
+    """Sends at once, notices silence, belongs to nobody else; readable when the server has hung up."""
+    wire = wires(redis_server.url(), patience=4)
+    wire.ask("PING", deadline=soon())
+    assert not os.get_inheritable(wire.fileno())
+    with closing(socket.socket(fileno=os.dup(wire.fileno()))) as own:
+        assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+        assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 4000
+    assert select.select([wire.fileno()], [], [], 0)[0] == []
+    with redis_server.connect() as client:
+        client.client_kill_filter(_type="normal", skipme=True)
+    assert select.select([wire.fileno()], [], [], 5)[0] == [wire.fileno()]
+    assert "closed the connection" in dies(wire)
+
+
+def test_a_unix_socket(redis_server: RedisServer, wires: Wires) -> None:
+    """By its path, with a database."""
+    wires.ask(redis_server.unix_url(2), "SET", "k", "v")
+    assert wires.ask(redis_server.url(2), "GET", "k") == b"v"
+
+
+# Faults
+
+
+def test_a_lost_answer_is_told_and_the_command_is_not_sent_again(
+    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
+) -> None:
+    """It was executed once; whoever asks again decides that himself."""
+    proxy = new_proxy(redis_server)
+    wire = wires(redis_server.url(via=proxy))
+    wire.ask("PING", deadline=soon())
+    proxy.drop_next_reply(containing=b"INCR")
+    assert "closed the connection" in dies(wire, "EVAL", COUNT, 1, "n")
+    proxy.wait_dropped()
+    assert counted(redis_server) == 1
+    assert len(proxy.connections()) == 1
+
+
+def test_the_first_answer_lost(
+    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
+) -> None:
+    """The same for the command that who we are went ahead of."""
+    proxy = new_proxy(redis_server)
+    wire = wires(redis_server.url(via=proxy))
+    proxy.drop_next_reply(containing=b"INCR")
+    dies(wire, "EVAL", COUNT, 1, "n")
+    proxy.wait_dropped()
+    assert counted(redis_server) == 1
+
+
+@pytest.mark.parametrize("login", ["", "default:x"])
+def test_a_black_hole(
+    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires, login: str
+) -> None:
+    """Before the first command and after it: the deadline holds."""
+    proxy = new_proxy(redis_server)
+    used = wires(redis_server.url(via=proxy, login=login))
+    used.ask("PING", deadline=soon())
+    proxy.deaf()
+    fresh = wires(redis_server.url(3, via=proxy, login=login))
+    assert "no answer in time" in dies(used)
+    assert "no answer in time" in dies(fresh)
+
+
+def test_a_frozen_server(new_redis: NewRedis, wires: Wires) -> None:
+    """Its kernel accepts and acknowledges; nothing comes, and in the end nothing goes."""
+    server = new_redis()
+    used = wires(server.url())
+    used.ask("PING", deadline=soon())
+    server.sigstop()
+    assert "no answer in time" in dies(used)
+    fresh = wires(server.url(), patience=0.3)
+    assert "no answer in time" in dies(fresh, "SET", "k", b"x" * 50_000_000)
+
+
+def test_a_deadline_that_has_passed(redis_server: RedisServer, wires: Wires) -> None:
+    """Nothing is sent."""
+    wire = wires(redis_server.url())
+    with pytest.raises(StoreUnavailable, match="no answer in time"):
+        wire.ask("EVAL", COUNT, 1, "n", deadline=soon(-1))
+    assert counted(redis_server) == 0
+    assert "no answer in time" in wires.complaint(StoreUnavailable, redis_server.url(), within=-1)
+
+
+def test_a_reset(redis_server: RedisServer, new_proxy: NewProxy, wires: Wires) -> None:
+    """Of a living connection, and of new ones."""
+    proxy = new_proxy(redis_server)
+    wire = wires(redis_server.url(via=proxy))
+    wire.ask("PING", deadline=soon())
+    proxy.reset()
+    assert "reset" in dies(wire)
+    wires.complaint(StoreUnavailable, redis_server.url(via=proxy))
+
+
+def test_a_server_that_is_killed(new_redis: NewRedis, wires: Wires) -> None:
+    """Its end is told; then nobody listens."""
+    server = new_redis()
+    wire = wires(server.url())
+    wire.ask("PING", deadline=soon())
+    server.kill()
+    dies(wire)
+    assert "Connection refused" in wires.complaint(StoreUnavailable, server.url())
+
+
+def test_an_answer_that_trickles(new_scripted: NewScripted, wires: Wires) -> None:
+    """Bytes that keep coming do not move the deadline."""
+
+    def trickle(connection: socket.socket, _: int) -> None:
+        connection.sendall(b"+OK\r\n$100000\r\n")
+        never = threading.Event()
+        while not never.wait(0.02):  # the pace of a server that dies slowly
+            connection.sendall(b"x")
+
+    assert "no answer in time" in dies(wires(new_scripted(trickle).url))
+
+
+@pytest.mark.parametrize(
+    "half", [b"", b"+O", b"$10\r\nabc", b"*2\r\n:1\r\n", b"$3\r\nabc\r", b":12"]
+)
+def test_half_an_answer(new_scripted: NewScripted, wires: Wires, half: bytes) -> None:
+    """Never taken for a whole one."""
+
+    def hang_up(connection: socket.socket, _: int) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(b"+OK\r\n" + half)
+        connection.shutdown(socket.SHUT_WR)
+
+    assert "closed the connection" in dies(wires(new_scripted(hang_up).url), within=2)
+
+
+def test_an_answer_in_many_pieces(
+    redis_server: RedisServer, new_scripted: NewScripted, wires: Wires
+) -> None:
+    """Each of them is waited for."""
+
+    def slowly(connection: socket.socket, _: int) -> None:
+        connection.recv(1 << 16)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in b"+OK\r\n*2\r\n$3\r\na\r\n\r\n:7\r\n":
+            connection.sendall(bytes([byte]))
+
+    assert wires.ask(new_scripted(slowly).url) == [b"a\r\n", 7]
+
+
+# Several addresses
+
+
+@pytest.fixture
+def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give a function that makes any name resolve to these addresses."""
+
+    def to(*addresses: tuple[str, int]) -> None:
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+        monkeypatch.setattr(_socket, "getaddrinfo", lambda *_: found)
+
+    return to
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, int]]:
+    """Give an address at which connecting takes for ever: its backlog is full."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+            fillers.append(filler)
+        yield listener.getsockname()
+        for filler in fillers:
+            filler.close()
+
+
+def test_each_address_of_a_name_is_tried(
+    redis_server: RedisServer, wires: Wires, resolves: Callable[..., None], silent: tuple[str, int]
+) -> None:
+    """One where nobody listens, one that is silent: the patience is for all of them together."""
+    here = (redis_server.host, redis_server.port)
+    resolves(("127.0.0.1", free_port()), silent, here)
+    with at_most(1):
+        assert wires.ask("redis://db", patience=2) == b"PONG"
+    resolves(silent, silent)
+    with at_most(0.4):
+        assert "no answer in time" in wires.complaint(StoreUnavailable, "redis://db", patience=0.4)
+
+
+def test_a_name_that_means_nothing(wires: Wires) -> None:
+    """Asking again may help: resolvers have bad days."""
+    told = wires.complaint(StoreUnavailable, "redis://u:s3cret@nowhere.invalid")
+    assert told.startswith("Redis redis://u:***@nowhere.invalid: ")
+
+
+# Sockets of this machine
+
+
+def test_a_socket_that_is_not_there(wires: Wires, public_path: Path) -> None:
+    """The server may be about to start."""
+    assert "No such file" in wires.complaint(StoreUnavailable, f"unix://{public_path}/none")
+
+
+def test_a_socket_that_this_user_may_not_use(
+    redis_server: RedisServer, wires: Wires, public_path: Path
+) -> None:
+    """That will not change by itself."""
+    closed = public_path / "closed"
+    closed.mkdir(mode=0)
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        assert "unixsocketperm" in wires.complaint(StoreRefusesError, f"unix://{closed}/socket")
+    finally:
+        os.seteuid(user)
+
+
+# Answers that say nothing about the command
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "told"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory", StoreUnavailable, "still loading"),
+        (b"-BUSY Redis is busy running a script.", StoreUnavailable, "script kill"),
+        (b"-MASTERDOWN Link with MASTER is down", StoreUnavailable, "lost its master"),
+        (b"-CLUSTERDOWN The cluster is down", StoreUnavailable, "cluster info"),
+        (b"-TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable, "on its way"),
+        (b"-ERR max number of clients reached", StoreUnavailable, "maxclients"),
+        (b"-NOAUTH Authentication required.", StoreRefusesError, "give username and password"),
+        (b"-DENIED Redis is running in protected mode because ...", StoreRefusesError, "requirepass"),
+        (b"-MOVED 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
+        (b"-ASK 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
+        (b"HTTP/1.1 400 Bad Request", StoreRefusesError, "no Redis ('HTTP/1.1 400 Bad Request')"),
+        (b"220 mail.example ESMTP", StoreRefusesError, "check host and port"),
+        (b"\x15\x03\x01\x00\x02\x02\x46\r\n", StoreRefusesError, "write rediss://"),
+    ],
+)  # fmt: skip
+def test_what_a_server_may_say_instead(
+    new_scripted: NewScripted, wires: Wires, answer: bytes, error: Any, told: str
+) -> None:
+    """To the first thing that it hears, or to a later one."""
+    server = new_scripted(says(answer + b"\r\n"))
+    assert told in wires.complaint(error, server.url, name="")
+    assert told in wires.complaint(error, server.url)
+
+
+def test_a_server_that_says_why_and_hangs_up(new_scripted: NewScripted, wires: Wires) -> None:
+    """As one in protected mode does, before it is asked."""
+
+    def deny(connection: socket.socket, _: int) -> None:
+        connection.sendall(b"-DENIED Redis is running in protected mode because ...\r\n")
+        connection.close()
+
+    for name in ("", "oncecron"):
+        told = wires.complaint(StoreRefusesError, new_scripted(deny).url, name=name)
+        assert "in protected mode; give the server a password" in told
+
+
+def test_more_clients_than_the_server_takes(new_redis: NewRedis, wires: Wires) -> None:
+    """It says so and hangs up, perhaps before it is asked: one of a herd asks again."""
+    server = new_redis(maxclients=2)
+    kept = [wires(server.url(), name="") for _ in range(2)]
+    for wire in kept:
+        eventually(lambda wire=wire: wire.ask("PING", deadline=soon()) == b"PONG")  # type: ignore[misc]
+    for _ in range(20):
+        assert "maxclients" in wires.complaint(StoreUnavailable, server.url())
+
+
+def test_a_script_that_keeps_the_server_busy(new_redis: NewRedis, wires: Wires) -> None:
+    """Told, with what ends it."""
+    server = new_redis(busy_reply_threshold=50)
+    runaway = wires(server.url())
+    runaway.ask("PING", deadline=soon())
+    with pytest.raises(StoreUnavailable, match="no answer in time"):
+        runaway.ask("EVAL", "while true do end", 0, deadline=soon(0.3))
+    assert "script kill" in wires.complaint(StoreUnavailable, server.url(), "GET", "k")
+    assert "script kill" in wires.complaint(StoreUnavailable, server.url(1), "GET", "k")
+    with server.connect() as client:
+        client.script_kill()
+    eventually(lambda: wires.ask(server.url()) == b"PONG", retry_on=StoreUnavailable)
