@@ -70,6 +70,7 @@ class Way:
         self._shown = target.shown
         self._names_places = target.kind in ("sentinel", "cluster")
         self._tls: Tls | None = target.tls
+        self.is_plain = target.tls is None and target.kind != "socket"
         self._context: ssl.SSLContext | None = None
         self.clock = clock
         self.patience = patience
@@ -144,6 +145,7 @@ class Session:
         self._way = way
         self._introduction: Introduction | None = introduction
         self._deadline = deadline
+        self._heard = False
         self._reader = Reader(self._receive)
         try:
             self._socket = _connected(place, way, way.soon(deadline))
@@ -172,7 +174,7 @@ class Session:
             reply = self._ask(commands)
             answered = True
         except OSError as error:
-            raise self._way.failure(error, self.place) from error
+            raise self._failure(error) from error
         except ProtocolError as error:
             from oncecron.stores.redis.explain import stranger
 
@@ -181,6 +183,12 @@ class Session:
             if not answered:
                 self.close()
         return reply
+
+    def _failure(self, error: OSError) -> StoreError:
+        if isinstance(error, ConnectionResetError) and not self._heard and self._way.is_plain:
+            doubt = "hung up before its first answer; if it speaks TLS there, write rediss://"
+            return StoreUnavailable(f"{self._way.where(self.place)}: the server {doubt}")
+        return self._way.failure(error, self.place)
 
     def _ask(self, commands: tuple[bytes, ...]) -> Reply | ReplyError:
         introduction, self._introduction = self._introduction, None
@@ -224,27 +232,30 @@ class Session:
                 rest = rest[self._socket.send(rest) :]
             except TimeoutError:
                 raise
-            except OSError:  # it has hung up, maybe with a word of why
-                self._last_words()
-                raise
+            except OSError as error:  # it has hung up, maybe with a word of why
+                raise self._last_words(error) from error
 
-    def _last_words(self) -> None:
+    def _last_words(self, error: OSError) -> Exception:
+        """Return what the server said before it hung up, or the error of having hung up."""
         try:
             reply = self._reader.reply()
-        except (OSError, ProtocolError):
-            return
+        except OSError as said:
+            return said if getattr(said, "reason", None) else error  # an alert of TLS
+        except ProtocolError:
+            return error
+        refused = None
         if isinstance(reply, ReplyError):
-            from oncecron.stores.redis import explain
+            from oncecron.stores.redis.explain import of_command
 
-            refused = explain.of_command(reply, self._way.where(self.place))
-            if refused:
-                raise refused
+            refused = of_command(reply, self._way.where(self.place))
+        return refused or error
 
     def _receive(self) -> bytes:
         self._socket.settimeout(self._way.left(self._deadline))
         chunk = self._socket.recv(_CHUNK)
         if not chunk:
             _hung_up()
+        self._heard = True
         return chunk
 
 
