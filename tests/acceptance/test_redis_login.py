@@ -1,5 +1,10 @@
 """Who the wire to Redis is, and over what: users, databases, TLS; nothing is executed as somebody else."""
 
+import os
+import pty
+import select
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -184,6 +189,28 @@ def test_files_that_cannot_be_used(
     line = wires.complaint(ConfigurationError, server.tls_url(**paths))
     assert told in line
     assert SECRET not in line
+
+
+def test_nobody_is_asked_for_a_password_on_the_terminal(certificates: Certificates) -> None:
+    """As OpenSSL would: cron's job would wait for ever for somebody who is not there."""
+    files = f"ssl_certfile={certificates['client.crt']}&ssl_keyfile={certificates['locked.key']}"
+    code = (
+        "import os; os.open(os.ttyname(0), os.O_RDWR)\n"  # now it has a terminal of its own
+        "from oncecron.stores.redis import address, tls\n"
+        f"tls.context(address.parse('rediss://h?{files}').tls, 'Redis')\n"
+    )
+    ours, terminal = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", code],
+            stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, start_new_session=True,
+            timeout=20, check=False,
+        )  # fmt: skip
+        assert b"check ssl_certfile, ssl_keyfile and ssl_keyfile_password" in done.stderr
+        assert select.select([ours], [], [], 0)[0] == []
+    finally:
+        os.close(ours)
+        os.close(terminal)
 
 
 def test_tls_and_none_confused(server: RedisServer, wires: Wires) -> None:

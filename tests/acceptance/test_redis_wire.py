@@ -4,6 +4,7 @@ import _socket
 import os
 import select
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -163,7 +164,7 @@ def test_a_frozen_server(new_redis: NewRedis, wires: Wires) -> None:
     server.sigstop()
     assert "no answer in time" in dies(used)
     fresh = wires(server.url(), patience=0.3)
-    assert "no answer in time" in dies(fresh, "SET", "k", b"x" * 50_000_000)
+    assert "no answer in time" in dies(fresh, "SET", "k", b"x" * 20_000_000)
 
 
 def test_a_deadline_that_has_passed(redis_server: RedisServer, wires: Wires) -> None:
@@ -347,6 +348,21 @@ def test_a_server_that_says_why_and_hangs_up(new_scripted: NewScripted, wires: W
     for name in ("", "oncecron"):
         told = wires.complaint(StoreRefusesError, new_scripted(deny).url, name=name)
         assert "in protected mode; give the server a password" in told
+
+
+def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires: Wires) -> None:
+    """Though nothing can be sent any more."""
+
+    def refuse(connection: socket.socket, _: int) -> None:
+        connection.sendall(b"-ERR max number of clients reached\r\n")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    wire = wires(new_scripted(refuse).url)
+    waiting = select.poll()
+    waiting.register(wire.fileno(), 0)  # errors alone
+    assert waiting.poll(5000)[0][1] & select.POLLERR
+    assert "maxclients" in dies(wire)
 
 
 def test_more_clients_than_the_server_takes(new_redis: NewRedis, wires: Wires) -> None:
