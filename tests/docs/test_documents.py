@@ -249,6 +249,15 @@ def test_retention_is_stated_as_it_is() -> None:
         assert f'{name} = "{value}"' in README.read_text(encoding="utf-8")
 
 
+def test_the_parameters_of_a_redis_address_are_stated() -> None:
+    """All of them, and none that is not there."""
+    from oncecron.stores.redis.address import PARAMETERS
+
+    text = plain(sections(MANUAL)["STORES"])
+    named = set(re.findall(r"\b(?:ssl|sentinel)_\w+|\b(?:wait|db|username|password)\b", text))
+    assert named == set(PARAMETERS)
+
+
 def test_the_trust_window_is_stated_as_it_is() -> None:
     """The arithmetic of oncecron-guarantees(7) is that of the code."""
     from oncecron import trust
