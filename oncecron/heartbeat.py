@@ -267,6 +267,7 @@ class _Claim:
         self._budget_end = now + plan.connect_timeout
         self._orphan_end: float | None = None
         self._contended_since: float | None = None
+        self._recovered_by: float | None = None
         self._stale: AskAgain | None = None
         self._alone = False
 
@@ -303,7 +304,7 @@ class _Claim:
         """Start afresh after a pause: the connection is given back, a new one has its own budget."""
         self._store.close()
         self._budget_end = now + self._plan.connect_timeout
-        self._orphan_end = self._contended_since = self._stale = None
+        self._orphan_end = self._contended_since = self._recovered_by = self._stale = None
         self._alone = False
 
     def _again(self, answer: AskAgain, now: float) -> tuple[Refusal | None, float]:
@@ -325,9 +326,17 @@ class _Claim:
             self._stale = answer
             self._budget_end = now + answer.after + self._plan.connect_timeout
             return None, answer.after
-        self._orphan_end = self._orphan_end or now + answer.ends_in + _ALONE_AFTER
-        if now > self._orphan_end:  # renewed again and again, but too late each time
-            return self._refused(answer, now), 0.0
+        if answer.why == "recovering":
+            self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + _ALONE_AFTER
+            if now > self._recovered_by:
+                raise StoreUnavailable(
+                    f"key {self._plan.firing.key}: the store is restarted again and again, and cannot tell "
+                    "whether somebody runs"
+                )
+        else:
+            self._orphan_end = self._orphan_end or now + answer.ends_in + _ALONE_AFTER
+            if now > self._orphan_end:  # renewed again and again, but too late each time
+                return self._refused(answer, now), 0.0
         self._store.close()
         self._budget_end = now + answer.after + self._plan.connect_timeout
         return None, answer.after + 0.25 * random_fraction()

@@ -133,10 +133,11 @@ class Refusal(NamedTuple):
 class AskAgain(NamedTuple):
     """The store cannot tell yet: ask again later with the same owner."""
 
-    why: Literal["contended", "orphaned", "stale", "fenced"]
+    why: Literal["contended", "orphaned", "stale", "fenced", "recovering"]
     """`contended`: somebody is half-way through a claim or an end. `orphaned`: the lease lives but its
     holder seems gone. `stale`: the lease expired but its session lock is taken. `fenced`: a job's own
-    transaction holds the fence."""
+    transaction holds the fence. `recovering`: the store may know less than it told, until all leases that it
+    may have granted have ended."""
     after: float
     """Seconds to wait before asking again."""
     ends_in: float

@@ -20,6 +20,8 @@ The claim is one algorithm, kept by every store, in this order:
 3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
    and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
    `AskAgain("contended")`, or go on without it if told to (`alone`).
+   A store that may have lost what it told before it was restarted or promoted: `AskAgain("recovering")`,
+   until every lease that it may have granted has ended.
 4. The lock of the key's row; `AskAgain("fenced")` if a job's own transaction holds it.
 5. An expired lease is taken away: compare-and-set to `lost`, the fencing token rises. Only then `done` or
    `passed` for a firing of that tick.
