@@ -25,6 +25,7 @@ DEFAULTS = (
     "ssl_cert_reqs",
     "ssl_check_hostname",
     "wait",
+    "keep",
     "username",
     "password",
     "sentinel_username",
@@ -43,6 +44,7 @@ _KINDS: dict[str, Literal["server", "socket", "sentinel", "cluster"]] = {
 }
 _PORT, _SENTINEL_PORT, _LAST_PORT = 6379, 26379, 65535
 _MOST_REPLICAS, _LAST_DATABASE = 1000, (1 << 31) - 1
+_KEEP, _LEAST_KEPT, _MOST_KEPT = 10_000, 100, 1_000_000_000
 _LONGEST_SOCKET = 107  # bytes; unix(7): sun_path has 108 with its end
 _LONGEST_NAMESPACE = 63
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -79,6 +81,8 @@ class Target(NamedTuple):
     tls: Tls | None
     wait: int
     """How many replicas must have acknowledged a claim."""
+    keep: int
+    """How many executions, and how many refusals, a part of a key keeps: they are in memory."""
     shown: str
     """The URL without its passwords, for messages."""
 
@@ -139,6 +143,7 @@ def _parsed(text: str, defaults: dict[str, str]) -> Target:
         sentinel_password=_of_sentinel(kind, "sentinel_password", told, options),
         tls=_tls(tls, options),
         wait=int(options.get("wait", "0")),
+        keep=int(options.get("keep", _KEEP)),
         shown=masked(text),
     )
 
@@ -177,15 +182,17 @@ def _check(name: str, value: str) -> None:
         raise ValueError(f"{name}: {value!r} is neither {' nor '.join(_CHOICES[name])}")
     if name == "wait":
         _integer(name, value, _MOST_REPLICAS)
+    if name == "keep":
+        _integer(name, value, _MOST_KEPT, least=_LEAST_KEPT)
     if name == "db":
         _integer(name, value, _LAST_DATABASE)
     if name in FILES and not value.startswith("/"):
         raise ValueError(f"{name}: the path {value!r} must be absolute")
 
 
-def _integer(name: str, text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise ValueError(f"{name}: {text!r} is no whole number of 0 to {most}")
+def _integer(name: str, text: str, most: int, *, least: int = 0) -> int:
+    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+        raise ValueError(f"{name}: {text!r} is no whole number of {least} to {most}")
     return int(text)
 
 

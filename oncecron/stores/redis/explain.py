@@ -8,6 +8,7 @@ from oncecron.stores.address import masked
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from oncecron.errors import StoreError
+    from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import ReplyError
 
 # The server says that it did not execute the command, and that a later one may be.
@@ -24,6 +25,26 @@ _CURES = {
     "NOAUTH": f"give {{}}username and {{}}password {_LOGIN}",
     "NOPERM": "allow the user to log in and to use this database (ACL: +select)",
     "DENIED": "give the server a password (requirepass), or let it listen on the address meant for its clients",
+}
+ACL_RULE = (
+    "ACL SETUSER oncecron on >PASSWORD ~oncecron:* "
+    "+@read +@write +eval +evalsha +info +time +wait +select +client|setname"
+)
+"""What a firing's user needs, for the namespace `oncecron`."""
+
+_STEP_REFUSED = {
+    "NOPERM": f"give the user what it needs: {ACL_RULE}",
+    "The user executing the script can't": f"give the user what it needs: {ACL_RULE}",
+    "ACL failure in script": f"give the user what it needs: {ACL_RULE}",
+    "unknown command": "oncecron needs Redis 6.2 or newer, with EVAL and EVALSHA allowed",
+    "WRONGTYPE": "another program uses these names: choose another --namespace",
+    "CROSSSLOT": "name a cluster as redis+cluster://HOST,HOST",
+}
+_STEP_FAILED = {
+    "OOM": "its memory is full; raise maxmemory, or remove data",
+    "MISCONF": "it cannot save its data to the disk; look at its log",
+    "NOREPLICAS": "it has too few replicas (min-replicas-to-write)",
+    "READONLY": "it has become a replica",
 }
 _NO_PASSWORD_NEEDED = "without any password configured"  # noqa: S105 - the server's words
 _UNKNOWN_DATABASE = "DB index is out of range"
@@ -65,6 +86,42 @@ def of_sentinel(error: ReplyError, where: str) -> StoreError:
     if str(error).startswith("ERR unknown command"):
         return StoreRefusesError(f"{where}: this is no sentinel; write redis://, or its port")
     return temporary(error, where) or _refused(error, where, "sentinel_")
+
+
+def of_step(error: ReplyError, target: Target) -> StoreError:
+    """Return the oncecron error of an answer that is an error.
+
+    Redis before 7 puts what a script met into a longer sentence, so that the code is looked for anywhere.
+    """
+    text = str(error)
+    for found, cure in _STEP_REFUSED.items():
+        if found in text:
+            return StoreRefusesError(f"Redis {target.shown}: {text}; {cure}")
+    for found, meaning in _STEP_FAILED.items():
+        if found in text:
+            return StoreUnavailable(f"Redis {target.shown}: {meaning} ({text})")
+    return StoreUnavailable(f"Redis {target.shown}: {text}")
+
+
+def wrong_server(target: Target, answer: dict[str, str]) -> StoreError:
+    """Return the error of a server on which a claim could not be kept."""
+    shown = f"Redis {target.shown}"
+    if answer["what"] == "replica":
+        if target.kind in ("sentinel", "cluster"):
+            return StoreUnavailable(f"{shown}: the server is a replica: a failover is under way")
+        return StoreRefusesError(
+            f"{shown}: the server is a replica; name the master, or its sentinels: "
+            "redis+sentinel://HOST,HOST/NAME"
+        )
+    if answer["what"] == "layout":
+        return StoreRefusesError(
+            f"{shown}: its data have layout {answer['found']} and this oncecron needs another; "
+            "run the same release of oncecron on every host"
+        )
+    return StoreRefusesError(
+        f"{shown}: its maxmemory-policy is {answer['found']}, which may remove a lease that is held; "
+        "set it to noeviction or to volatile-lru"
+    )
 
 
 def of_a_cluster(where: str) -> StoreError:

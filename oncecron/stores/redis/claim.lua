@@ -1,0 +1,195 @@
+-- Ask for (key, tick); the steps are those of oncecron.store. Answers name and value in turn.
+
+local INFO = {}
+local function info(section)
+  if not INFO[section] then
+    INFO[section] = {}
+    for name, value in string.gmatch(redis.call('INFO', section), '([%w_]+):([^\r\n]*)') do
+      INFO[section][name] = value
+    end
+  end
+  return INFO[section]
+end
+
+-- Seconds until this server may grant. It may know less than the last holder was told, if it was restarted, or is a replica
+-- that was promoted; then nobody gets a lease that it does not know to be free, until every lease that
+-- may have been granted has ended. `run_id` names the process; `promotion` its last promotion, forgotten by the
+-- server after a while, which changes nothing.
+local function guarded_for()
+  local recorded = hash(shared.namespace)
+  local server, replication = info('server'), info('replication')
+  local promotion = ''
+  if tonumber(replication.second_repl_offset or -1) >= 0 then
+    promotion = replication.master_replid2 .. ':' .. replication.second_repl_offset
+  end
+  local known = recorded.run_id == server.run_id and (promotion == '' or promotion == recorded.promotion)
+  if not known then
+    if promotion ~= '' then
+      recorded.guard_from = seconds(now)
+    elseif recorded.run_id or info('persistence').aof_enabled ~= '1' then
+      recorded.guard_from = seconds(now - server.uptime_in_seconds + 1)
+    else
+      recorded.guard_from = '0'
+    end
+    set(shared.namespace,
+      {layout = given.layout, run_id = server.run_id, promotion = promotion, guard_from = recorded.guard_from})
+  end
+  local largest = math.max(tonumber(recorded.largest_ttl or 0), tonumber(given.ttl))
+  return recorded.guard_from + largest - now
+end
+
+local function refused(reason, row, since, detail)
+  row = row or {}
+  return {answer = 'refused', reason = reason, holder_host = row.host, holder_pid = row.pid, holder_user = row.user,
+    since = since or row.started_at, detail = detail}
+end
+
+local function granted(id, row)
+  return {answer = 'lease', execution_id = id, attempt = row.attempt, fencing_token = row.fencing_token,
+    started_at = row.started_at, due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
+end
+
+-- 1. Paused or drained; clocks too far apart to name a tick.
+local function gate()
+  for _, name in ipairs({given.key, '*'}) do
+    local pause = redis.call('HGET', shared.pauses, name)
+    pause = pause and cjson.decode(pause)
+    if pause and (not pause['until'] or tonumber(pause['until']) > now) then
+      return refused('paused', nil, pause.at, joined('by ' .. pause.author) .. (pause.reason and ': ' .. pause.reason or ''))
+    end
+  end
+  local drain = redis.call('HGET', shared.drains, given.host)
+  if drain then
+    drain = cjson.decode(drain)
+    return refused('drained', nil, drain.at, 'by ' .. drain.author)
+  end
+  local off = 0
+  if given.rule == 'schedule' or given.rule == 'minute' then
+    off = given.host_now - now
+  elseif given.rule == 'name' and given.tick_instant then
+    off = math.max(0, given.tick_instant - now)
+  end
+  if math.abs(off) > tonumber(given.max_skew) then return {answer = 'clocks', off = seconds(off)} end
+end
+
+-- 2. A living lease: `held`, or for another tick perhaps a dead holder's.
+local function in_the_way(lease)
+  local row = execution(lease.execution_id) or {}
+  local same_tick = given.tick and given.tick == row.tick
+  local silent = now - lease.heartbeat_at > 2 * lease.ttl / given.heartbeats
+  if same_tick or not silent then return refused('held', row) end
+  local again = refused('held', row)
+  again.answer, again.why, again.watched = 'again', 'orphaned', lease.heartbeat_at
+  again.ends_in = seconds(lease.expires_at - now)
+  again.after = seconds(math.min(lease.expires_at - now, lease.ttl / given.heartbeats))
+  return again
+end
+
+-- 2. The tick has an execution, or a newer one has overtaken it.
+local function been(key)
+  if given.again or not given.tick then return end
+  local row = execution(redis.call('HGET', own.ticks, given.tick))
+  local instant, high_water = tonumber(given.tick_instant), tonumber(key.high_water)
+  if not row then
+    if instant and high_water and instant <= high_water then
+      return refused('passed', nil, nil, 'by tick ' .. key.high_water_tick)
+    end
+    return
+  end
+  if row.outcome == 'running' then return end
+  local overtaken = instant and high_water and instant < high_water
+  if row.outcome == 'not-started' and not overtaken then return end
+  return refused('done', row, nil, row.outcome)
+end
+
+-- 6. The gap and the deadline.
+local function too_soon(key)
+  local gap, last = tonumber(given.min_gap), tonumber(key.last_start)
+  if gap and last and not given.again then
+    local late_in_its_minute = given.rule == 'minute' and tonumber(key.last_lateness) > 60 - gap
+    if math.max(0, now - last) < gap and (given.rule == 'none' or late_in_its_minute) then
+      return refused('recent', execution(key.last_execution_id), key.last_start)
+    end
+  end
+  local instant, limit = tonumber(given.tick_instant), tonumber(given.starting_deadline)
+  if instant and limit and now - instant > limit then return refused('late', nil, given.tick_instant) end
+end
+
+-- 7. Granted.
+local function grant(key)
+  local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
+  local attempt = whole((newest and newest.attempt or 0) + 1)
+  local row = row_of(given)
+  row.attempt, row.owner_attempt, row.outcome, row.started_at = attempt, attempt, 'running', seconds(now)
+  row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))
+  local id = insert_execution(row)
+  grant_lease(id, row)
+  local marks = {fence = row.fencing_token, running = id, last_execution_id = id, last_start = row.started_at,
+    last_lateness = seconds(given.fired_at % 60), previous_start = key.last_start, previous_lateness = key.last_lateness,
+    schedule = given.schedule, zone = given.zone, ttl = given.ttl, command_digest = redis.sha1hex(given.command)}
+  if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
+    marks.high_water, marks.high_water_tick = given.tick_instant, given.tick
+  end
+  redis.call('HDEL', own.key, 'previous_start', 'previous_lateness', 'schedule', 'zone')
+  set(own.key, marks)
+  if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
+    set(shared.namespace, {largest_ttl = given.ttl})
+  end
+  return granted(id, row)
+end
+
+local function decide()
+  local layout = redis.call('HGET', shared.namespace, 'layout') or given.layout
+  if layout ~= given.layout then return {answer = 'wrong', what = 'layout', found = layout} end
+  if info('replication').role ~= 'master' then return {answer = 'wrong', what = 'replica'} end
+  local lease = hash(own.lease)
+  local id, row = execution_of(given.owner) -- 0
+  if row then
+    if row.outcome ~= 'running' or lease.owner ~= given.owner or lease.execution_id ~= id then
+      return refused('done', row, nil, row.outcome)
+    end
+    extend(lease)
+    return granted(id, row)
+  end
+  local refusal = gate() -- 1
+  if refusal then return refusal end
+  if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- 2: the server's clock was set back
+    extend(lease)
+    lease = hash(own.lease)
+  end
+  if lease.owner and tonumber(lease.expires_at) > now then return in_the_way(lease) end
+  local key = hash(own.key)
+  refusal = been(key)
+  if refusal then return refusal end
+  if string.sub(info('memory').maxmemory_policy, 1, 7) == 'allkeys' then
+    return {answer = 'wrong', what = 'eviction', found = info('memory').maxmemory_policy}
+  end
+  local guarded = guarded_for()
+  if guarded > 0 then
+    return {answer = 'again', why = 'recovering', after = seconds(guarded), ends_in = seconds(guarded)}
+  end
+  register() -- the first write: in a full memory it is refused, and so the claim
+  local lost = declare_lost('its lease ended, found by ' .. given.host) -- 5
+  if lost then
+    key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
+    set(own.key, {fence = key.fence})
+  end
+  redis.call('DEL', own.lease)
+  return been(key) or too_soon(key) or grant(key)
+end
+
+local answer = decide()
+if answer.answer == 'refused' then
+  -- What cannot be written, for memory or rights, never changes the answer.
+  pcall(function()
+    register()
+    count_skip({tick = given.tick, host = given.host, reason = answer.reason, pid = given.pid, detail = answer.detail,
+      holder_host = answer.holder_host, holder_pid = answer.holder_pid})
+  end)
+end
+local flat = {}
+for name, value in pairs(answer) do
+  flat[#flat + 1] = name
+  flat[#flat + 1] = value
+end
+return flat

@@ -1,0 +1,294 @@
+"""What a firing asks of Redis: one script, one round trip, one atomic step each, told in the Lua files."""
+
+from __future__ import annotations
+
+from oncecron import clock
+from oncecron.errors import ConfigurationError, StoreUnavailable
+from oncecron.model import (
+    HEARTBEATS_PER_TTL,
+    MAX_CLOCK_SKEW,
+    AskAgain,
+    Holder,
+    Lease,
+    Refusal,
+    trust_after,
+)
+from oncecron.stores.redis import scripts
+from oncecron.stores.redis.resp import ReplyError
+from oncecron.stores.redis.wire import Wire
+
+# ruff: noqa: PLC0415 - what went wrong is explained only where something did
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.errors import StoreError
+    from oncecron.model import Ending, Firing, Retention
+    from oncecron.stores.redis.address import Target
+    from oncecron.stores.redis.resp import Reply
+
+    Values = dict[str, str | int | float | None]
+
+
+class RedisFiringStore:
+    """The firing half of the store on Redis or Valkey; see `oncecron.store.FiringStore`."""
+
+    lease_clock = clock.BOOTTIME
+
+    def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
+        self._target = target
+        self._names = scripts.Names(namespace)
+        self._patience = min(5.0, ttl / HEARTBEATS_PER_TTL)
+        self._wire: Wire | None = None
+        self._firing: Firing | None = None
+        self._due: str | None = None
+
+    def claim(
+        self,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
+        alone: bool = False,  # noqa: ARG002 - nor `contended`
+    ) -> Lease | Refusal | AskAgain:
+        """Ask for (key, tick); see `FiringStore.claim`."""
+        self._firing = firing
+        self._connected(deadline)
+        sent = clock.lease_time(self.lease_clock)
+        values = {
+            **_described(firing),
+            "ttl": firing.ttl,
+            "rule": firing.tick.rule,
+            "host_now": clock.wall(),
+            "heartbeats": HEARTBEATS_PER_TTL,
+            "layout": scripts.LAYOUT,
+            "min_gap": firing.min_gap,
+            "starting_deadline": firing.starting_deadline,
+            "again": "yes" if firing.again else None,
+            "schedule": firing.schedule,
+            "zone": firing.zone,
+        }
+        answer = _named(self._step("claim", firing, values, deadline))
+        kind = answer["answer"]
+        if kind == "lease":
+            self._due = answer.get("due")
+            lease = _lease(firing, answer, sent)
+            self._wait_for_replicas(deadline)
+            return lease
+        if kind == "clocks":
+            raise ConfigurationError(
+                f"the tick {firing.tick.text} is {abs(float(answer['off'])):.0f} s off: "
+                "this host's clock or the store's is wrong; compare "
+                "`date +%s` here with `redis-cli time` there, and set the wrong one"
+            )
+        if kind == "wrong":
+            from oncecron.stores.redis.explain import wrong_server
+
+            self.close()
+            raise wrong_server(self._target, answer)
+        return _again(answer) if kind == "again" else _refusal(answer)
+
+    def _wait_for_replicas(self, deadline: float) -> None:
+        """Raise `StoreUnavailable` unless as many replicas as the address asks for have the claim.
+
+        The claim is asked for again with the same owner, which gets the same lease.
+        """
+        wanted = self._target.wait
+        if not wanted:
+            return
+        left = min(self._patience, deadline - clock.lease_time(self.lease_clock))
+        acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
+        if not isinstance(acknowledged, int) or acknowledged < wanted:
+            raise StoreUnavailable(
+                f"Redis {self._target.shown}: {acknowledged!r} of {wanted} replicas (?wait=) have the claim"
+            )
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        """Extend the lease, or put it back where the store has lost it; see `FiringStore.renew`."""
+        self._connected(deadline)
+        sent = clock.lease_time(self.lease_clock)
+        answer = self._step("renew", lease, {**self._told(), **_held(lease)}, deadline)
+        if answer == b"lost":
+            return None
+        if answer != b"renewed" and isinstance(answer, bytes):
+            lease = lease._replace(execution_id=int(answer))
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl))
+
+    def finish(
+        self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
+    ) -> bool:
+        """Record the end and release the lease; see `FiringStore.finish`."""
+        due = self._due if self._due != scripts.part_of(lease.key, lease.shard) else None
+        values = {
+            **self._told(),
+            **_held(lease),
+            **ending._asdict(),
+            "keep_executions": retention.executions,
+            "keep_skips": retention.skips,
+            "keep_most": self._target.keep,
+            "due": due,
+        }
+        return self._step("finish", lease, values, deadline, also=due) == 1
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Count a refusal that the store did not decide; see `FiringStore.skip`."""
+        host, pid, _ = refusal.holder or (None, None, None)
+        values: Values = {
+            "tick": firing.tick.text,
+            "host": firing.holder.host,
+            "pid": firing.holder.pid,
+            "reason": refusal.reason,
+            "detail": refusal.detail,
+            "holder_host": host,
+            "holder_pid": pid,
+        }
+        self._step("skip", firing, values, deadline)
+
+    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
+        """Take a spooled record; see `FiringStore.deliver`."""
+        part = scripts.part_of(record["key"], record["shard"])
+        values = {**record, "part": part, "max_skew": MAX_CLOCK_SKEW}
+        self._run("deliver", [part], values, deadline)
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """Do nothing: no lock hangs on a session."""
+
+    def watch_fd(self) -> int | None:
+        """Return the connection: readable when the server has closed it."""
+        return self._wire.fileno() if self._wire else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        wire, self._wire = self._wire, None
+        if wire:
+            wire.close()
+
+    def _told(self) -> Values:
+        """Return what it takes to put an execution back that the store has lost."""
+        return {} if self._firing is None else _described(self._firing)
+
+    def _connected(self, deadline: float) -> Wire:
+        if self._wire is None:
+            firing = self._firing
+            name = (
+                "oncecron"
+                if firing is None
+                else f"oncecron:{firing.holder.host}/{firing.holder.pid}:{firing.key}"
+            )
+            self._wire = Wire(
+                self._target,
+                clock=self.lease_clock,
+                deadline=deadline,
+                patience=self._patience,
+                name=name,
+            )
+        return self._wire
+
+    def _step(
+        self,
+        step: str,
+        of: Firing | Lease,
+        values: Values,
+        deadline: float,
+        also: str | None = None,
+    ) -> Reply:
+        part = scripts.part_of(of.key, of.shard)
+        values = {**values, "part": part, "max_skew": MAX_CLOCK_SKEW}
+        return self._run(step, [part, also] if also else [part], values, deadline)
+
+    def _run(self, step: str, parts: list[str], values: Values, deadline: float) -> Reply:
+        """Run a step by its hash; with its text where the server does not know it."""
+        keys = self._names.keys(*parts)
+        words = (len(keys), *keys, *scripts.arguments(values))
+        text = scripts.text(step)
+        try:
+            return self._ask(deadline, "EVALSHA", scripts.digest(text), *words)
+        except ReplyError as error:
+            if error.code != "NOSCRIPT":
+                raise self._refused(error) from error
+        try:
+            return self._ask(deadline, "EVAL", text, *words)
+        except ReplyError as error:
+            raise self._refused(error) from error
+
+    def _ask(self, deadline: float, *words: str | float) -> Reply:
+        try:
+            return self._connected(deadline).ask(*words, deadline=deadline)
+        except StoreUnavailable:
+            self.close()  # whatever the server still does with it: this connection is never asked again
+            raise
+
+    def _refused(self, error: ReplyError) -> StoreError:
+        from oncecron.stores.redis.explain import of_step
+
+        self.close()
+        return of_step(error, self._target)
+
+
+def _described(firing: Firing) -> Values:
+    tick, holder = firing.tick, firing.holder
+    return {
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": tick.text,
+        "tick_instant": tick.instant,
+        "owner": firing.owner,
+        **holder._asdict(),
+        "command": firing.command,
+        "fired_at": firing.fired_at,
+    }
+
+
+def _held(lease: Lease) -> Values:
+    return {
+        "execution_id": lease.execution_id,
+        "owner": lease.owner,
+        "attempt": lease.attempt,
+        "started_at": lease.started_at,
+        "fencing_token": lease.token,
+        "ttl": lease.ttl,
+    }
+
+
+def _named(flat: Reply) -> dict[str, str]:
+    """Return an answer by its names."""
+    words = [
+        word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)
+        for word in (flat if isinstance(flat, list) else [])
+    ]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _lease(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
+    return Lease(
+        key=firing.key,
+        shard=firing.shard,
+        tick=firing.tick.text,
+        owner=firing.owner,
+        attempt=int(answer["attempt"]),
+        execution_id=int(answer["execution_id"]),
+        token=int(answer["fencing_token"]),
+        ttl=firing.ttl,
+        started_at=float(answer["started_at"]),
+        trusted_until=trust_after(sent, firing.ttl),
+    )
+
+
+def _refusal(answer: dict[str, str]) -> Refusal:
+    holder = None
+    if "holder_host" in answer:
+        pid, user = answer.get("holder_pid", "0"), answer.get("holder_user", "")
+        holder = Holder(answer["holder_host"], int(pid), user)
+    since = float(answer["since"]) if "since" in answer else None
+    return Refusal(answer.get("reason", "held"), holder, since, answer.get("detail"))  # type: ignore[arg-type]
+
+
+def _again(answer: dict[str, str]) -> AskAgain:
+    return AskAgain(
+        answer["why"],  # type: ignore[arg-type]
+        after=float(answer["after"]),
+        ends_in=float(answer["ends_in"]),
+        refusal=_refusal(answer),
+        watched=answer.get("watched"),
+    )

@@ -1,0 +1,71 @@
+-- Remove what is older than its retention or more than a part may keep; never much at a time.
+
+-- Names stay unique in the log alone, so that a part keeps the newest of them however old they are.
+local function oldest_kept_name(part, names)
+  return tonumber(redis.call('ZREVRANGE', part.names, names - 1, names - 1, 'WITHSCORES')[2] or 0)
+end
+
+local function forget(part, id, row)
+  redis.call('HDEL', shared.executions, id)
+  redis.call('XDEL', part.log, id .. '-0')
+  local others = {}
+  for number in string.gmatch(redis.call('HGET', part.owners, row.owner) or '', '%S+') do
+    if not string.find(number, ':' .. id .. '$') then others[#others + 1] = number end
+  end
+  if #others > 0 then
+    redis.call('HSET', part.owners, row.owner, table.concat(others, ' '))
+  else
+    redis.call('HDEL', part.owners, row.owner)
+  end
+  if row.tick and redis.call('HGET', part.ticks, row.tick) == id then
+    redis.call('HDEL', part.ticks, row.tick)
+    redis.call('ZREM', part.names, row.tick)
+  end
+end
+
+-- The walk goes on where the last one stopped, past what is kept for another reason than its age.
+local function expire_executions(part, most, names)
+  local before, too_many = now - given.keep_executions, redis.call('XLEN', part.log) - given.keep_most
+  local kept_name = oldest_kept_name(part, names)
+  local from = redis.call('HGET', part.key, 'retention_at') or '-'
+  local entries = redis.call('XRANGE', part.log, from, '+', 'COUNT', most)
+  local removed, next_from = 0, nil
+  for _, entry in ipairs(entries) do
+    local id = string.match(entry[1], '^%d+')
+    local row = execution(id)
+    local due = not row or tonumber(row.started_at) < before or too_many > removed
+    if not due then
+      next_from = '-'
+      break
+    end
+    local named = row and row.tick and not row.tick_instant and tonumber(id) >= kept_name
+    if row and row.outcome ~= 'running' and not named then
+      forget(part, id, row)
+      removed = removed + 1
+    elseif not row then
+      redis.call('XDEL', part.log, entry[1])
+    end
+    next_from = '(' .. entry[1]
+  end
+  if #entries < most then next_from = '-' end
+  redis.call('HSET', part.key, 'retention_at', next_from or '-')
+  return removed, next_from ~= nil and next_from ~= '-'
+end
+
+local function expire_skips(part, most)
+  local members = redis.call('ZRANGEBYSCORE', part.skips, '-inf', '(' .. seconds(now - given.keep_skips), 'LIMIT', 0, most)
+  local too_many = redis.call('ZCARD', part.skips) - given.keep_most
+  if too_many > #members then
+    members = redis.call('ZRANGE', part.skips, 0, math.min(too_many, most) - 1)
+  end
+  if #members > 0 then
+    redis.call('ZREM', part.skips, unpack(members))
+    redis.call('HDEL', part.skip_rows, unpack(members))
+  end
+  return #members
+end
+
+local function expire(part, most, names)
+  local executions, more = expire_executions(part, most, names)
+  return executions, expire_skips(part, most), more
+end

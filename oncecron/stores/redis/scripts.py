@@ -1,0 +1,83 @@
+"""The steps as the server is told them: Lua from this package's files, by the hash of their text.
+
+A step is sent by its hash (EVALSHA); a server that does not know it yet gets the text (EVAL), once.
+"""
+
+from __future__ import annotations
+
+import os
+
+try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
+    from _sha1 import sha1  # type: ignore[import-not-found]
+except ImportError:
+    from hashlib import sha1
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LAYOUT = "1"
+"""The version of the data's layout; another one is refused before the claim."""
+
+_FILES = {
+    "claim": ("shared", "claim"),
+    "renew": ("shared", "renew"),
+    "finish": ("shared", "retention", "finish"),
+    "skip": ("shared", "skip"),
+    "deliver": ("shared", "deliver"),
+    "prune": ("shared", "retention", "prune"),
+}
+_OF_NAMESPACE = ("namespace", "parts", "executions", "pauses", "drains")
+_OF_PART = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows")
+
+
+def text(step: str) -> str:
+    """Return the Lua of a step."""
+    parts = []
+    for name in _FILES[step]:
+        path = os.path.join(os.path.dirname(__file__), f"{name}.lua")
+        with open(path, encoding="utf-8") as file:
+            parts.append(file.read())
+    return "\n".join(parts)
+
+
+def digest(script: str) -> str:
+    """Return the hash by which a server knows a script."""
+    name: str = sha1(script.encode()).hexdigest()  # noqa: S324 - the server's name for it
+    return name
+
+
+class Names:
+    """The names of a namespace's keys; all have one hash tag and so one slot of a cluster."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = f"{namespace}:{{{namespace}}}:"
+
+    def of_namespace(self, name: str) -> str:
+        """Return a name of the whole namespace, such as `parts`."""
+        return self._prefix + name
+
+    def of_part(self, name: str, part: str) -> str:
+        """Return a name of one part of a key, such as `lease`; `part` is KEY#SHARD."""
+        return f"{self._prefix}{name}:{part}"
+
+    def keys(self, *parts: str) -> list[str]:
+        """Return what a step declares: the names of the namespace and of each part, in the order of shared.lua."""
+        keys = [self.of_namespace(name) for name in _OF_NAMESPACE]
+        for part in parts:
+            keys += [self.of_part(name, part) for name in _OF_PART]
+        return keys
+
+
+def part_of(key: str, shard: int) -> str:
+    """Return the name of one part of a key."""
+    return f"{key}#{shard}"
+
+
+def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:
+    """Return what a step is given: names and values in turn, without what is None."""
+    flat: list[str | int | float] = []
+    for name, value in values.items():
+        if value is not None:
+            flat += (name, value)
+    return flat

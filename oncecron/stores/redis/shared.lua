@@ -1,0 +1,187 @@
+-- What every step begins with. Wall times are seconds since the epoch by this server's TIME, as text.
+--
+-- All names of a namespace have one hash tag, so that one node of a cluster has them all and a step may touch any of
+-- them. KEYS are all that a step can touch: those of the namespace, then those of one part of a key (and for
+-- an end those of a second part, whose retention is due):
+--
+--   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see claim
+--   parts       zset     every KEY#SHARD, by when its retention was last looked at
+--   executions  hash     execution_id -> the row of the job-execution log, JSON of texts; absent is null
+--   pauses      hash     KEY or * -> JSON: author, reason, at, until
+--   drains      hash     host -> JSON: author, at
+--   key         hash     fence, high_water, high_water_tick, running, last_start ...: what no retention may forget
+--   lease       hash     no TTL, or a server that evicts keys with one would end it: expires_at is compared with TIME
+--   ticks       hash     tick -> execution_id of its newest attempt
+--   names       zset     ticks that are no instants, by their first execution_id
+--   owners      hash     owner -> "ATTEMPT:EXECUTION_ID ..." as it counts them itself
+--   log         stream   EXECUTION_ID-0: which executions there are, in order
+--   skips       zset     JSON of [tick, host, reason], by when it last happened
+--   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count
+
+local function fields(flat)
+  local found = {}
+  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+  return found
+end
+
+local function part_at(first)
+  local found = {}
+  for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows'}) do
+    found[name] = KEYS[first + i - 1]
+  end
+  return found
+end
+
+local shared = {namespace = KEYS[1], parts = KEYS[2], executions = KEYS[3], pauses = KEYS[4], drains = KEYS[5]}
+local own = part_at(6)
+local given = fields(ARGV)
+
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+local microseconds = time[1] * 1000000 + time[2]
+
+local function seconds(value) return string.format('%.6f', value) end
+local function whole(value) return string.format('%.0f', value) end
+local function hash(name) return fields(redis.call('HGETALL', name)) end
+
+local function set(name, values)
+  local flat = {}
+  for field, value in pairs(values) do
+    flat[#flat + 1] = field
+    flat[#flat + 1] = value
+  end
+  redis.call('HSET', name, unpack(flat))
+end
+
+-- Notes as one, none of them twice.
+local function joined(...)
+  local text
+  for i = 1, select('#', ...) do
+    local note = select(i, ...)
+    if note and note ~= '' and not (text and string.find(text, note, 1, true)) then
+      text = text and text .. '; ' .. note or note
+    end
+  end
+  return text
+end
+
+-- A full memory refuses what enlarges it, but only as the first write of a script. A renewal or an end must not be
+-- refused: it begins with a write that cannot enlarge anything.
+local function write_in_full_memory() redis.call('HDEL', shared.namespace, '') end
+
+local function register() redis.call('ZADD', shared.parts, 'NX', 0, given.part) end
+
+local function execution(id)
+  local text = id and redis.call('HGET', shared.executions, id)
+  return text and cjson.decode(text)
+end
+
+local function write_execution(id, row) redis.call('HSET', shared.executions, id, cjson.encode(row)) end
+
+-- The execution of an owner by the number that it gave it; without one its newest.
+local function execution_of(owner, attempt)
+  local found
+  for number, id in string.gmatch(redis.call('HGET', own.owners, owner) or '', '(%d+):(%d+)') do
+    if not attempt or number == attempt then found = id end
+  end
+  return found, execution(found)
+end
+
+local function insert_execution(row)
+  local id = whole(redis.call('HINCRBY', shared.namespace, 'last_execution_id', 1))
+  write_execution(id, row)
+  redis.call('XADD', own.log, id .. '-0', 'id', id)
+  local known = redis.call('HGET', own.owners, row.owner)
+  local number = row.owner_attempt .. ':' .. id
+  redis.call('HSET', own.owners, row.owner, known and known .. ' ' .. number or number)
+  if row.tick then
+    redis.call('HSET', own.ticks, row.tick, id)
+    if not row.tick_instant then redis.call('ZADD', own.names, 'NX', id, row.tick) end
+  end
+  return id
+end
+
+-- A row as its firing tells it.
+local function row_of(told)
+  local row = {owner_attempt = told.attempt}
+  for _, name in ipairs({'key', 'shard', 'tick', 'tick_instant', 'attempt', 'outcome', 'exit_code', 'signal', 'host', 'pid', 'user',
+    'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner'}) do
+    row[name] = told[name]
+  end
+  return row
+end
+
+-- What an execution leaves on its key. An instant far ahead would burn all ticks up to it, so that it is none.
+local function mark_key(row)
+  local key = hash(own.key)
+  local marks = {fence = whole(math.max(key.fence or 0, row.fencing_token or 0))}
+  local instant = tonumber(row.tick_instant)
+  if instant and instant <= now + given.max_skew and instant > tonumber(key.high_water or '-inf') then
+    marks.high_water, marks.high_water_tick = row.tick_instant, row.tick
+  end
+  if tonumber(row.started_at) > tonumber(key.last_start or '-inf') then
+    marks.last_start, marks.last_lateness = row.started_at, seconds(row.fired_at % 60)
+    redis.call('HDEL', own.key, 'last_execution_id')
+  end
+  set(own.key, marks)
+end
+
+-- An execution of which this server knows nothing, put in late, with a number that no other attempt of its tick has.
+local function insert_late(row, note)
+  local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick))
+  row.note, row.attempt, row.late = joined(row.note, note), row.attempt or '1', 'yes'
+  row.owner_attempt = row.attempt
+  if newest then row.attempt = whole(math.max(row.attempt, newest.attempt + 1)) end
+  insert_execution(row)
+  mark_key(row)
+end
+
+local function extend(lease)
+  set(own.lease, {heartbeat_at = seconds(now), expires_at = seconds(now + lease.ttl)})
+end
+
+local function grant_lease(id, row)
+  set(own.lease, {execution_id = id, owner = row.owner, ttl = given.ttl, acquired_at = seconds(now),
+    heartbeat_at = seconds(now), expires_at = seconds(now + given.ttl)})
+end
+
+-- What runs without a lease is lost: its child is dead by rule.
+local function declare_lost(note)
+  local id = redis.call('HGET', own.key, 'running')
+  local row = execution(id)
+  if row and row.outcome == 'running' then
+    row.outcome, row.lost_at, row.note = 'lost', seconds(now), joined(row.note, note)
+    write_execution(id, row)
+  end
+  redis.call('HDEL', own.key, 'running')
+  return row
+end
+
+-- The end of an execution that is `running` or `lost`; a start that was none stands no longer between others.
+local function end_execution(id, row, ending, note)
+  row.outcome, row.exit_code, row.signal, row.duration = ending.outcome, ending.exit_code, ending.signal, ending.duration
+  row.finished_at, row.note = ending.finished_at, note
+  write_execution(id, row)
+  local key = hash(own.key)
+  if key.running == id then redis.call('HDEL', own.key, 'running') end
+  if ending.outcome == 'not-started' and key.last_execution_id == id then
+    redis.call('HDEL', own.key, 'last_execution_id', 'last_start', 'last_lateness')
+    if key.previous_start then
+      set(own.key, {last_start = key.previous_start, last_lateness = key.previous_lateness})
+    end
+  end
+end
+
+local function has_no_end(row) return row.outcome == 'running' or row.outcome == 'lost' and not row.duration end
+
+-- One row per (tick, host, reason) of a part, counted; a delivered one that is not newer than the row is in it already.
+local function count_skip(skip, delivered)
+  local member = cjson.encode({skip.tick or '', skip.host, skip.reason})
+  local at = redis.call('ZSCORE', own.skips, member)
+  if delivered and at and tonumber(skip.at) <= tonumber(at) then return end
+  local row = cjson.decode(redis.call('HGET', own.skip_rows, member) or '{}')
+  row.count = whole((row.count or 0) + (skip.count or 1))
+  row.pid, row.holder_host, row.holder_pid, row.detail = skip.pid, skip.holder_host, skip.holder_pid, skip.detail
+  redis.call('ZADD', own.skips, skip.at or seconds(now), member)
+  redis.call('HSET', own.skip_rows, member, cjson.encode(row))
+end

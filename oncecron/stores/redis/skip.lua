@@ -1,0 +1,4 @@
+-- Count a refusal that the store did not decide.
+register()
+count_skip(given)
+return 1
