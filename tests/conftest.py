@@ -136,7 +136,8 @@ def new_pgbouncer() -> Iterator[Callable[..., PgBouncer]]:
 
 @pytest.fixture(scope="session")
 def _shared_redis() -> Iterator[RedisServer]:
-    server = RedisServer()
+    # With an append-only file: a young server without one makes every firing wait.
+    server = RedisServer(aof=True, appendfsync="no")
     try:
         yield server.start()
     finally:

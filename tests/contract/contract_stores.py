@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from postgres_stores import PooledPostgresKind, PostgresKind
+from redis_stores import RedisKind
 
 from oncecron import clock
 from oncecron.model import Roles
@@ -141,4 +142,5 @@ KINDS: dict[str, type[StoreKind]] = {
     "sqlite": SQLiteKind,
     "postgres": PostgresKind,
     "pooled": PooledPostgresKind,
+    "redis": RedisKind,
 }

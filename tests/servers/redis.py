@@ -36,6 +36,11 @@ class Endpoint(NamedTuple):
     port: int
 
 
+def server_program() -> str:
+    """Return the path of the server: ONCECRON_TEST_REDIS_SERVER, else redis-server."""
+    return os.environ.get("ONCECRON_TEST_REDIS_SERVER") or program("redis-server")
+
+
 class RedisServer:
     """One server with its own directory and port, without RDB snapshots.
 
@@ -73,7 +78,7 @@ class RedisServer:
     def start(self) -> "RedisServer":
         """Start it and wait until it answers."""
         conf = self._write_conf()
-        command = [program("redis-server"), str(conf), *self.mode]
+        command = [server_program(), str(conf), *self.mode]
         self.process = spawn(
             [*self.prefix, *as_server_user(), *command],
             cwd=self.directory, stdout=subprocess.DEVNULL,

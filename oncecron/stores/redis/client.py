@@ -14,8 +14,6 @@ from redis.retry import Retry
 from oncecron.stores.redis.session import client_name
 
 if TYPE_CHECKING:
-    from redis.cluster import RedisCluster
-
     from oncecron.stores.redis.address import Target, Tls
 
 # ruff: noqa: PLC0415 - the modules for sentinels and clusters are imported where they are used
@@ -23,22 +21,20 @@ if TYPE_CHECKING:
 _FIRST_WITHOUT_ATTEMPTS = 6  # major version of redis-py whose `retry` counts for the whole cluster
 
 
-def connect_redis_py(
-    target: Target, patience: float, name: str = "oncecron"
-) -> redis.Redis | RedisCluster:
+def connect_redis_py(target: Target, patience: float, key: str) -> redis.Redis:
     """Return a client; it connects at its first command, or now if it is a cluster's.
 
-    `patience`: seconds that connecting, and each answer, may take; `name`: as CLIENT LIST shows it. What fails
-    raises redis-py's own errors.
+    `patience`: seconds that connecting, and each answer, may take; `key`: a name of the namespace, all of which one
+    node of a cluster has. What fails raises redis-py's own errors.
     """
     common = _common(target.tls, patience)
     login = {
         "username": target.username,
         "password": target.password,
-        "client_name": client_name(name),
+        "client_name": client_name("oncecron"),
     }
     if target.kind == "cluster":
-        return _cluster(target, {**common, **login})
+        return _node(target, {**common, **login}, key)
     options = {**common, **login, "db": target.database, "retry": Retry(NoBackoff(), 0)}
     if target.kind == "sentinel":
         return _master(target, common, options)
@@ -85,11 +81,13 @@ def _master(target: Target, common: dict[str, Any], options: dict[str, Any]) -> 
     return client
 
 
-def _cluster(target: Target, options: dict[str, Any]) -> RedisCluster:
+def _node(target: Target, options: dict[str, Any], key: str) -> redis.Redis:
     from redis import cluster
 
     untyped: Any = cluster
     if int(redis.__version__.partition(".")[0]) < _FIRST_WITHOUT_ATTEMPTS:
         options["cluster_error_retry_attempts"] = 0
     nodes = [untyped.ClusterNode(host, port) for host, port in target.hosts]
-    return cluster.RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 0), **options)
+    whole = untyped.RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 0), **options)
+    client: redis.Redis = whole.get_redis_connection(whole.get_node_from_key(key))
+    return client

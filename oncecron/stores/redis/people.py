@@ -1,0 +1,344 @@
+"""What people ask of Redis: ordinary redis-py.
+
+Executions are found by the stream of each part of a key, whose ids are theirs; several parts are merged by id. So a
+question costs what it shows, not what there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Skip
+from oncecron.stores.redis import scripts
+from oncecron.stores.redis.client import connect_redis_py
+from oncecron.stores.redis.explain import ACL_RULE, of_step
+from oncecron.stores.redis.resp import ReplyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from oncecron.model import HistoryQuery, Retention, Roles
+    from oncecron.stores.redis.address import Target
+
+PATIENCE = 10.0
+"""Seconds that one server may take to answer."""
+
+_PAGE = 500
+_PAGE_OF_MANY = 50  # ids of each part, where the question means several
+_BATCH = 1000  # executions, or skips, that one step of prune looks at
+_SLACK = 86400.0
+"""Seconds by which starts may be out of order: the server's clock may have been set back."""
+
+_INTEGERS = (
+    *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
+    *("holder_pid", "count", "execution_id"),
+)
+_FLOATS = ("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at")
+
+Row = dict[str, Any]
+
+
+class RedisPeopleStore:
+    """The people's half of the store on Redis or Valkey; see `oncecron.store.PeopleStore`."""
+
+    def __init__(self, target: Target, *, namespace: str) -> None:
+        self._target = target
+        self._names = scripts.Names(namespace)
+        self._client_at_hand: redis.Redis | None = None
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first, or the oldest first after an id."""
+        found = (row for row in self._rows(query) if _wanted(row, query, row["outcome"]))
+        yield from map(_execution, itertools.islice(found, query.limit))
+
+    def _rows(self, query: HistoryQuery) -> Iterator[Row]:
+        ids = self._ids(query)
+        size = min(_PAGE, query.limit or _PAGE)
+        while page := list(itertools.islice(ids, size)):
+            for execution_id, row in zip(page, self._executions(page), strict=True):
+                if row is None:  # removed meanwhile
+                    continue
+                row["execution_id"] = execution_id
+                if _all_older(row, query):
+                    return
+                yield row
+
+    def _ids(self, query: HistoryQuery) -> Iterator[int]:
+        """Yield the ids of executions in the order of the question, of all parts that it means."""
+        parts = self._parts(query.key)
+        size = min(_PAGE if len(parts) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
+        step = _Forward if query.after_id is not None else _Backward
+        pages = [step(self._names.of_part("log", part), query.after_id, size) for part in parts]
+        heads = self._many((page.command() for page in pages), len(pages))
+        readers = [self._read(page, head or []) for page, head in zip(pages, heads, strict=True)]
+        return heapq.merge(*readers, reverse=query.after_id is None)
+
+    def _read(self, page: _Forward | _Backward, entries: Any) -> Iterator[int]:
+        while True:
+            for entry_id, _ in entries:
+                page.at = entry_id.decode()
+                yield int(page.at.partition("-")[0])
+            if len(entries) < page.size:
+                return
+            [entries] = self._many([page.command()], 1)
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        readers = [self._skips_of(part, query) for part in self._parts(query.key)]
+        merged = heapq.merge(*readers, key=_order)
+        yield from itertools.islice(merged, query.limit)
+
+    def _skips_of(self, part: str, query: HistoryQuery) -> Iterator[Skip]:
+        name, rows_name = self._names.of_part("skips", part), self._names.of_part("skip_rows", part)
+        oldest = "-inf" if query.since is None else repr(query.since)
+        size = min(_PAGE, query.limit or _PAGE)
+        for offset in itertools.count(0, size):
+            command = ("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES")
+            [flat] = self._many([(*command, "LIMIT", offset, size)], 1)
+            members, times = flat[::2], flat[1::2]
+            texts = self._many([("HMGET", rows_name, *members)], 1)[0] if members else []
+            skips = [
+                _skip(part, member, at, text)
+                for member, at, text in zip(members, times, texts, strict=True)
+                if text is not None
+            ]
+            found = (skip for skip in skips if _wanted(skip._asdict(), query, skip.reason))
+            yield from sorted(found, key=_order)
+            if len(members) < size:
+                return
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        [row] = self._executions([execution_id])
+        return None if row is None else _execution({**row, "execution_id": execution_id})
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease of this namespace."""
+        parts = self._parts(None)
+        names = [self._names.of_part("lease", part) for part in parts]
+        (now, micros), *hashes = self._many(
+            [("TIME",), *(("HGETALL", name) for name in names)], len(names) + 1
+        )
+        found = {part: lease for part, lease in zip(parts, hashes, strict=True) if lease}
+        leases = {part: _decoded(_text_fields(lease)) for part, lease in found.items()}
+        rows = self._executions([lease["execution_id"] for lease in leases.values()])
+        asked_at = now + micros / 1e6
+        return [
+            _lease_view(part, lease, row or {}, asked_at)
+            for (part, lease), row in zip(leases.items(), rows, strict=True)
+        ]
+
+    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+        text = scripts.text("prune")
+        executions = skips = 0
+        for part in self._parts(None):
+            keys = self._names.keys(part)
+            values = scripts.arguments(
+                {
+                    "part": part,
+                    "keep_executions": retention.executions,
+                    "keep_skips": retention.skips,
+                    "keep_most": self._target.keep,
+                    "most": _BATCH,
+                    "names": names_kept,
+                }
+            )
+            more = 1
+            while more:
+                [step] = self._many([("EVAL", text, len(keys), *keys, *values)], 1)
+                executions, skips, more = executions + step[0], skips + step[1], step[2]
+        return executions, skips
+
+    def initialise(self, roles: Roles) -> str:
+        """Do nothing but look: Redis needs no schema. Return a sentence of what was found."""
+        if any(roles):
+            raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
+        [server] = self._many([("INFO", "server")], 1)
+        version = server.get("valkey_version") or server.get("redis_version")
+        return f"Redis {self._target.shown} (version {version}) needs no preparation"
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Raise `ConfigurationError`: there is no SQL."""
+        del roles
+        raise ConfigurationError(
+            f"a Redis store has no SQL; what its user needs is this ACL: {ACL_RULE}"
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        client, self._client_at_hand = self._client_at_hand, None
+        if client is not None:
+            client.close()
+
+    def _parts(self, key: str | None) -> list[str]:
+        """Return the parts of a key, or of all."""
+        name = self._names.of_namespace("parts")
+        [parts] = self._many([("ZRANGE", name, 0, -1)], 1)
+        known = sorted(part.decode() for part in parts)
+        return [part for part in known if key is None or part.rpartition("#")[0] == key]
+
+    def _executions(self, ids: Sequence[int]) -> list[Row | None]:
+        if not ids:
+            return []
+        name = self._names.of_namespace("executions")
+        [texts] = self._many([("HMGET", name, *ids)], 1)
+        return [None if text is None else _decoded(_json(text)) for text in texts]
+
+    def _many(self, commands: Iterable[tuple[Any, ...]], count: int) -> list[Any]:
+        """Send commands in one round trip; return their answers."""
+        if not count:
+            return []
+        with self._explained():
+            if self._client_at_hand is None:
+                self._client_at_hand = connect_redis_py(
+                    self._target, PATIENCE, self._names.of_namespace("namespace")
+                )
+            pipeline: Any = self._client_at_hand.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = pipeline.execute()
+            return answers
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what redis-py raises into an error of one line with a cure."""
+        try:
+            yield
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            self.close()
+            text = f"Redis {self._target.shown}: {error}"
+            if isinstance(error, redis.AuthenticationError):
+                raise StoreRefusesError(f"{text}; check user and password") from error
+            raise StoreUnavailable(text) from error
+        except redis.ResponseError as error:
+            code = "NOPERM " if isinstance(error, redis.exceptions.NoPermissionError) else ""
+            raise of_step(ReplyError(f"{code}{error}"), self._target) from error
+
+
+class _Forward:
+    """Pages of a stream, the oldest entry first, after an id."""
+
+    def __init__(self, name: str, after_id: int | None, size: int) -> None:
+        self._name = name
+        self.at = f"{after_id}-0"
+        self.size = size
+
+    def command(self) -> tuple[Any, ...]:
+        """Return the command for the next page."""
+        return ("XRANGE", self._name, f"({self.at}", "+", "COUNT", self.size)
+
+
+class _Backward:
+    """Pages of a stream, the newest entry first."""
+
+    def __init__(self, name: str, after_id: int | None, size: int) -> None:
+        del after_id
+        self._name = name
+        self.at = ""
+        self.size = size
+
+    def command(self) -> tuple[Any, ...]:
+        """Return the command for the next page."""
+        newest = f"({self.at}" if self.at else "+"
+        return ("XREVRANGE", self._name, newest, "-", "COUNT", self.size)
+
+
+def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
+    """Return whether a row is what the question asks for; its key has been seen to."""
+    return (
+        (query.host is None or row["host"] == query.host)
+        and (query.outcome is None or outcome == query.outcome)
+        and (query.tick is None or row.get("tick") == query.tick)
+        and (query.since is None or row.get("started_at", query.since) >= query.since)
+    )
+
+
+def _all_older(row: Row, query: HistoryQuery) -> bool:
+    """Return whether this row and all older ids began before what is asked for.
+
+    An execution that was put in late began long before its id was given, and tells nothing of others.
+    """
+    if query.since is None or query.after_id is not None or "late" in row:
+        return False
+    started: float = row["started_at"]
+    return started < query.since - _SLACK
+
+
+def _text_fields(fields: Any) -> dict[str, str]:
+    """Return a hash as texts."""
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+
+
+def _json(text: bytes) -> dict[str, str]:
+    fields: dict[str, str] = json.loads(text.decode("utf-8", "replace"))
+    return fields
+
+
+def _decoded(fields: dict[str, str]) -> Row:
+    """Return a row whose numbers are numbers."""
+    row: Row = dict(fields)
+    for name in _INTEGERS:
+        if name in row:
+            row[name] = int(row[name])
+    for name in _FLOATS:
+        if name in row:
+            row[name] = float(row[name])
+    return row
+
+
+def _execution(row: Row) -> Execution:
+    return Execution(**{name: row.get(name) for name in Execution._fields})  # type: ignore[arg-type]
+
+
+def _skip(part: str, member: bytes, at: float, text: bytes) -> Skip:
+    key, _, shard = part.rpartition("#")
+    tick, host, reason = json.loads(member)
+    row = _decoded(_json(text))
+    return Skip(
+        key=key,
+        shard=int(shard),
+        tick=tick or None,
+        reason=reason,
+        holder_host=row.get("holder_host"),
+        holder_pid=row.get("holder_pid"),
+        host=host,
+        pid=row["pid"],
+        at=float(at),
+        count=row["count"],
+    )
+
+
+def _order(skip: Skip) -> tuple[object, ...]:
+    return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
+
+
+def _lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
+    key, _, shard = part.rpartition("#")
+    silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
+    stale = silent or lease["expires_at"] <= asked_at
+    return LeaseView(
+        key=key,
+        shard=int(shard),
+        tick=row.get("tick"),
+        execution_id=lease["execution_id"],
+        attempt=row.get("attempt"),
+        state="stale" if stale else "held",
+        host=row.get("host"),
+        pid=row.get("pid"),
+        user=row.get("user"),
+        acquired_at=lease["acquired_at"],
+        heartbeat_at=lease["heartbeat_at"],
+        expires_at=lease["expires_at"],
+        fencing_token=row.get("fencing_token"),
+        backend_pid=None,
+        client_address=None,
+        asked_at=asked_at,
+    )

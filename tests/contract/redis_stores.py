@@ -1,0 +1,95 @@
+"""Redis as a store that keeps the contract."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from oncecron import clock
+from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.firing import RedisFiringStore
+from oncecron.stores.redis.people import RedisPeopleStore
+
+if TYPE_CHECKING:
+    import pytest
+
+    from oncecron.store import FiringStore, PeopleStore
+
+TTL = 60.0
+TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
+         "heartbeat_at", "expires_at", "at", "until")  # fmt: skip
+PREFIX = "oncecron:{oncecron}:"
+
+
+class RedisKind:
+    """A server without data."""
+
+    own_clock: ClassVar[bool] = True
+    drains: ClassVar[bool] = True
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server = request.getfixturevalue("redis_server")
+        self.client = self.server.connect(decode_responses=True)
+        self.address = self.server.url()
+        self._given: list[FiringStore | PeopleStore] = []
+
+    @staticmethod
+    def connect(address: str) -> FiringStore:
+        """Connect at the first call."""
+        return RedisFiringStore(parse(address, {}), namespace="oncecron", ttl=TTL)
+
+    def firing(self) -> FiringStore:
+        """Return another host's store."""
+        store = self.connect(self.address)
+        self._given.append(store)
+        return store
+
+    def people(self) -> PeopleStore:
+        """Return what people ask."""
+        store = RedisPeopleStore(parse(self.address, {}), namespace="oncecron")
+        self._given.append(store)
+        return store
+
+    def age(self, seconds: float) -> None:
+        """Move every time in every value."""
+        for name in self.client.keys(f"{PREFIX}*"):
+            kind = self.client.type(name)
+            if kind == "hash":
+                for field, text in self.client.hgetall(name).items():
+                    self.client.hset(name, field, _older(field, text, seconds))
+            elif kind == "zset" and ":skips:" in name:
+                for member in self.client.zrange(name, 0, -1):
+                    self.client.zincrby(name, -seconds, member)
+
+    def expire(self, key: str) -> None:
+        """End the lease a second ago, a ttl after its last heartbeat."""
+        now = clock.wall()
+        times = {"expires_at": f"{now - 1:.6f}", "heartbeat_at": f"{now - 1 - TTL:.6f}"}
+        self.client.hset(f"{PREFIX}lease:{key}#0", mapping=times)
+
+    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
+        """Set the field."""
+        pause = {"author": author, "reason": reason, "until": until, "at": clock.wall()}
+        self._set("pauses", key, pause)
+
+    def drain(self, host: str, author: str) -> None:
+        """Set the field."""
+        self._set("drains", host, {"author": author, "at": clock.wall()})
+
+    def _set(self, name: str, field: str, values: dict[str, Any]) -> None:
+        texts = {key: str(value) for key, value in values.items() if value is not None}
+        self.client.hset(PREFIX + name, field, json.dumps(texts))
+
+    def close(self) -> None:
+        """Close every connection."""
+        for store in self._given:
+            store.close()
+        self.client.close()
+
+
+def _older(field: str, text: str, seconds: float) -> str:
+    """Return a value, or the times in a JSON row, that much earlier."""
+    if text.startswith("{"):
+        row = json.loads(text)
+        return json.dumps({name: _older(name, value, seconds) for name, value in row.items()})
+    return f"{float(text) - seconds:.6f}" if field in TIMES else text
