@@ -5,17 +5,19 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from log_of import PostgresLog, SQLiteLog, Store
+from log_of import PostgresLog, RedisLog, SQLiteLog, Store
 from redis_wires import Scripted, Wires
 from servers import Journal
 from servers.oncecron import Oncecron, installed
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
+@pytest.fixture(params=["postgres", "redis", "sqlite"])
 def store(request: pytest.FixtureRequest) -> Store:
     """Give an empty store of each kind."""
     if request.param == "sqlite":
         return _sqlite(request)
+    if request.param == "redis":
+        return RedisLog(request.getfixturevalue("redis_server"))
     return PostgresLog(installed(request.getfixturevalue("database")))
 
 

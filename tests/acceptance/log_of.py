@@ -1,11 +1,12 @@
-"""The log of a store as the tests read it: straight from its tables, whatever `oncecron` says of it."""
+"""The log of a store as the tests read it: straight from its data, whatever `oncecron` says of it."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from servers import Database
+from servers import Database, RedisServer
 
 
 class Record(NamedTuple):
@@ -19,6 +20,8 @@ class Record(NamedTuple):
     note: str | None
     host: str
     command: str
+    execution_id: int
+    fencing_token: int | None
 
 
 class Skipped(NamedTuple):
@@ -32,14 +35,26 @@ class Skipped(NamedTuple):
 
 
 class Store(Protocol):
-    """A store that two hosts share."""
+    """A store that hosts share."""
 
     url: str
     owner_url: str
     """For whoever may remove records."""
 
-    def query(self, statement: str, key: str) -> list[Any]:
-        """Return the rows of a statement with one `{key}` in it."""
+    def executions(self, key: str) -> list[Record]:
+        """Return the executions of a key, the oldest first."""
+
+    def skips(self, key: str) -> list[Skipped]:
+        """Return the refusals of a key, the oldest first."""
+
+    def heartbeat(self, key: str) -> float | None:
+        """Return when the lease of a key was last renewed, in seconds since the epoch."""
+
+
+_EXECUTIONS = f"select {', '.join(Record._fields)} from {{}} where key = {{}} order by execution_id"
+_SKIPS = (
+    "select coalesce(tick, ''), reason, host, holder_host, count from {} where key = {} order by at"
+)
 
 
 class PostgresLog:
@@ -50,11 +65,24 @@ class PostgresLog:
         self.owner_url = database.url("owner")
         self._database = database
 
-    def query(self, statement: str, key: str) -> list[Any]:
-        """Run the statement as superuser."""
-        statement = statement.replace("{log}", "oncecron.executions").replace("{ns}", "oncecron.")
-        rows = self._database.execute(statement.replace("{key}", "%s"), key)
-        return [tuple(row) for row in rows]
+    def executions(self, key: str) -> list[Record]:
+        """Ask as superuser."""
+        rows = self._database.execute(_EXECUTIONS.format("oncecron.executions", "%s"), key)
+        return [Record(*row) for row in rows]
+
+    def skips(self, key: str) -> list[Skipped]:
+        """Ask as superuser."""
+        rows = self._database.execute(_SKIPS.format("oncecron.skips", "%s"), key)
+        return [Skipped(*row) for row in rows]
+
+    def heartbeat(self, key: str) -> float | None:
+        """Ask as superuser."""
+        rows = self._database.execute(
+            "select extract(epoch from heartbeat_at)::float8 from oncecron.leases"
+            " where key = %s and heartbeat_at is not null",
+            key,
+        )
+        return rows[0][0] if rows else None
 
 
 class SQLiteLog:
@@ -64,40 +92,72 @@ class SQLiteLog:
         self.url = self.owner_url = f"sqlite://{path}"
         self._path = path
 
-    def query(self, statement: str, key: str) -> list[Any]:
-        """Run the statement in a connection of its own."""
+    def executions(self, key: str) -> list[Record]:
+        """Ask in a connection of its own."""
+        return [Record(*row) for row in self._query(_EXECUTIONS.format("job_execution", "?"), key)]
+
+    def skips(self, key: str) -> list[Skipped]:
+        """Ask in a connection of its own."""
+        return [Skipped(*row) for row in self._query(_SKIPS.format("skip", "?"), key)]
+
+    def heartbeat(self, key: str) -> float | None:
+        """Ask in a connection of its own."""
+        rows = self._query("select heartbeat_at from lease where key = ?", key)
+        return rows[0][0] if rows else None
+
+    def _query(self, statement: str, key: str) -> list[Any]:
         if not self._path.exists():
             return []  # nobody has asked this store yet
-        statement = statement.replace("{log}", "job_execution").replace("{ns}", "")
         with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as database:
-            return database.execute(statement.replace("{key}", "?"), [key]).fetchall()
+            return database.execute(statement, [key]).fetchall()
 
 
-def executions(store: Store, key: str) -> list[Record]:
-    """Return the executions of a key, the oldest first."""
-    columns = "tick, attempt, outcome, exit_code, signal, note, host, command"
-    statement = f"select {columns} from {{log}} where key = {{key}} order by execution_id"
-    return [Record(*row) for row in store.query(statement, key)]
+class RedisLog:
+    """A server."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.url = self.owner_url = server.url()
+        self._client = server.connect(decode_responses=True)
+
+    def executions(self, key: str) -> list[Record]:
+        """Read the rows, which are JSON of texts."""
+        ids = [entry.partition("-")[0] for entry, _ in self._client.xrange(_name("log", key))]
+        rows = [json.loads(self._client.hget("oncecron:{oncecron}:executions", i)) for i in ids]
+        return [_record(int(i), row) for i, row in zip(ids, rows, strict=True)]
+
+    def skips(self, key: str) -> list[Skipped]:
+        """Read members and rows."""
+        # Members hold tick, host and reason; rows the rest.
+        members = self._client.zrange(_name("skips", key), 0, -1)
+        texts = [self._client.hget(_name("skip_rows", key), member) for member in members]
+        return [
+            Skipped(tick, reason, host, row.get("holder_host"), int(row["count"]))
+            for (tick, host, reason), row in zip(map(json.loads, members), map(json.loads, texts), strict=True)
+        ]  # fmt: skip
+
+    def heartbeat(self, key: str) -> float | None:
+        """Read the lease."""
+        at = self._client.hget(_name("lease", key), "heartbeat_at")
+        return None if at is None else float(at)
 
 
-def skips(store: Store, key: str) -> list[Skipped]:
-    """Return the refusals of a key, the oldest first."""
-    statement = "select coalesce(tick, ''), reason, host, holder_host, count from {ns}{table} where key = {key}"
-    table = "skips" if isinstance(store, PostgresLog) else "skip"
-    return [
-        Skipped(*row)
-        for row in store.query(statement.replace("{table}", table) + " order by at", key)
-    ]
+def _name(name: str, key: str) -> str:
+    return f"oncecron:{{oncecron}}:{name}:{key}#0"
 
 
-def heartbeat(store: Store, key: str) -> float | None:
-    """Return when the lease of a key was last renewed, in seconds since the epoch."""
-    if isinstance(store, PostgresLog):
-        rows = store.query(
-            "select extract(epoch from heartbeat_at)::float8 from {ns}leases"
-            " where key = {key} and heartbeat_at is not null",
-            key,
-        )
-    else:
-        rows = store.query("select heartbeat_at from lease where key = {key}", key)
-    return rows[0][0] if rows else None
+def _record(execution_id: int, row: dict[str, str]) -> Record:
+    def number(name: str) -> int | None:
+        return int(row[name]) if name in row else None
+
+    return Record(
+        tick=row.get("tick"),
+        attempt=int(row["attempt"]),
+        outcome=row["outcome"],
+        exit_code=number("exit_code"),
+        signal=number("signal"),
+        note=row.get("note"),
+        host=row["host"],
+        command=row["command"],
+        execution_id=execution_id,
+        fencing_token=number("fencing_token"),
+    )

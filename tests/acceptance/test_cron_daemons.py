@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from log_of import PostgresLog, executions, skips
+from log_of import PostgresLog
 from servers import CronHost, Journal, PostgresServer, assert_exclusive, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
 from servers.process import public_directory, remove_directory
@@ -121,9 +121,9 @@ def test_the_log_has_a_row_per_minute_and_names_who_was_refused(
     ran = {start.tick: start.host for start in evidence.journal.starts() if start.key == key}
     outcome = "failed" if key == "fails" else "succeeded"
     assert [
-        (row.tick, row.attempt, row.host, row.outcome) for row in executions(evidence.log, key)
+        (row.tick, row.attempt, row.host, row.outcome) for row in evidence.log.executions(key)
     ] == [(tick, 1, ran[tick], outcome) for tick in evidence.ticks]
-    refused = skips(evidence.log, key)
+    refused = evidence.log.skips(key)
     other = {"alpha": "beta", "beta": "alpha"}
     assert sorted((skip.tick, skip.host, skip.holder_host) for skip in refused) == [
         (tick, other[ran[tick]], ran[tick]) for tick in evidence.ticks
@@ -183,4 +183,4 @@ def test_the_jump_of_the_clocks_in_spring(public_path: Path, journal: Journal) -
 
 def fired(log: PostgresLog, key: str) -> int:
     """Return how many firings of a key the log knows."""
-    return len(executions(log, key)) + sum(skip.count for skip in skips(log, key))
+    return len(log.executions(key)) + sum(skip.count for skip in log.skips(key))

@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
-from log_of import Record, Store, executions, heartbeat, skips
+from log_of import Record, Store
 from servers import Journal, assert_exclusive, eventually, job
 from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import process_table, read_process
@@ -102,7 +102,7 @@ def assert_nobody_overlapped(journals: dict[str, Journal]) -> None:
 
 def first_records(store: Store) -> dict[str, Record]:
     """Return what the log says of the first execution of each key."""
-    return {kind: executions(store, kind)[0] for kind in TREES}
+    return {kind: store.executions(kind)[0] for kind in TREES}
 
 
 def test_a_killed_wrapper_takes_its_tree_along(
@@ -128,7 +128,7 @@ def test_a_killed_guard_leaves_no_process_and_a_lease_that_expires(
 ) -> None:
     """Kill -9 of the guard: the wrapper kills the tree at once, 75; the lease keeps others out to its end."""
     trees = Trees(new_host(), new_journal)
-    renewed = {kind: eventually(lambda k=kind: heartbeat(store, k)) for kind in TREES}
+    renewed = {kind: eventually(lambda k=kind: store.heartbeat(k)) for kind in TREES}
     killed_at = time.monotonic()
     trees.send(signal.SIGKILL, "guard")
     for ended in trees.ended():
@@ -183,8 +183,8 @@ def test_a_stopped_wrapper_does_not_disturb_its_tree(
     assert_nobody_overlapped(trees.journals)
     for kind, journal in trees.journals.items():
         assert journal.runs()[0].last_sign > stopped_at + TTL, kind
-        assert {skip.reason for skip in skips(store, kind)} == {"held"}
-        assert {skip.holder_host for skip in skips(store, kind)} == {"host-a"}
+        assert {skip.reason for skip in store.skips(kind)} == {"held"}
+        assert {skip.holder_host for skip in store.skips(kind)} == {"host-a"}
     assert {record.outcome for record in first_records(store).values()} == {"timed-out"}
     trees.send(signal.SIGCONT, "wrapper")
     assert [ended.status for ended in trees.ended()] == [124] * len(TREES)
@@ -196,7 +196,7 @@ def test_both_killed_at_once(
     """The direct child dies with them, the lease keeps others out until it expires, then the next tick runs."""
     firing = new_host().fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, *LIVE))
     journal.wait_for("start")
-    renewed = eventually(lambda: heartbeat(store, "k"))
+    renewed = eventually(lambda: store.heartbeat("k"))
     both = [firing.guard().pid, firing.wrapper.pid]
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: neither sees the other's end
         for pid in both:
@@ -207,7 +207,7 @@ def test_both_killed_at_once(
     first, second = journal.runs()
     assert second.started - time.monotonic() + time.time() > renewed + TTL - 0.5
     assert first.last_sign < second.started - 2, "it died with its guard, not with its lease"
-    assert executions(store, "k")[0].outcome == "lost"
+    assert store.executions("k")[0].outcome == "lost"
 
 
 @pytest.mark.parametrize("leaves", ["--fork", "--setsid-grandchild"])
@@ -226,7 +226,7 @@ def test_what_a_successful_command_leaves_running_is_left_alone(
         journal.wait_for("beat", where=lambda line: line.pid == survivor.pid and line.time > after)
         ended = new_host("host-b").run("k", "--tick", "two", "--", "true")
         assert (ended.status, ended.err) == (0, "")
-        assert [record.outcome for record in executions(store, "k")] == ["succeeded", "succeeded"]
+        assert [record.outcome for record in store.executions("k")] == ["succeeded", "succeeded"]
         journal.wait_for("beat", where=lambda line: line.time > after + 0.5)
     finally:
         os.kill(survivor.pid, signal.SIGKILL)
@@ -248,7 +248,7 @@ def test_what_a_failed_command_leaves_running_is_ended_first(
     overtake(new_host("host-b"), {"k": journal})
     assert_exclusive(journal)
     assert firing.wait().status == {"failed": 3, "stopped": 143, "timed-out": 124}[how]
-    assert executions(store, "k")[0].outcome == how
+    assert store.executions("k")[0].outcome == how
     told = [line for line in journal.lines() if line.kind == "signal" and line.host == "host-a"]
     assert {line.pid for line in told if line.detail == "TERM"} >= _left_behind(journal)
     last = journal.runs()[0].last_sign

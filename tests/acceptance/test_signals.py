@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_of import PostgresLog, Store, executions, heartbeat
+from log_of import PostgresLog, Store
 from servers import Database, Journal, eventually, job
 from servers.namespaces import as_ourselves
 from servers.oncecron import CONSOLE_SCRIPT, Firing, Oncecron
@@ -83,7 +83,7 @@ def test_a_command_that_ends_by_a_forwarded_signal_was_stopped(
     os.kill(firing.process.pid, number_of(name))
     ended = firing.wait()
     assert (ended.status, ended.err) == (128 + number_of(name), "")
-    [record] = executions(store, "k")
+    [record] = store.executions("k")
     assert (record.outcome, record.exit_code, record.signal) == ("stopped", None, number_of(name))
     assert record.note == f"after SIG{name} to oncecron"
 
@@ -97,7 +97,7 @@ def test_the_exit_status_is_the_commands_own_also_after_a_signal(
         firing = started(host, "--tick", f"t{status}", "--", "sh", "-c", script)
         os.kill(firing.process.pid, signal.SIGTERM)
         assert firing.wait().status == status
-        record = executions(store, "k")[-1]
+        record = store.executions("k")[-1]
         assert (record.outcome, record.exit_code, record.signal) == (outcome, status, None)
 
 
@@ -115,7 +115,7 @@ def test_the_second_term_starts_the_grace(
     second = journal.wait_for("signal", 2)[1].time
     assert firing.wait().status == 128 + signal.SIGKILL
     assert 0.5 < journal.runs()[0].last_sign - second < 2
-    [record] = executions(any_store, "k")
+    [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGKILL)
 
 
@@ -163,7 +163,7 @@ def test_a_lease_that_comes_after_the_signal_is_given_back(
         blocker.rollback()
     assert firing.wait(10).status == 143
     assert journal.starts() == []
-    assert [r.outcome for r in executions(store, "k")] == ["succeeded", "not-started"]
+    assert [r.outcome for r in store.executions("k")] == ["succeeded", "not-started"]
     assert host.run("k", "--tick", "two", "--", *job(journal)).status == 0
     assert len(journal.starts()) == 1
 
@@ -308,7 +308,7 @@ def test_ctrl_c_ends_the_command(any_store: Store, terminal: Callable[..., Termi
     eventually(lambda: any(_command_line(p) == b"sleep 60" for p in descendants(screen.pid)))
     screen.write("\x03")
     assert screen.wait() == 130
-    [record] = executions(any_store, "k")
+    [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGINT)
 
 
@@ -322,8 +322,8 @@ def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Term
     shell.write("\x1a")
     shell.expect("Stopped")
     shell.expect("PROMPT> ")
-    before = heartbeat(store, "k")
-    eventually(lambda: (heartbeat(store, "k") or 0) > (before or 0) + 0.5, 10)
+    before = store.heartbeat("k")
+    eventually(lambda: (store.heartbeat("k") or 0) > (before or 0) + 0.5, 10)
     shell.write("jobs\n")
     shell.expect(r"\[1\]\+ +Stopped")
     shell.write("fg\n")
@@ -334,7 +334,7 @@ def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Term
     shell.expect("status:4")
     shell.write("exit\n")
     shell.wait()
-    assert executions(store, "k")[0].outcome == "failed"
+    assert store.executions("k")[0].outcome == "failed"
 
 
 def test_a_command_in_the_background_stops_at_reading_the_terminal(
@@ -414,8 +414,7 @@ def test_as_pid_1_zombies_are_reaped(any_store: Store, container: Any) -> None:
 
 def _asks(store: Store, key: str) -> bool:
     """Say whether somebody who waits for a key has been refused."""
-    table = "skips" if "postgres" in store.url else "skip"
-    return store.query(f"select 1 from {{ns}}{table} where key = {{key}}", key) != []
+    return store.skips(key) != []
 
 
 def _pending(pid: int) -> bool:

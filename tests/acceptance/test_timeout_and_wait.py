@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from log_of import Store, executions, skips
+from log_of import Store
 from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
@@ -17,7 +17,7 @@ SILENT_SUCCESS = Ended(0, b"", "")
 
 def wait_until_refused(store: Store, key: str, host: str, count: int = 1) -> None:
     """Wait until the store has refused a host as often as that."""
-    eventually(lambda: sum(s.count for s in skips(store, key) if s.host == host) >= count, 20)
+    eventually(lambda: sum(s.count for s in store.skips(key) if s.host == host) >= count, 20)
 
 
 # --timeout
@@ -32,7 +32,7 @@ def test_a_command_that_takes_too_long_is_told_to_end(
     [run] = journal.runs()
     assert run.signals == ["TERM"]
     assert 0.3 < run.last_sign - run.started < 5
-    [record] = executions(store, "k")
+    [record] = store.executions("k")
     assert (record.outcome, record.signal, record.note) == (
         "timed-out",
         signal.SIGTERM,
@@ -50,7 +50,7 @@ def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
         "k", "--timeout", "1s", "--grace", f"{grace}s", "--", *job(journal, *options)
     )
     assert firing.wait(15).status == 124
-    [record] = executions(any_store, "k")
+    [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("timed-out", signal.SIGKILL)
     [run] = journal.runs()
     asked = [line.time for line in run.lines if line.kind == "signal"]
@@ -61,7 +61,7 @@ def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
 def test_a_timeout_that_is_not_reached_changes_nothing(any_store: Store, host: Oncecron) -> None:
     """A command that ends in time keeps its own status, also when that is 124."""
     assert host.run("k", "--timeout", "30s", "--", "sh", "-c", "exit 124") == Ended(124, b"", "")
-    assert executions(any_store, "k")[0].outcome == "failed"
+    assert any_store.executions("k")[0].outcome == "failed"
 
 
 def test_the_time_of_waiting_for_the_lease_is_not_the_commands(
@@ -99,7 +99,7 @@ def test_who_waits_runs_when_the_holder_has_ended(
     assert waiting.wait() == Ended(0, b"", "")
     assert_exclusive(journal)
     assert_tokens_rise(journal)
-    assert [(r.tick, r.outcome) for r in executions(store, "k")] == [
+    assert [(r.tick, r.outcome) for r in store.executions("k")] == [
         ("one", "stopped"),
         ("two", "succeeded"),
     ]
@@ -115,7 +115,7 @@ def test_who_waited_looks_at_its_tick_again(
     assert holder.wait().status == 0
     assert waiting.wait() == SILENT_SUCCESS
     assert [line.host for line in journal.starts()] == ["host-a"]
-    assert "done" in {skip.reason for skip in skips(store, "k")}
+    assert "done" in {skip.reason for skip in store.skips("k")}
 
 
 def test_a_wait_ends_in_time_and_is_recorded(
@@ -130,7 +130,7 @@ def test_a_wait_ends_in_time_and_is_recorded(
     )
     assert ended == Ended(99, b"", "")
     assert 1.9 < time.monotonic() - began < 10
-    [skip] = [skip for skip in skips(store, "k") if skip.host == "host-b"]
+    [skip] = [skip for skip in store.skips("k") if skip.host == "host-b"]
     assert (skip.reason, skip.holder_host) == ("held", "host-a")
     os.kill(holder.process.pid, signal.SIGKILL)
     holder.wait()
@@ -168,7 +168,7 @@ def test_skip_exit_is_the_status_of_every_refusal(
     assert second.run("k", "--tick", "one", "--skip-exit", 7, "--", "true") == Ended(7, b"", "")
     assert second.run("k", "--tick", "one", "--", "true") == SILENT_SUCCESS
     assert second.run("k", "--tick", "one", "--skip-exit", 256, "--", "true").status == 64
-    [skip] = skips(store, "k")
+    [skip] = store.skips("k")
     assert (skip.reason, skip.host, skip.holder_host, skip.count) == ("done", "host-b", "host-a", 2)
 
 
@@ -182,7 +182,7 @@ def test_again_runs_a_named_tick_once_more(store: Store, new_host: Callable[...,
     ended = second.run("k", "--tick", "one", "--again", "--", "sh", "-c", "echo $ONCECRON_ATTEMPT")
     assert ended == Ended(0, b"2\n", "")
     assert first.run("k", "--tick", "one", "--", "echo", "no") == SILENT_SUCCESS
-    records = executions(store, "k")
+    records = store.executions("k")
     assert [(r.attempt, r.outcome, r.host) for r in records] == [
         (1, "failed", "host-a"),
         (2, "succeeded", "host-b"),
@@ -212,7 +212,7 @@ def test_again_without_a_terminal_needs_a_named_tick(any_store: Store, host: Onc
     ended = host.run("k", "--again", "--", "echo", "ran")
     assert (ended.status, ended.out) == (64, b"")
     assert "--again" in ended.err
-    assert executions(any_store, "k") == []
+    assert any_store.executions("k") == []
 
 
 def test_a_person_is_told_of_a_tick_that_is_done(store: Store, host: Oncecron) -> None:
@@ -237,7 +237,7 @@ def test_a_nested_run_of_the_same_key_is_a_usage_error(any_store: Store, host: O
     ended = host.run("k", "--", "sh", "-c", f"sh -c '{inner}'")
     assert (ended.status, ended.out) == (0, b"64\n")
     assert ended.err.startswith("oncecron: ")
-    assert len(executions(any_store, "k")) == 1
+    assert len(any_store.executions("k")) == 1
 
 
 def _on_terminal(host: Oncecron, command: list[str]) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from log_of import Store, executions, skips
+from log_of import Store
 from servers import Journal, eventually, job
 from servers.oncecron import Ended, Oncecron
 from servers.process import descendants, free_port
@@ -59,7 +59,7 @@ def test_every_exit_status_is_passed_on(any_store: Store, host: Oncecron) -> Non
     assert [one.status for one in ended.values()] == list(range(256))
     assert {(one.out, one.err) for one in ended.values()} == {SILENCE}
     for number in range(256):
-        [record] = executions(any_store, f"status-{number}")
+        [record] = any_store.executions(f"status-{number}")
         outcome = "failed" if number else "succeeded"
         assert (record.exit_code, record.signal, record.outcome) == (number, None, outcome)
 
@@ -69,7 +69,7 @@ def test_exit_statuses_are_recorded_by_every_store(store: Store, host: Oncecron)
     for status in (0, 1, 64, 69, 75, 78, 124, 127, 128, 255):
         ended = host.run("k", "--tick", f"t{status}", "--", "sh", "-c", f"exit {status}")
         assert ended == Ended(status, *SILENCE)
-    assert [r.exit_code for r in executions(store, "k")] == [
+    assert [r.exit_code for r in store.executions("k")] == [
         0,
         1,
         64,
@@ -91,7 +91,7 @@ def test_death_by_a_signal_is_told_as_a_shell_does(any_store: Store, host: Oncec
     commands = {name: ["sh", "-c", script.format(number)] for name, number in numbers.items()}
     for name, ended in at_once(host, commands).items():
         assert ended == Ended(128 + numbers[name], *SILENCE), name
-        [record] = executions(any_store, name)
+        [record] = any_store.executions(name)
         assert (record.outcome, record.exit_code, record.signal) == ("failed", None, numbers[name])
 
 
@@ -116,8 +116,8 @@ def test_a_command_that_cannot_be_started_claims_nothing(
         assert (ended.status, ended.out, ended.err.count("\n")) == (status, b"", 1)
         assert ended.err.startswith("oncecron: ")
         assert command in ended.err
-    assert executions(store, "k") == []
-    assert {(skip.reason, skip.count) for skip in skips(store, "k")} == {("broken", 5)}
+    assert store.executions("k") == []
+    assert {(skip.reason, skip.count) for skip in store.skips("k")} == {("broken", 5)}
     script.chmod(0o755)
     assert host.run("k", "--tick", "one", "--", str(script)).status == 0
 
@@ -132,7 +132,7 @@ def test_a_script_that_the_kernel_refuses_gives_its_tick_back(
     ended = host.run("k", "--tick", "one", "--", str(script))
     assert (ended.status, ended.err.count("\n")) == (126, 1)
     assert host.run("k", "--tick", "one", "--", "true").status == 0
-    assert [r.outcome for r in executions(any_store, "k")] == ["not-started", "succeeded"]
+    assert [r.outcome for r in any_store.executions("k")] == ["not-started", "succeeded"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_arguments_arrive_byte_for_byte(store: Store, host: Oncecron) -> None:
     ended = host.run("k", "--", "printf", "%s\\0", *ARGUMENTS)
     assert ended.out == b"".join(os.fsencode(one) + b"\0" for one in ARGUMENTS)
     assert (ended.status, ended.err) == (0, "")
-    shown = shlex.split(executions(store, "k")[0].command)
+    shown = shlex.split(store.executions("k")[0].command)
     assert shown[2:-1] == ARGUMENTS[:-1]
     assert shown[-1] == "\\xff\\xfe not UTF-8"
 
@@ -243,8 +243,8 @@ def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Once
         b"ONCECRON_KEY": b"k", b"ONCECRON_TICK": b"one", b"ONCECRON_ATTEMPT": b"1",
         b"ONCECRON_SHARD": b"0", b"ONCECRON_SHARDS": b"1",
     }  # fmt: skip
-    [logged] = store.query("select execution_id, fencing_token from {log} where key = {key}", "k")
-    assert identity == tuple(str(value).encode() for value in logged)
+    [logged] = store.executions("k")
+    assert identity == tuple(str(value).encode() for value in logged[-2:])
     assert b"ONCECRON_TICK" not in _environment(host.run("k2", "--no-tick", "--", "env", "-0").out)
 
 
@@ -333,7 +333,7 @@ def test_nothing_is_said_of_success_or_skip(
     assert second.run("k", "--tick", "three", "--", "echo", "no") == Ended(0, *SILENCE)
     os.kill(firing.process.pid, signal.SIGTERM)
     assert firing.wait() == Ended(143, b"TERM\n", ""), "what the job itself says of its signal"
-    reasons = [(skip.tick, skip.reason, skip.holder_host) for skip in skips(store, "k")]
+    reasons = [(skip.tick, skip.reason, skip.holder_host) for skip in store.skips("k")]
     assert reasons == [
         ("one", "done", "host-a"),
         ("two", "held", "host-a"),
@@ -428,7 +428,7 @@ def test_closed_standard_descriptors_do_no_harm(
     assert not any(
         word in text for word in ("signalfd", "eventfd", "eventpoll", ".db", "/dev/zero")
     )
-    assert executions(any_store, "k")[0].exit_code == 3
+    assert any_store.executions("k")[0].exit_code == 3
 
 
 def test_a_survivor_that_keeps_the_output_open_holds_nobody_up(
@@ -441,7 +441,7 @@ def test_a_survivor_that_keeps_the_output_open_holds_nobody_up(
     try:
         assert firing.process.wait(10) == 0
         assert _lives(pid)
-        assert executions(any_store, "k")[0].outcome == "succeeded"
+        assert any_store.executions("k")[0].outcome == "succeeded"
     finally:
         os.kill(pid, signal.SIGKILL)
 

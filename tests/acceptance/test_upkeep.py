@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from answers import answer, refused
-from log_of import Store, executions
+from log_of import Store
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 
@@ -108,6 +108,6 @@ def executions_or_none(store: Store) -> list[object]:
     import sqlite3
 
     try:
-        return list(executions(store, "k"))
+        return list(store.executions("k"))
     except sqlite3.OperationalError:
         return []

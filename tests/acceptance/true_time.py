@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from log_of import PostgresLog, Record, Skipped, executions, skips
+from log_of import PostgresLog, Record, Skipped
 from servers import Database, Journal, PostgresServer, assert_exclusive, job, skewed
 from servers.oncecron import Ended, Firing, Oncecron, installed
 from servers.process import as_server_user, spawn
@@ -155,11 +155,11 @@ class World:
 
     def executions(self) -> list[Record]:
         """Return the log."""
-        return executions(self.log, "k")
+        return self.log.executions("k")
 
     def skips(self, reason: str) -> list[Skipped]:
         """Return the refusals for a reason."""
-        return [skip for skip in skips(self.log, "k") if skip.reason == reason]
+        return [skip for skip in self.log.skips("k") if skip.reason == reason]
 
 
 def forget(pids: Iterable[int]) -> None:
