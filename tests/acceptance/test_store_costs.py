@@ -1,17 +1,18 @@
-"""What a firing costs PostgreSQL: round trips, and how it behaves in a herd."""
+"""What a firing costs its store: round trips, and how it behaves in a herd."""
 
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from breakable import Breakable, start_breakable
 from servers import (
     Database,
     FaultProxy,
     Journal,
     PgBouncer,
     PostgresServer,
+    RedisServer,
     assert_exclusive,
     assert_tokens_rise,
     eventually,
@@ -26,19 +27,31 @@ def ready(database: Database) -> Database:
     return installed(database)
 
 
+@pytest.fixture(params=["postgres", "redis"])
+def store(
+    request: pytest.FixtureRequest,
+    new_postgres: Callable[..., PostgresServer],
+    new_redis: Callable[..., RedisServer],
+) -> Breakable:
+    """Start a server with few connections."""
+    kind = str(request.param)
+    few = {"max_connections": 40} if kind == "postgres" else {"maxclients": 40}
+    return start_breakable(kind, new_postgres, new_redis, **few)
+
+
 def turns(proxy: FaultProxy) -> int:
     """Return the round trips of the newest connection."""
     return proxy.connections()[-1].round_trips
 
 
 def test_a_claim_and_an_end_are_one_round_trip_each(
-    ready: Database, public_path: Path, new_proxy: Callable[..., FaultProxy]
+    store: Breakable, public_path: Path, new_proxy: Callable[..., FaultProxy]
 ) -> None:
     """Winning costs a connection, the claim and the end; losing the connection and the claim."""
-    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
-    proxy = new_proxy(ready.server)
-    host = Oncecron(ready.url(via=proxy), public_path)
-    with_nothing = turns_of_a_bare_connection(ready, proxy)
+    Oncecron(store.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(store.server)
+    host = Oncecron(store.url(via=proxy), public_path)
+    with_nothing = store.turns_to_connect(proxy)
     host.run("k", "--tick", "one", "--", "true")
     assert turns(proxy) == with_nothing + 2
     host.run("k", "--tick", "one", "--", "true")
@@ -46,42 +59,34 @@ def test_a_claim_and_an_end_are_one_round_trip_each(
 
 
 def test_a_heartbeat_is_one_round_trip(
-    ready: Database, public_path: Path, new_proxy: Callable[..., FaultProxy], journal: Journal
+    store: Breakable, public_path: Path, new_proxy: Callable[..., FaultProxy], journal: Journal
 ) -> None:
     """While a job runs, each renewal is one round trip on the same connection."""
-    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
-    proxy = new_proxy(ready.server)
-    host = Oncecron(ready.url(via=proxy), public_path)
+    first = ("--ttl", 6, "--tick", "zero", "--", *job(journal, "--sleep", 2))
+    assert Oncecron(store.url(), public_path).run("k", *first).status == 0  # every script is known
+    proxy = new_proxy(store.server)
+    host = Oncecron(store.url(via=proxy), public_path)
     firing = host.fire("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 4))
-    journal.wait_for("start")
+    journal.wait_for("start", 2)
     before = turns(proxy)
-    seen = {next_beat(ready)}
+    seen = {store.log.heartbeat("k")}
     while len(seen) < 3:
-        seen.add(eventually(lambda: next_beat(ready, max(seen)), retry_on=StopIteration))
+        newest = max(beat for beat in seen if beat is not None)
+        seen.add(eventually(lambda newest=newest: _newer(store.log.heartbeat("k"), newest)))
     assert turns(proxy) == before + 2
     assert firing.wait().status == 0
 
 
-def next_beat(database: Database, after: Any = None) -> Any:
-    """Return the heartbeat of the lease if it is newer."""
-    rows = database.execute("select heartbeat_at from oncecron.leases")
-    return next(beat for (beat,) in rows if after is None or beat > after)
-
-
-def turns_of_a_bare_connection(database: Database, proxy: FaultProxy) -> int:
-    """Return what libpq alone needs to connect with a password."""
-    database.connect("owner", via=proxy).close()
-    return turns(proxy)
+def _newer(beat: float | None, newest: float) -> float | None:
+    return beat if beat is not None and beat > newest else None
 
 
 @pytest.mark.herd
 def test_three_hundred_firings_in_one_second_run_once(
-    new_postgres: Callable[..., PostgresServer], public_path: Path, journal: Journal
+    store: Breakable, public_path: Path, journal: Journal
 ) -> None:
     """With forty connections: one run, 299 quiet skips, no error."""
-    server = new_postgres(max_connections=40)
-    database = installed(server.create_database())
-    hosts = [Oncecron(database.url(), public_path, f"host-{n}") for n in range(300)]
+    hosts = [Oncecron(store.url(), public_path, f"host-{n}") for n in range(300)]
     hosts[0].run("warm-up", "--tick", "one", "--", "true")
     firings = [
         host.fire("k", "--tick", "one", "--connect-timeout", "90s", "--", *job(journal))
@@ -90,8 +95,7 @@ def test_three_hundred_firings_in_one_second_run_once(
     ended = [firing.wait(120) for firing in firings]
     assert {(e.status, e.out, e.err) for e in ended} == {(0, b"", "")}
     assert len(journal.runs()) == 1
-    skips = database.execute("select count(distinct host) from oncecron.skips where key = 'k'")
-    assert skips == [(299,)]
+    assert len({skip.host for skip in store.log.skips("k")}) == 299
 
 
 @pytest.mark.herd
@@ -111,10 +115,21 @@ def test_twenty_firings_of_twenty_ticks_run_each_tick_once(
     ready: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
 ) -> None:
     """From the console script, half of the hosts through a transaction pooler."""
-    hosts = [
-        Oncecron(ready.url(via=pgbouncer if n % 2 else None), public_path, f"host-{n}")
-        for n in range(20)
-    ]
+    urls = [ready.url(via=pgbouncer if n % 2 else None) for n in range(20)]
+    run_twenty_ticks(urls, public_path, journal)
+
+
+@pytest.mark.herd
+def test_twenty_firings_of_twenty_ticks_on_redis(
+    redis_server: RedisServer, public_path: Path, journal: Journal
+) -> None:
+    """The same on Redis."""
+    run_twenty_ticks([redis_server.url()] * 20, public_path, journal)
+
+
+def run_twenty_ticks(urls: list[str], public_path: Path, journal: Journal) -> None:
+    """Fire each tick on every host at once; each runs once, one after the other, with rising tokens."""
+    hosts = [Oncecron(url, public_path, f"host-{n}") for n, url in enumerate(urls)]
     for tick in range(20):
         firings = [
             host.fire("k", "--ttl", 6, "--tick", f"t{tick}", "--", *job(journal, "--sleep", 0.05))
