@@ -1,0 +1,110 @@
+"""Redis servers on which a claim could not be kept, and users with too few rights: nothing runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from log_of import RedisLog
+from servers import Journal, RedisServer, eventually, job
+from servers.oncecron import Ended, Oncecron
+
+from oncecron.stores.redis.explain import ACL_RULE
+
+SHORT = ("--connect-timeout", "2s")
+
+
+@pytest.fixture
+def fire(public_path: Path) -> Callable[..., Ended]:
+    """Give a function that fires once against a URL."""
+
+    def run(url: str, *options: object) -> Ended:
+        return Oncecron(url, public_path).run(
+            "k", *SHORT, *options, "--", "touch", public_path / "ran"
+        )
+
+    return run
+
+
+def refused(ended: Ended, public_path: Path, status: int = 78) -> str:
+    """Return the one line that was said; nothing ran."""
+    assert (ended.status, ended.out) == (status, b"")
+    assert ended.err.startswith("oncecron: ")
+    assert ended.err.count("\n") == 1, ended.err
+    assert not (public_path / "ran").exists()
+    return ended.err
+
+
+def test_a_replica_is_refused(
+    new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path
+) -> None:
+    """What it answers may be old, also where it would only refuse."""
+    master = new_redis(aof=True)
+    assert fire(master.url(), "--tick", "one").status == 0
+    (public_path / "ran").unlink()
+    replica = new_redis(aof=True, replicaof=f"{master.host} {master.port}")
+    eventually(lambda: replica.connect().exists("oncecron:{oncecron}:executions"))
+    assert "redis+sentinel://" in refused(fire(replica.url(), "--tick", "one"), public_path)
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
+def test_a_server_that_may_evict_leases_is_refused(
+    new_redis: Callable[..., RedisServer],
+    fire: Callable[..., Ended],
+    public_path: Path,
+    policy: str,
+) -> None:
+    """The line names the policy and the cure."""
+    server = new_redis(aof=True, maxmemory_policy=policy)
+    said = refused(fire(server.url()), public_path)
+    assert policy in said
+    assert "noeviction" in said
+
+
+def test_the_printed_rule_is_enough(
+    new_redis: Callable[..., RedisServer], public_path: Path, journal: Journal
+) -> None:
+    """A user with the rights that the README prints can fire, read and prune."""
+    server = new_redis(aof=True)
+    rule = ACL_RULE.replace("PASSWORD", "secret").split()
+    server.connect().execute_command(*rule)
+    url = server.url().replace("redis://", "redis://oncecron:secret@")
+    host = Oncecron(url, public_path)
+    ended = host.run("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 2))
+    assert (ended.status, ended.err) == (0, "")
+    assert host.run("k", "--tick", "one", "--", "true").status == 0
+    for command in ("history", "locks", "prune", "init"):
+        ended = host(command)
+        assert (ended.status, ended.err) == (0, ""), command
+    assert RedisLog(server).executions("k")[0].outcome == "succeeded"
+    assert [skip.reason for skip in RedisLog(server).skips("k")] == ["done"]
+
+
+@pytest.mark.parametrize("less", ["+info", "+evalsha +eval", "+@write", "~oncecron:*"])
+def test_a_user_with_too_few_rights_is_told_the_rule(
+    new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path, less: str
+) -> None:
+    """At once, with exit 78, and nothing is started."""
+    server = new_redis(aof=True)
+    words = ACL_RULE.replace("PASSWORD", "secret").split()
+    server.connect().execute_command(*(word for word in words if word not in less.split()))
+    url = server.url().replace("redis://", "redis://oncecron:secret@")
+    assert "ACL SETUSER" in refused(fire(url), public_path)
+
+
+def test_data_of_another_layout_are_refused(
+    new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path
+) -> None:
+    """Before the claim: both versions and what to do."""
+    server = new_redis(aof=True)
+    server.connect().hset("oncecron:{oncecron}:namespace", "layout", "99")
+    said = refused(fire(server.url()), public_path)
+    assert "99" in said
+
+
+def test_names_that_another_program_uses_are_refused(
+    new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path
+) -> None:
+    """A namespace of its own is the cure."""
+    server = new_redis(aof=True)
+    server.connect().set("oncecron:{oncecron}:key:k#0", "mine")
+    assert "--namespace" in refused(fire(server.url()), public_path)
