@@ -24,6 +24,7 @@ from oncecron import clock, messages
 from oncecron.backoff import Backoff, jittered, random_fraction
 from oncecron.errors import StoreError, StoreUnavailable
 from oncecron.model import HEARTBEATS_PER_TTL, AskAgain, Ending, Lease, Refusal
+from oncecron.spool import OTHERS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _ALONE_AFTER = 2.0  # seconds of `contended` after which the key's row lock decides alone
 _RECORD_WITHIN = 10.0  # seconds to record an end before it is spooled
-_OTHERS_AT_ONCE = 20  # spooled records of other keys that one firing delivers
 _ASK_WITHIN = 5.0  # seconds for one call, at most; less with a short ttl
 
 
@@ -240,20 +240,12 @@ class Heartbeat:
                 return
 
     def _deliver_spooled(self, key: str | None) -> None:
-        """Deliver this key's records, or at most twenty of all: whatever fails stays for the next time."""
-        spool = self._plan.spool
-        if not spool.has(key) or (lock := spool.lock()) is None:
-            return
-        try:
-            for number, (path, record) in enumerate(spool.pending(key)):
-                if key is None and (number >= _OTHERS_AT_ONCE or self._ending):
-                    break  # this firing has a job of its own
-                self._store.deliver(record, deadline=self._now() + self._patience)
-                os.unlink(path)
-        except (StoreError, OSError):
-            self._store.close()
-        finally:
-            os.close(lock)
+        """Deliver this key's records, or a few of all."""
+
+        def wanted(number: int) -> bool:
+            return key is not None or (number < OTHERS_AT_ONCE and not self._ending)
+
+        self._plan.spool.deliver(self._store, key, wanted=wanted, within=self._patience)
 
 
 class _Claim:

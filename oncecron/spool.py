@@ -12,8 +12,16 @@ import stat
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from oncecron import clock
+from oncecron.errors import StoreError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from oncecron.store import FiringStore
+
+OTHERS_AT_ONCE = 20
+"""Records of other keys that one firing delivers, which has a job of its own."""
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 
@@ -31,7 +39,7 @@ class Spool:
         self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
 
     def add(self, record: dict[str, Any]) -> None:
-        """Keep a record until it is delivered. Raises `SpoolError` when the disk does not take it."""
+        """Keep a record, as `late`, until it is delivered. Raises `SpoolError` when the disk does not take it."""
         import json  # noqa: PLC0415 - only where the store failed
 
         name = f"{record.get('owner') or record['fired_at']}-{record.get('attempt', 0)}.json"
@@ -41,7 +49,7 @@ class Spool:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                    json.dump(record, file)
+                    json.dump({**record, "late": True}, file)
                     file.flush()
                     os.fsync(file.fileno())
                 os.rename(temporary, os.path.join(directory, name))
@@ -101,6 +109,26 @@ class Spool:
             os.close(descriptor)
             return None
         return descriptor
+
+    def deliver(
+        self, store: FiringStore, key: str | None, *, wanted: Callable[[int], bool], within: float
+    ) -> None:
+        """Deliver a key's records, or all, while they are `wanted`; whatever fails stays for the next time.
+
+        `wanted` is asked before each, and told how many were delivered; `within`: seconds for one record.
+        """
+        if not self.has(key) or (lock := self.lock()) is None:
+            return
+        try:
+            for number, (path, record) in enumerate(self.pending(key)):
+                if not wanted(number):
+                    break
+                store.deliver(record, deadline=clock.lease_time(store.lease_clock) + within)
+                os.unlink(path)
+        except (StoreError, OSError):
+            store.close()
+        finally:
+            os.close(lock)
 
     def note_unreachable(self, key: str) -> bool:
         """Remember that the store was away; return whether that is news for this host and key."""

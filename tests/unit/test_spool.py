@@ -65,11 +65,12 @@ def test_nothing_is_touched_until_something_is_kept(spool: Spool, state: Path) -
 
 
 def test_a_record_comes_back_as_it_was(spool: Spool) -> None:
-    """Any text of a record survives, also what is no valid UTF-8."""
+    """Any text of a record survives, also what is no valid UTF-8; it is known to be late."""
     given = record(note="ünï\ncode \udcff", exit_code=None, duration=0.1)
     spool.add(given)
     [(path, taken)] = spool.pending("k")
-    assert taken == given
+    assert taken == {**given, "late": True}
+    assert "late" not in given
     assert json.loads(Path(path).read_text()) == given
     assert spool.has("k")
     assert spool.has()
