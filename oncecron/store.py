@@ -97,8 +97,17 @@ class FiringStore(Protocol):
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Record a refusal that the store did not decide itself (`broken`, a wait that ran out)."""
 
-    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
-        """Take a spooled record; idempotent by (owner, attempt), never fails on a conflict."""
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or told to the log beside another store, by whom the lease is kept.
+
+        Idempotent by (owner, attempt), never fails on a conflict. What has an end keeps it; `running` and `lost`
+        become what happened, and the owner's own lease goes. An execution that this store never saw is put in, with
+        its token; whoever was `running` with a lower one and has no lease here becomes `lost`, and so does a
+        start that comes after a higher one. A `not-started` without a token says nothing. With a retention the end
+        of an execution removes a few expired rows, as `finish` does.
+        """
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """End the dead session that still holds the lock of an expired lease, where allowed."""
@@ -112,6 +121,9 @@ class FiringStore(Protocol):
 
 class PeopleStore(Protocol):
     """What people ask. May be slower and import more."""
+
+    has_roles: bool
+    """Whether `initialise` can give rights to roles."""
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first."""

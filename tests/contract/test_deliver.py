@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron import clock
-from oncecron.model import Lease
+from oncecron.model import Lease, Retention
 from oncecron.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -170,6 +170,132 @@ def test_a_delivered_tick_moves_the_high_water(a: Host, b: Host, log: Log) -> No
     """Else retention would open it again."""
     a.deliver(execution_record(a.firing(minute(2)), outcome="unclaimed"))
     assert b.lose(minute(1)).reason == "passed"
+
+
+# The log beside another store: what runs is told too, and no lease is here
+
+
+def run_of(host: Host, number: int, token: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the records of the start and the end of a run under a lease of another store."""
+    end = execution_record(host.firing(minute(number)), fencing_token=token)
+    start = {**end, "outcome": "running", "exit_code": None, "finished_at": None, "duration": None}
+    return start, end
+
+
+def by_tick(log: Log) -> dict[str | None, str]:
+    """Return the outcome of each tick."""
+    return {execution.tick: execution.outcome for execution in log.executions()}
+
+
+def test_a_delivered_start_runs_until_its_end(a: Host, log: Log) -> None:
+    """With its token, and without an end; the row stays the same one."""
+    start, end = run_of(a, 1, 11)
+    a.deliver(start, start)
+    running = log.newest()
+    assert (running.outcome, running.fencing_token, running.note) == ("running", 11, None)
+    assert (running.finished_at, running.duration) == (None, None)
+    a.deliver(end, start)
+    [ended] = log.executions()
+    assert (ended.execution_id, ended.outcome, ended.exit_code) == (
+        *(running.execution_id, "succeeded"),
+        0,
+    )
+    assert ended.finished_at == pytest.approx(end["finished_at"], abs=0.001)
+    assert log.leases() == []
+
+
+def test_a_higher_token_ends_what_ran_unheard(a: Host, b: Host, log: Log) -> None:
+    """The lease's store has given the key to a newer holder: one runs, the other is lost, with a word."""
+    (first, _), (second, _) = run_of(a, 1, 11), run_of(b, 2, 12)
+    a.deliver(first)
+    b.deliver(second)
+    assert by_tick(log) == {minute(1).text: "lost", minute(2).text: "running"}
+    assert log.executions()[1].note
+
+
+def test_a_higher_token_that_has_ended_tells_the_same(a: Host, b: Host, log: Log) -> None:
+    """Its start never came."""
+    (first, _), (_, second) = run_of(a, 1, 11), run_of(b, 2, 12)
+    a.deliver(first)
+    b.deliver(second)
+    assert by_tick(log) == {minute(1).text: "lost", minute(2).text: "succeeded"}
+
+
+def test_a_start_that_comes_after_a_higher_token_is_lost(a: Host, b: Host, log: Log) -> None:
+    """What runs with the higher token runs on."""
+    (first, _), (second, _) = run_of(a, 1, 11), run_of(b, 2, 12)
+    b.deliver(second)
+    a.deliver(first, first)
+    assert by_tick(log) == {minute(1).text: "lost", minute(2).text: "running"}
+    assert log.newest().note
+
+
+@pytest.mark.parametrize("newer_first", [False, True])
+def test_an_end_replaces_what_was_taken_for_lost(
+    a: Host, b: Host, log: Log, newer_first: bool
+) -> None:
+    """The truth, told late: a lost start has its end, and what ran later is not touched."""
+    (first, ended), (second, _) = run_of(a, 1, 11), run_of(b, 2, 12)
+    for host, record in [(b, second), (a, first)] if newer_first else [(a, first), (b, second)]:
+        host.deliver(record)
+    a.deliver(ended)
+    assert by_tick(log) == {minute(1).text: "succeeded", minute(2).text: "running"}
+
+
+def test_a_higher_token_does_not_touch_what_has_ended(a: Host, b: Host, log: Log) -> None:
+    """Nor what ran without a lease."""
+    _, ended = run_of(a, 1, 11)
+    unclaimed = execution_record(a.firing(minute(2)), outcome="unclaimed")
+    a.deliver(ended, unclaimed)
+    b.deliver(run_of(b, 3, 12)[0])
+    assert by_tick(log) == {
+        minute(1).text: "succeeded",
+        minute(2).text: "unclaimed",
+        minute(3).text: "running",
+    }
+
+
+def test_a_delivered_start_leaves_a_lease_of_this_store_alone(a: Host, b: Host, log: Log) -> None:
+    """Whoever has a lease here lives: the start of an unknown holder is lost, not that one."""
+    _, lease = won(a)
+    b.deliver(run_of(b, 2, lease.token + 1)[0])
+    assert a.renew(lease)
+    assert by_tick(log) == {minute(1).text: "running", minute(2).text: "lost"}
+
+
+def test_a_known_start_is_not_told_again(a: Host, log: Log) -> None:
+    """Neither the execution nor its lease changes."""
+    firing, lease = won(a)
+    before = log.executions()
+    a.deliver({**execution_record(firing, lease, "running"), "finished_at": None, "duration": None})
+    assert log.executions() == before
+    assert a.renew(lease)
+
+
+def test_what_was_granted_and_not_started_is_put_in(a: Host, b: Host, log: Log) -> None:
+    """It has a token, so somebody was granted it; its tick stays open."""
+    a.deliver({**run_of(a, 1, 11)[1], "outcome": "not-started", "exit_code": None})
+    assert log.outcomes() == ["not-started"]
+    assert b.win(minute(1)).attempt == 2
+
+
+def test_a_log_keeps_to_its_retention(a: Host, log: Log) -> None:
+    """The end of an execution removes what is expired, a start does not."""
+    old = execution_record(a.firing(NO_TICK), started_at=1e9)
+    start, end = run_of(a, 1, 11)
+    for record, left in ((start, 2), (end, 1)):
+        a.deliver(old)
+        a.store.deliver(record, deadline=a.deadline(), retention=Retention())
+        assert len(log.executions()) == left
+
+
+def test_only_what_was_spooled_is_called_late(a: Host, log: Log) -> None:
+    """The spool says so on the record."""
+    _, end = run_of(a, 1, 11)
+    a.deliver(end)
+    assert log.newest().note is None
+    a.deliver({**run_of(a, 2, 12)[1], "late": True})
+    assert log.newest().note == "recorded later"
 
 
 # Refusals

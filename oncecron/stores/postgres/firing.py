@@ -152,11 +152,14 @@ class PostgresFiringStore:
         )
         self._call_installed("skip_v1", values, deadline)
 
-    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
-        """Take a spooled record; see `FiringStore.deliver`."""
-        import json  # noqa: PLC0415 - only where a record was spooled
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or for the log alone; see `FiringStore.deliver`."""
+        import json  # noqa: PLC0415 - only where there is such a record
 
-        self._call_installed("deliver_v1", (json.dumps(record),), deadline)
+        values = (json.dumps(record), *(retention or (None, None)))
+        self._call_installed("deliver_v1", values, deadline)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Terminate the dead session, as this role: pid and start time must match."""

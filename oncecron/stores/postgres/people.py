@@ -43,6 +43,8 @@ _INIT_CURE = (
 class PostgresPeopleStore:
     """The people's half of the store on PostgreSQL; see `oncecron.store.PeopleStore`."""
 
+    has_roles = True
+
     def __init__(self, url: str, *, namespace: str) -> None:
         """Connect at the first question. Raises `ConfigurationError` for a namespace that is none."""
         self._url = url

@@ -557,15 +557,22 @@ begin
   end if;
 end $$;
 
--- A spooled record, delivered later: idempotent by (owner, attempt), turns `running` and `lost` into what really happened,
--- releases only its own lease, inserts what this store never saw, never fails on a conflict.
-create function {ns}.deliver_v1(p jsonb) returns void
+-- A record, told late or to the log of another store: idempotent by (owner, attempt), turns `running` and `lost` into what
+-- really happened, releases only its own lease, inserts what this store never saw, never fails on a conflict.  With ages it
+-- also removes a few expired rows, as an end does.
+create function {ns}.deliver_v1(p jsonb, p_keep_executions double precision, p_keep_skips double precision) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   e {ns}.job_execution;
   v_attempt integer;
+  v_fence bigint;
   v_id integer := {ns}.key_id_v1(p ->> 'key', (p ->> 'shard')::int);
+  v_late text := case when (p ->> 'late')::boolean then 'recorded later' end;
+  v_note text := p ->> 'note';
+  v_outcome text := p ->> 'outcome';
   v_tick text := p ->> 'tick';
+  v_token bigint := (p ->> 'fencing_token')::bigint;
+  v_unfinished constant text := 'its end was not recorded';
 begin
   if p ->> 'kind' = 'skip' then
     perform {ns}.skip_v1(p ->> 'key', (p ->> 'shard')::int, v_tick, p ->> 'host', p ->> 'reason', (p ->> 'pid')::int,
@@ -573,24 +580,45 @@ begin
       (p ->> 'at')::float8, coalesce((p ->> 'count')::bigint, 1));
     return;
   end if;
-  delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid;
+  if v_outcome <> 'running' then
+    delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid;
+    begin
+      perform {ns}.expire_v1(v_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000)
+        where p_keep_executions is not null;
+    exception when others then      -- never at the cost of the record
+      raise log 'oncecron: retention: %', sqlerrm;
+    end;
+  end if;
   -- By the number that its owner gave it; one that gave up before it knew a number means its newest.
   select x.* into e from {ns}.job_execution x
     where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id
       and x.owner_attempt = coalesce((p ->> 'attempt')::int, x.owner_attempt)
     order by x.owner_attempt desc limit 1 for update;
   if found then
-    if e.outcome = 'running' or e.outcome = 'lost' and e.duration is null then
+    if v_outcome <> 'running' and (e.outcome = 'running' or e.outcome = 'lost' and e.duration is null) then
       update {ns}.job_execution x
-         set outcome = p ->> 'outcome', exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
+         set outcome = v_outcome, exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
              duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
-             note = concat_ws('; ', x.note, p ->> 'note', 'recorded later')
+             note = nullif(concat_ws('; ', x.note, v_note, v_late), '')
        where x.execution_id = e.execution_id;
-      if p ->> 'outcome' = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
+      if v_outcome = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
     end if;
     return;
   end if;
-  if p ->> 'outcome' = 'not-started' then return; end if;
+  if v_outcome = 'not-started' and v_token is null then return; end if;
+  -- A higher token: the key has passed on, and whoever had it before and has no lease here has ended unheard.
+  select k.fence into v_fence from {ns}.job_key k where k.key_id = v_id for update;
+  if v_token >= v_fence then
+    update {ns}.job_execution x
+       set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, v_unfinished)
+     where x.key_id = v_id and x.outcome = 'running'
+       and not exists (select from {ns}.lease l where l.execution_id = x.execution_id);
+  end if;
+  if v_outcome = 'running' and (
+       coalesce(v_token, 0) < v_fence or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
+    v_outcome := 'lost';
+    v_note := concat_ws('; ', v_note, v_unfinished);
+  end if;
   for v_try in 1 .. 100 loop
     select case when bool_or(x.attempt = (p ->> 'attempt')::int) then max(x.attempt) + 1 else (p ->> 'attempt')::int end
       into v_attempt from {ns}.job_execution x where x.key_id = v_id and x.tick = v_tick;
@@ -598,11 +626,11 @@ begin
       insert into {ns}.job_execution
           (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at,
            started_at, finished_at, duration, fencing_token, owner, note)
-        values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, p ->> 'outcome',
+        values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, v_outcome,
           (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
           to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
-          to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, (p ->> 'fencing_token')::bigint,
-          (p ->> 'owner')::uuid, concat_ws('; ', p ->> 'note', 'recorded later'));
+          to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, v_token,
+          (p ->> 'owner')::uuid, nullif(concat_ws('; ', v_note, v_late), ''));
       exit;
     exception when unique_violation then
       if exists (select from {ns}.job_execution x
@@ -612,11 +640,11 @@ begin
     end;
   end loop;
   -- It ran, so its tick and those before it have passed; but an instant far ahead would burn all up to it.
+  update {ns}.job_key x set fence = greatest(x.fence, v_token) where x.key_id = v_id;
+  if v_outcome = 'not-started' then return; end if;
   update {ns}.job_key x
-     set fence = greatest(x.fence, (p ->> 'fencing_token')::bigint),
-         high_water = case when to_timestamp((p ->> 'tick_instant')::float8) <= clock_timestamp() + interval '5 minutes'
-                           then greatest(x.high_water, to_timestamp((p ->> 'tick_instant')::float8)) else x.high_water end
-   where x.key_id = v_id;
+     set high_water = greatest(x.high_water, to_timestamp((p ->> 'tick_instant')::float8))
+   where x.key_id = v_id and to_timestamp((p ->> 'tick_instant')::float8) <= clock_timestamp() + interval '5 minutes';
   update {ns}.job_key x
      set last_started_at = to_timestamp((p ->> 'started_at')::float8), last_execution_id = null,
          last_lateness = mod((p ->> 'fired_at')::numeric, 60)

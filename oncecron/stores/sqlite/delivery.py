@@ -1,9 +1,10 @@
-"""A spooled record on its way into the log: what really happened, told late and perhaps twice.
+"""A record on its way into the log, told late and perhaps twice, or told to the log beside another store.
 
 It is found again by its owner, key, shard and attempt, as the owner counted them. What has an end keeps it;
-`running` and `lost` are replaced; only the owner's own lease goes. What the store never saw is put in, with the next
-free number if another execution of the tick has its own; a `not-started` of which the store knows nothing
-says nothing, and a start without an end is `lost` until its end is delivered.
+`running` and `lost` are replaced; only the owner's own lease goes. What the store never saw is put in, with the
+next free number if another execution of the tick has its own; a `not-started` that was never granted says
+nothing. A token higher than all before it tells that the key has passed on: what ran until then and has no
+lease here is `lost`, and so is a start that comes after a higher token.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
     elif record["outcome"] != "running":
         values = {**record, "execution_id": known["execution_id"]}
         if known["outcome"] in ("running", "lost"):
-            values["note"] = joined(known["note"], record["note"], _LATE)
+            values["note"] = joined(known["note"], record["note"], _late(record))
             end(store, values)
 
 
@@ -53,18 +54,28 @@ def joined(*notes: str | None) -> str | None:
     return text or None
 
 
+def _late(record: dict[str, Any]) -> str | None:
+    return _LATE if record.get("late") else None
+
+
 def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
-    if record["outcome"] == "not-started":
+    outcome, token = record["outcome"], record["fencing_token"]
+    if outcome == "not-started" and token is None:
         return
     values = {
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
-        "note": joined(record["note"], _LATE),
+        "note": joined(record["note"], _late(record)),
         "latest": now + MAX_CLOCK_SKEW,
         "lateness": record["fired_at"] % 60,
     }
-    if record["outcome"] == "running":
-        values.update(outcome="lost", note=joined(record["note"], _UNFINISHED))
+    fence = store.one("find_key", **record)["fence"]
+    if token is not None and token >= fence:
+        store.execute("declare_unheard_lost", **record, now=now, unfinished=_UNFINISHED)
+    if outcome == "running" and ((token or 0) < fence or store.one("find_running", **record)):
+        values.update(outcome="lost", note=joined(record["note"], _UNFINISHED, _late(record)))
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
-    store.execute("mark_delivered_start", **values)
+    if outcome != "not-started":
+        store.execute("mark_delivered_tick", **values)
+        store.execute("mark_delivered_start", **values)

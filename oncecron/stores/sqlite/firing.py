@@ -101,10 +101,15 @@ class SQLiteFiringStore:
                 at=clock.wall(),
             )
 
-    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
-        """Take a spooled record; see `FiringStore.deliver`."""
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or for the log alone; see `FiringStore.deliver`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            delivery.deliver(store, record, clock.wall())
+            now = clock.wall()
+            delivery.deliver(store, record, now)
+            if retention and record.get("outcome", "running") != "running":
+                expire(store, (record["key"], record["shard"]), retention, now)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Do nothing: there are no sessions."""

@@ -146,13 +146,23 @@ SELECT :key, :shard, :tick, :tick_instant, :named,
        :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
        :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :note
 
+-- name: declare_unheard_lost
+-- The key has passed on, and nothing here says that they live.
+UPDATE job_execution
+   SET outcome = 'lost', lost_at = :now, note = coalesce(note || '; ', '') || :unfinished
+ WHERE key = :key AND shard = :shard AND outcome = 'running'
+   AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.execution_id = job_execution.execution_id)
+
+-- name: find_running
+SELECT 1 FROM job_execution WHERE key = :key AND shard = :shard AND outcome = 'running'
+
 -- name: mark_delivered
+UPDATE job_key SET fence = max(fence, coalesce(:fencing_token, 0)) WHERE key = :key AND shard = :shard
+
+-- name: mark_delivered_tick
 -- Not an instant too far ahead: it would burn the ticks up to it.
-UPDATE job_key
-   SET fence = max(fence, coalesce(:fencing_token, 0)),
-       high_water = CASE WHEN :tick_instant <= :latest THEN max(coalesce(high_water, :tick_instant), :tick_instant)
-                         ELSE high_water END
- WHERE key = :key AND shard = :shard
+UPDATE job_key SET high_water = max(coalesce(high_water, :tick_instant), :tick_instant)
+ WHERE key = :key AND shard = :shard AND :tick_instant <= :latest
 
 -- name: mark_delivered_start
 UPDATE job_key

@@ -37,6 +37,8 @@ class SQLitePeopleStore:
     Only `initialise` makes a file that is not there.
     """
 
+    has_roles = False
+
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=False, statements=("people", "retention"))
