@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.duration import parse_duration
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
-from oncecron.options import CONFIG, NAMESPACE, RUN_OPTIONS, STORE
+from oncecron.options import CONFIG, LOG, NAMESPACE, RUN_OPTIONS, STORE
 from oncecron.stores import check_address
-from oncecron.stores.address import has_password, home_directory, parse_address
+from oncecron.stores.address import has_password, home_directory, masked, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -106,6 +106,28 @@ class Settings:
             address = address._replace(options=self.file.redis)
         check_address(address, self._values[NAMESPACE.name])
         return address
+
+    def log(self) -> Address | None:
+        """Return where the log is kept beside the store, if anywhere. Raises `ConfigurationError`."""
+        text = self._values[LOG.name]
+        if text is None:
+            return None
+        source = self.source(LOG.name)
+        try:
+            log = parse_address(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from error
+        if log.kind not in ("postgres", "sqlite"):
+            raise ConfigurationError(
+                f"{source}: {masked(text)} cannot keep the log of another store; "
+                "write postgresql://USER@HOST/DATABASE or sqlite:///ABSOLUTE/PATH"
+            )
+        if log == self.address():
+            raise ConfigurationError(
+                f"{source}: {masked(text)} is the store itself, which keeps a log anyway; "
+                "leave --log out, or name another database"
+            )
+        return log
 
 
 def convert(option: Option, text: str) -> Any:
@@ -264,9 +286,9 @@ def _text(name: str, value: Any) -> str:
 
 def _holds_password(file: File) -> bool:
     tables = [file.values, *file.jobs.values()]
-    return any(has_password(table.get("store", "")) for table in tables) or any(
-        name.endswith("password") for name, _ in file.redis
-    )
+    return any(
+        has_password(table.get(name, "")) for table in tables for name in ("store", "log")
+    ) or any(name.endswith("password") for name, _ in file.redis)
 
 
 def _store_from_file(file: File, configured: str | None) -> str | None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from oncecron import clock, messages, records, tick
 from oncecron.config import Settings
 from oncecron.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError, StoreError, UsageError
+from oncecron.joblog import JobLog
 from oncecron.model import Firing, Holder, Refusal
 from oncecron.options import RUN_OPTIONS
-from oncecron.plan import Plan
+from oncecron.plan import Log, Plan
 from oncecron.spool import Spool, SpoolError
 from oncecron.stores import open_firing_store
 from oncecron.stores.address import masked, state_directory
@@ -26,6 +27,7 @@ from oncecron.wrapper import supervise
 if TYPE_CHECKING:
     from oncecron.options import ParsedRun
     from oncecron.store import FiringStore
+    from oncecron.stores.address import Address
 
 _KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 _LONGEST_KEY = 200
@@ -54,7 +56,7 @@ def make_plan(parsed: ParsedRun) -> Plan:
     key = checked_key(parsed.given.get("key"))
     settings = Settings(RUN_OPTIONS, parsed.given, key)
     firing_tick, schedule = _tick(settings, fired_at)
-    address = settings.address()
+    address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
         key=key,
         shard=0,
@@ -74,8 +76,9 @@ def make_plan(parsed: ParsedRun) -> Plan:
         firing=firing,
         command=tuple(parsed.command),
         address=address,
-        namespace=settings["namespace"],
-        spool=Spool(state_directory(), masked(address.target), settings["namespace"]),
+        namespace=namespace,
+        spool=_spool(address, namespace),
+        log=Log(log, _spool(log, namespace)) if log else None,
         retention=settings.file.retention,
         grace=settings["grace"],
         timeout=settings["timeout"],
@@ -86,6 +89,10 @@ def make_plan(parsed: ParsedRun) -> Plan:
         verbose=settings["verbose"] or 0,
         terminal=os.isatty(0),
     )
+
+
+def _spool(address: Address, namespace: str) -> Spool:
+    return Spool(state_directory(), masked(address.target), namespace)
 
 
 def checked_key(key: str | None) -> str:
@@ -190,16 +197,20 @@ def _refuse_missing_interpreter(path: str) -> None:
 
 def _record_broken(plan: Plan, store: FiringStore, why: str) -> None:
     refusal = Refusal("broken", detail=why)
+    record = records.skip_record(plan.firing, refusal)
+    log = JobLog(plan)
+    log.tell(record)
     deadline = clock.lease_time(store.lease_clock) + min(plan.connect_timeout, _RECORD_WITHIN)
     try:
         store.skip(plan.firing, refusal, deadline=deadline)
     except StoreError:
         try:
-            plan.spool.add(records.skip_record(plan.firing, refusal))
+            plan.spool.add(record)
         except SpoolError as error:
             messages.complain(f"a record is lost: {error}")
     finally:
         store.close()
+        log.close()
 
 
 def host_name() -> str:

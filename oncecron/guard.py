@@ -10,7 +10,8 @@ event), at most a second:
     recording  the tree is gone: trust is cleared, the end recorded or spooled, the exit status told
 
 The lease is released only after `waitpid` has said that nothing is left. Nothing on the way to a kill touches
-the store: that is the heartbeat thread's, and it is never waited for.
+the store: that is the heartbeat thread's, and it is never waited for. A log beside the store is told by a thread
+of its own (`joblog`), for which the guard waits a moment when all else is done.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from oncecron.errors import (
 )
 from oncecron.heartbeat import Failed, Granted, Heartbeat, Lost, Recorded, Refused, Renewed
 from oncecron.job import ENDING_SIGNALS, Job, Stop
+from oncecron.joblog import JobLog
 from oncecron.model import Ending, Refusal
 from oncecron.spool import SpoolError
 from oncecron.trust import NOTHING_TO_FENCE
@@ -71,12 +73,13 @@ class Guard:
         self._reports = reports
         self._clock = plan.address.lease_clock
         self._heartbeat = Heartbeat(plan, open_store)
+        self._log = JobLog(plan)
         self._wrapper_gone = False
         self._abandoned: int | None = None
         self._lease: Lease | None = None
         self._job: Job | None = None
         self._started_wall = 0.0
-        self._ending: Ending | None = None
+        self._end: dict[str, object] | None = None
         self._give_up_at = _NEVER
         self._exit_status = EX_SOFTWARE
         self._left = False
@@ -97,6 +100,7 @@ class Guard:
             for event in self._heartbeat.events():
                 self._take(event)
             self._judge(self._now())
+        self._log.close()
         return self._exit_status
 
     @property
@@ -146,14 +150,14 @@ class Guard:
         if self._job:
             stop = Stop("stopped", "the oncecron process that cron started was killed")
             self._job.end(stop, self._now())
-        elif self._ending is None:
+        elif self._end is None:
             self._abandon(EX_TEMPFAIL)
         return False
 
     def _forward(self, number: int, *, already_there: bool) -> None:
         if self._job:
             self._job.forward(number, self._now(), already_there=already_there)
-        elif self._ending is None and number in (*ENDING_SIGNALS, signal.SIGHUP):
+        elif self._end is None and number in (*ENDING_SIGNALS, signal.SIGHUP):
             self._abandon(128 + number)
 
     def _abandon(self, exit_status: int) -> None:
@@ -174,7 +178,7 @@ class Guard:
             self._refused(event.refusal)
         elif isinstance(event, Failed):
             self._failed(event.error)
-        elif isinstance(event, Recorded) and self._ending is not None:
+        elif isinstance(event, Recorded) and self._end is not None:
             self._recorded(event.error)
 
     def _granted(self, lease: Lease) -> None:
@@ -189,7 +193,7 @@ class Guard:
     def _renewed(self, trusted_until: float) -> None:
         if self._job:
             self._trust.until = trusted_until
-        elif self._lease and self._ending is None:
+        elif self._lease and self._end is None:
             self._granted(self._lease._replace(trusted_until=trusted_until))
 
     def _lost(self) -> None:
@@ -198,13 +202,14 @@ class Guard:
                 Stop("lost", "the lease was lost: killed at once", EX_TEMPFAIL), self._now()
             )
             self._say("the lease was lost; the command was killed")
-        elif self._ending is None:
+        elif self._end is None:
             self._say("the lease was lost before the command was started")
             self._leave(EX_TEMPFAIL)
 
     def _refused(self, refusal: Refusal) -> None:
         if self._plan.verbose or os.isatty(2):
             self._say(messages.refusal_sentence(self._plan.firing, refusal), key=False)
+        self._log.tell(records.skip_record(self._plan.firing, refusal))
         self._leave(self._plan.skip_exit)
 
     def _failed(self, error: Exception) -> None:
@@ -225,8 +230,9 @@ class Guard:
         if plan.on_store_error == "run":
             self._start()
             return
-        refusal = Refusal("no-store", detail=str(error))
-        self._spool(records.skip_record(plan.firing, refusal))
+        record = records.skip_record(plan.firing, Refusal("no-store", detail=str(error)))
+        self._spool(record)
+        self._log.tell(record)
         self._leave(plan.skip_exit if plan.on_store_error == "skip" else error.exit_status)
 
     # The job
@@ -251,34 +257,36 @@ class Guard:
             fields = (lease.execution_id, lease.attempt, lease.token, lease.started_at)
             self._report(f"job {' '.join(map(str, fields))}")
             self._heartbeat.begin()
+            self._log.tell(records.start_record(plan.firing, lease))
 
     # The end
 
     def _record(self, ending: Ending, exit_status: int) -> None:
+        plan = self._plan
         self._trust.until = NOTHING_TO_FENCE
-        self._ending = ending
         self._exit_status = exit_status
         if self._lease is None:
             note = "; ".join(filter(None, (f"without a lease, {ending.outcome}", ending.note)))
-            self._ending = ending._replace(outcome="unclaimed", note=note)
+            ending = ending._replace(outcome="unclaimed", note=note)
+        self._end = records.execution_record(
+            plan.firing, self._lease, ending, started_at=self._started_wall
+        )
+        self._log.tell(self._end)
+        if self._lease is None:
             self._recorded(StoreUnavailable("the store was away when the command was started"))
             return
         self._give_up_at = self._now() + _RECORD_WITHIN
         self._heartbeat.end(ending)
 
     def _recorded(self, error: Exception | None) -> None:
-        if error is not None and self._ending is not None:
-            plan = self._plan
+        if error is not None and self._end is not None:
             if self._lease:
                 self._say(f"the end could not be recorded and is kept for later: {error}")
-            record = records.execution_record(
-                plan.firing, self._lease, self._ending, started_at=self._started_wall
-            )
-            self._spool(record)
+            self._spool(self._end)
         self._leave(self._exit_status)
 
     def _gave_up(self) -> None:
-        if self._ending is not None:
+        if self._end is not None:
             self._recorded(StoreUnavailable("the store does not answer"))
         elif self._abandoned is not None:
             # A claim may be under way: only a positive word re-opens its tick.

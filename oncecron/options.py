@@ -48,6 +48,16 @@ STORE = Option(
     environment="ONCECRON_STORE",
     config="anywhere",
 )
+LOG = Option(
+    "log",
+    "text",
+    "Where the job-execution log is kept as well: postgresql://USER@HOST/DATABASE or sqlite:///PATH; "
+    "history reads it there.",
+    "URL",
+    "Where",
+    environment="ONCECRON_LOG",
+    config="anywhere",
+)
 NAMESPACE = Option(
     "namespace",
     "text",
@@ -66,7 +76,7 @@ CONFIG = Option(
     "Where",
     environment="ONCECRON_CONFIG",
 )
-STORE_OPTIONS = (STORE, NAMESPACE, CONFIG)
+STORE_OPTIONS = (STORE, LOG, NAMESPACE, CONFIG)
 
 _WHAT = "What"
 _TICK = "Which tick"
@@ -181,7 +191,7 @@ RUN_OPTIONS = (
         config="anywhere",
         minimum=1,
     ),
-    *(STORE, NAMESPACE),
+    *(STORE, LOG, NAMESPACE),
     Option(
         "ttl",
         "duration",

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
 
 
+class Log(NamedTuple):
+    """Where the log is kept beside the store."""
+
+    address: Address
+    spool: Spool
+    """Its own: what the store has got the log may lack."""
+
+
 class Plan(NamedTuple):
     """All that wrapper and guard need to know; durations in seconds."""
 
@@ -19,6 +27,7 @@ class Plan(NamedTuple):
     address: Address
     namespace: str
     spool: Spool
+    log: Log | None
     retention: Retention
     grace: float
     """From TERM to KILL, where the lease does not cut it short."""

@@ -1,19 +1,20 @@
-"""Records for the spool: what a store is told later when it cannot be told now."""
+"""Records as `deliver` takes them: what a store is told later, and what the log beside it is told at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from oncecron import clock
+from oncecron.model import Ending
 
 if TYPE_CHECKING:
-    from oncecron.model import Ending, Firing, Lease, Refusal
+    from oncecron.model import Firing, Lease, Refusal
 
 
 def execution_record(
     firing: Firing, lease: Lease | None, ending: Ending, *, started_at: float | None = None
 ) -> dict[str, Any]:
-    """Return an execution as the store's `deliver` takes it; without a lease it was `unclaimed`.
+    """Return how an execution ended; without a lease it was `unclaimed`.
 
     `started_at`: wall time, where there is no lease that knows it.
     """
@@ -36,8 +37,14 @@ def execution_record(
     }
 
 
+def start_record(firing: Firing, lease: Lease) -> dict[str, Any]:
+    """Return an execution of which only the start is known."""
+    started = execution_record(firing, lease, Ending("running", None, None, 0.0))
+    return {**started, "finished_at": None, "duration": None}
+
+
 def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
-    """Return a refusal as the store's `deliver` takes it."""
+    """Return a refusal."""
     host, pid, _ = refusal.holder or (None, None, None)
     return {
         **_firing_fields(firing),

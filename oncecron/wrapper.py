@@ -200,8 +200,13 @@ class Wrapper:
         end = "the command was killed" if gone else "a process of it cannot be killed"
         messages.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
-        try:
-            self._plan.spool.add(records.execution_record(self._plan.firing, self._lease, ending))
-        except SpoolError as error:
-            messages.complain(f"key {key}: a record is lost: {error}")
+        self._spool(records.execution_record(self._plan.firing, self._lease, ending))
         return exit_status
+
+    def _spool(self, record: dict[str, object]) -> None:
+        """Keep the record for the store, and for the log beside it."""
+        for spool in filter(None, (self._plan.spool, self._plan.log and self._plan.log.spool)):
+            try:
+                spool.add(record)
+            except SpoolError as error:
+                messages.complain(f"key {self._plan.firing.key}: a record is lost: {error}")

@@ -118,15 +118,33 @@ def _as_text(option: Option, value: Any) -> str:
 
 
 @contextlib.contextmanager
-def people_store(settings: Settings) -> Iterator[PeopleStore]:
-    """Open the store as people ask it. Raises `StoreError`."""
+def people_store(settings: Settings, *, log: bool = False) -> Iterator[PeopleStore]:
+    """Open the store as people ask it; `log`: the one whose log they read. Raises `StoreError`."""
     from oncecron.stores import open_people_store  # noqa: PLC0415 - not for --help
 
-    store = open_people_store(settings.address(), settings["namespace"])
+    address = (settings.log() if log else None) or settings.address()
+    store = open_people_store(address, settings["namespace"])
     try:
         yield store
     finally:
         store.close()
+
+
+@contextlib.contextmanager
+def all_people_stores(settings: Settings) -> Iterator[dict[str, PeopleStore]]:
+    """Open the store and, where there is one, the log beside it, by what they are. Raises `StoreError`."""
+    with contextlib.ExitStack() as opened:
+        found = {"store": opened.enter_context(people_store(settings))}
+        if settings.log():
+            found["log"] = opened.enter_context(people_store(settings, log=True))
+        yield found
+
+
+def told_of(answers: dict[str, str]) -> str:
+    """Return the answers of `all_people_stores` as text: each with its name where there are two."""
+    if len(answers) == 1:
+        return answers["store"]
+    return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
 def output_format(settings: Settings) -> str:
@@ -141,4 +159,12 @@ def output_format(settings: Settings) -> str:
     return "json"
 
 
-__all__ = ["OUTPUT_OPTIONS", "STORE_OPTIONS", "TableCommand", "output_format", "people_store"]
+__all__ = [
+    "OUTPUT_OPTIONS",
+    "STORE_OPTIONS",
+    "TableCommand",
+    "all_people_stores",
+    "output_format",
+    "people_store",
+    "told_of",
+]

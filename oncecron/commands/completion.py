@@ -13,7 +13,7 @@ import click
 
 from oncecron.commands import TableCommand
 from oncecron.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.options import CONFIG, STORE
+from oncecron.options import CONFIG, LOG, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _VALUES = {
     STORE.name: ("local", "postgresql://", "sqlite:///"),
+    LOG.name: ("postgresql://", "sqlite:///"),
     "outcome": tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
 }
 SHELLS = ("bash", "zsh", "fish")

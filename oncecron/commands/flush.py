@@ -1,4 +1,4 @@
-"""`oncecron flush`: deliver what this user's spool holds for the store; what fails is kept."""
+"""`oncecron flush`: deliver what this user's spools hold for store and log; what fails is kept."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from oncecron.errors import StoreError
     from oncecron.spool import Spool
     from oncecron.store import FiringStore
+    from oncecron.stores.address import Address
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -23,25 +24,34 @@ _FAILURES = 3  # in a row, after which the store is taken to be away
 def _flush(given: dict[str, str], _words: list[str]) -> int:
     from oncecron import render
     from oncecron.config import Settings
+
+    settings = Settings(OPTIONS, given)
+    log = settings.log()
+    stream = render.standard_output()
+    status = _flush_one(settings.address(), settings["namespace"], stream, "")
+    if log:
+        status = max(status, _flush_one(log, settings["namespace"], stream, " to the log"))
+    return status
+
+
+def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
+    """Deliver what is kept for the store or the log; return the exit status."""
     from oncecron.errors import EX_TEMPFAIL
     from oncecron.messages import complain
     from oncecron.spool import Spool
     from oncecron.stores import open_firing_store
     from oncecron.stores.address import masked, state_directory
 
-    settings = Settings(OPTIONS, given)
-    address = settings.address()
-    spool = Spool(state_directory(), masked(address.target), settings["namespace"])
-    stream = render.standard_output()
+    spool = Spool(state_directory(), masked(address.target), namespace)
     error = None
     if spool.has():
         lock = spool.lock()
         if lock is None:
             complain(f"{spool.root}: somebody else is delivering; try again")
             return EX_TEMPFAIL
-        store = open_firing_store(address, settings["namespace"], _TTL)
+        store = open_firing_store(address, namespace, _TTL)
         try:
-            error = _deliver(spool, store, stream)
+            error = _deliver(spool, store, stream, whither)
         finally:
             store.close()
             os.close(lock)
@@ -54,7 +64,7 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
     return error.exit_status
 
 
-def _deliver(spool: Spool, store: FiringStore, stream: TextIO) -> StoreError | None:
+def _deliver(spool: Spool, store: FiringStore, stream: TextIO, whither: str) -> StoreError | None:
     """Deliver all; return the last failure. One bad record does not keep the others from the store."""
     from oncecron import clock, render
     from oncecron.errors import StoreError
@@ -73,15 +83,15 @@ def _deliver(spool: Spool, store: FiringStore, stream: TextIO) -> StoreError | N
             continue
         failures = 0
         os.unlink(path)
-        render.say(_line(record), stream)
+        render.say(_line(record, whither), stream)
     return last
 
 
-def _line(record: dict[str, Any]) -> str:
+def _line(record: dict[str, Any], whither: str) -> str:
     from oncecron.render import visible
 
     what = record.get("outcome") or record.get("reason")
-    return visible(f"delivered {record['key']} {record.get('tick') or '-'} {what}")
+    return visible(f"delivered {record['key']} {record.get('tick') or '-'} {what}{whither}")
 
 
 COMMAND = TableCommand(
@@ -89,6 +99,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _flush,
     short="Deliver records that the store has not got yet.",
-    about="Deliver what this user's firings on this host could not record because the store was away. A key's "
-    "records are delivered by its next firing as well. Prints what was delivered; what fails is kept (exit status 69).",
+    about="Deliver what this user's firings on this host could not record because the store, or the log beside it, was "
+    "away. A key's records are delivered by its next firing as well. Prints what was delivered; what fails is kept "
+    "(exit status 69).",
 )

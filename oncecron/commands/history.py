@@ -88,7 +88,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     style = render.style_for(stream, output_format(settings), utc=settings["utc"])
     kind = render.SKIPS if settings["skips"] else render.EXECUTIONS
     writer = render.Writer(kind, style, stream)
-    with people_store(settings) as store:
+    with people_store(settings, log=True) as store:
         if settings["id"] is not None:
             _show_one(store, settings["id"], writer)
         elif settings["follow"]:
@@ -285,6 +285,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _show,
     short="Show the job-execution log.",
-    about="Show the job-execution log, the newest first: of all keys, or of one.",
+    about="Show the job-execution log, the newest first: of all keys, or of one. Where there is a log beside the store "
+    "(--log), that one is read.",
     words=click.Argument(["words"], metavar="[KEY]", required=False),
 )

@@ -1,9 +1,15 @@
-"""`oncecron init`: create or upgrade the schema and grant rights."""
+"""`oncecron init`: create or upgrade the schema, of store and log, and grant rights."""
 
 from __future__ import annotations
 
-from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
+from typing import TYPE_CHECKING
+
+from oncecron.commands import STORE_OPTIONS, TableCommand, all_people_stores, told_of
 from oncecron.options import Option
+
+if TYPE_CHECKING:
+    from oncecron.model import Roles
+    from oncecron.store import PeopleStore
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -51,10 +57,27 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         job=_names(settings["job-role"]),
     )
     stream = render.standard_output()
-    with people_store(settings) as store:
-        answer = store.schema_sql(roles) if settings["print-sql"] else store.initialise(roles)
+    with all_people_stores(settings) as stores:
+        answer = (_sql if settings["print-sql"] else _prepared)(stores, roles)
     render.say(answer, stream)
     return 0
+
+
+def _prepared(stores: dict[str, PeopleStore], roles: Roles) -> str:
+    """Prepare all; the roles go to those that have any."""
+    some = any(store.has_roles for store in stores.values())
+    return told_of(
+        {
+            name: store.initialise(roles if store.has_roles or not some else type(roles)())
+            for name, store in stores.items()
+        }
+    )
+
+
+def _sql(stores: dict[str, PeopleStore], roles: Roles) -> str:
+    """Return what a DBA is to run: beside a store that is none of theirs, the SQL of the log alone."""
+    databases = [store for store in stores.values() if store.has_roles] or [stores["store"]]
+    return "\n".join(store.schema_sql(roles) for store in databases)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -66,6 +89,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _initialise,
     short="Create or upgrade the store's schema.",
-    about="Create or upgrade the store's schema and grant rights. Safe when many hosts do it at once, and as often as "
-    "you like. Firings install the schema into an empty database by themselves where they may.",
+    about="Create or upgrade the schema of the store, and of the log beside it, and grant rights. Safe when many hosts "
+    "do it at once, and as often as you like. Firings install the schema into an empty database by themselves where "
+    "they may.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
+from oncecron.commands import STORE_OPTIONS, TableCommand, all_people_stores, told_of
 from oncecron.options import Option
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -32,14 +32,16 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     wanted = {
         name: settings[name] for name in ("executions", "skips") if settings[name] is not None
     }
+    retention = settings.file.retention._replace(**wanted)
     stream = render.standard_output()
-    with people_store(settings) as store:
-        executions, skips = store.prune(settings.file.retention._replace(**wanted))
-    render.say(
-        f"removed {executions} execution{'s' * (executions != 1)} and {skips} refusal{'s' * (skips != 1)}",
-        stream,
-    )
+    with all_people_stores(settings) as stores:
+        removed = {name: _removed(*store.prune(retention)) for name, store in stores.items()}
+    render.say(told_of(removed), stream)
     return 0
+
+
+def _removed(executions: int, skips: int) -> str:
+    return f"removed {executions} execution{'s' * (executions != 1)} and {skips} refusal{'s' * (skips != 1)}"
 
 
 COMMAND = TableCommand(
@@ -47,6 +49,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _prune,
     short="Remove old records now.",
-    about="Remove what is older than the retention, all of it; every firing removes a little by itself. What runs is "
-    "never removed, and of each key the newest 1000 names of ticks are kept, so that none runs again.",
+    about="Remove what is older than the retention, all of it, from the store and from the log beside it; every firing "
+    "removes a little by itself. What runs is never removed, and of each key the newest 1000 names of ticks are "
+    "kept, so that none runs again.",
 )

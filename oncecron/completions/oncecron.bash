@@ -16,33 +16,33 @@ _oncecron() {
     fi
     case ${COMP_WORDS[1]} in
     run)
-        options='--key --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --namespace --ttl --config --verbose -v'
-        valued='--key --schedule --tz --tick --min-gap --starting-deadline --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --namespace --ttl --config'
+        options='--key --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --config --verbose -v'
+        valued='--key --schedule --tz --tick --min-gap --starting-deadline --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --config'
         words=''
         ;;
     history)
-        options='--since --host --outcome --tick --id --limit --skips --follow --format --json --utc --store --namespace --config'
-        valued='--since --host --outcome --tick --id --limit --format --store --namespace --config'
+        options='--since --host --outcome --tick --id --limit --skips --follow --format --json --utc --store --log --namespace --config'
+        valued='--since --host --outcome --tick --id --limit --format --store --log --namespace --config'
         words=''
         ;;
     locks)
-        options='--format --json --utc --store --namespace --config'
-        valued='--format --store --namespace --config'
+        options='--format --json --utc --store --log --namespace --config'
+        valued='--format --store --log --namespace --config'
         words=''
         ;;
     init)
-        options='--run-role --read-role --job-role --print-sql --store --namespace --config'
-        valued='--run-role --read-role --job-role --store --namespace --config'
+        options='--run-role --read-role --job-role --print-sql --store --log --namespace --config'
+        valued='--run-role --read-role --job-role --store --log --namespace --config'
         words=''
         ;;
     prune)
-        options='--executions --skips --store --namespace --config'
-        valued='--executions --skips --store --namespace --config'
+        options='--executions --skips --store --log --namespace --config'
+        valued='--executions --skips --store --log --namespace --config'
         words=''
         ;;
     flush)
-        options='--store --namespace --config'
-        valued='--store --namespace --config'
+        options='--store --log --namespace --config'
+        valued='--store --log --namespace --config'
         words=''
         ;;
     completion)
@@ -78,6 +78,7 @@ _oncecron() {
         case $before in
         --on-store-error) COMPREPLY=($(compgen -W 'fail skip run' -- "$word")) ;;
         --store) COMPREPLY=($(compgen -W 'local postgresql:// sqlite:///' -- "$word")) ;;
+        --log) COMPREPLY=($(compgen -W 'postgresql:// sqlite:///' -- "$word")) ;;
         --outcome) COMPREPLY=($(compgen -W 'running succeeded failed timed-out stopped lost not-started unclaimed held done passed recent late paused drained exhausted broken no-store' -- "$word")) ;;
         --format) COMPREPLY=($(compgen -W 'table json ndjson csv' -- "$word")) ;;
         --config)

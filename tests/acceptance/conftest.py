@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from log_of import PostgresLog, RedisLog, SQLiteLog, Store
 from redis_wires import Scripted, Wires
-from servers import Journal
+from servers import Database, Journal, PostgresServer
 from servers.oncecron import Oncecron, installed
 
 
@@ -25,6 +25,13 @@ def store(request: pytest.FixtureRequest) -> Store:
 def any_store(request: pytest.FixtureRequest) -> Store:
     """Give the cheapest store: for promises in which the store has no part."""
     return _sqlite(request)
+
+
+@pytest.fixture
+def log_database(postgres: PostgresServer) -> Iterator[Database]:
+    """Give a database for the log of another store, where hosts may fire and read."""
+    with postgres.create_database().until_dropped() as database:
+        yield installed(database)
 
 
 def _sqlite(request: pytest.FixtureRequest) -> SQLiteLog:

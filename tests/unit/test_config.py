@@ -299,6 +299,18 @@ def test_a_password_that_everybody_may_read_is_refused(
     assert use("postgresql://cron@db/jobs", 0o644).address().kind == "postgres"
 
 
+def test_a_log_is_not_read_by_everybody_with_its_password(tmp_path: Path) -> None:
+    """As a store is not; a job may have a log of its own."""
+    text = f'store = "local"\n[job.billing]\nlog = "{URL}"\n'
+    with pytest.raises(ConfigurationError, match="chmod 640"):
+        settings(config=put(tmp_path / "open", text, 0o644))
+    path = put(tmp_path / "closed", text, 0o640)
+    given = {"config": str(path)}
+    own, others = (Settings(RUN_OPTIONS, given, key).log() for key in ("billing", "other"))
+    assert own is not None
+    assert (own.target, others) == (URL, None)
+
+
 def test_what_root_reads_must_be_root_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its owner chooses what root runs."""
     path = put(tmp_path / "c.toml", 'ttl = "60s"\n')

@@ -22,7 +22,7 @@ LAYERS = (
     ("firing",),
     ("wrapper",),
     ("guard",),
-    ("heartbeat",),
+    ("heartbeat", "joblog"),
     ("plan", "job"),
     ("child", "records", "messages", "config"),
     ("spool", "options"),

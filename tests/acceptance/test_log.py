@@ -1,0 +1,254 @@
+"""`--log`: leases in one store, and the job-execution log in another as well."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from answers import answer, refused
+from log_of import PostgresLog, SQLiteLog, Store, executions, skips
+from servers import Database, Journal, PostgresServer, assert_exclusive, eventually, job
+from servers.oncecron import Ended, Oncecron
+from servers.process import free_port
+
+TTL = 6
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def log(request: pytest.FixtureRequest, public_path: Path) -> Store:
+    """Give a log of each kind."""
+    if request.param == "sqlite":
+        return SQLiteLog(public_path / "log" / "log.db")
+    return PostgresLog(request.getfixturevalue("log_database"))
+
+
+@pytest.fixture
+def logging_host(new_host: Callable[..., Oncecron], log: Store) -> Callable[..., Oncecron]:
+    """Give a function that makes a host which writes to the log."""
+    return lambda name="host-a", **more: new_host(name, ONCECRON_LOG=log.url, **more)
+
+
+def outcomes(log: Store, key: str) -> list[tuple[str | None, str]]:
+    """Return tick and outcome of each execution, the oldest first."""
+    return [(record.tick, record.outcome) for record in executions(log, key)]
+
+
+# What is written
+
+
+def test_a_run_is_a_row_of_the_log(
+    store: Store, log: Store, new_host: Callable[..., Oncecron], logging_host: Callable[..., Oncecron]
+) -> None:  # fmt: skip
+    """With host, pid, outcome, exit code and times; owner and token are those of the lease's store."""
+    new_host().run("k", "--tick", "before", "--", "true")
+    host = logging_host()
+    firing = host.fire("k", "--tick", "one", "--", "sh", "-c", 'echo "$ONCECRON_EXECUTION_ID"; exit 3')  # fmt: skip
+    ended = firing.wait()
+    assert (ended.status, ended.out, ended.err) == (3, b"2\n", "")
+    [row] = answer(host, "history", "k")
+    told = ("execution_id", "tick", "attempt", "outcome", "exit_code", "signal", "note")
+    assert [row[name] for name in told] == [1, "one", 1, "failed", 3, None, None]
+    assert (row["host"], row["pid"], row["user"]) == ("host-a", firing.process.pid, "root")
+    assert row["started_at"] <= row["finished_at"]
+    assert row["duration"] > 0
+    both = [
+        each.query("select cast(owner as text), fencing_token from {log} where key = {key} and tick = 'one'", "k")
+        for each in (store, log)
+    ]  # fmt: skip
+    assert both[0] == both[1] != []
+    assert outcomes(store, "k") == [("before", "succeeded"), ("one", "failed")]
+
+
+def test_what_runs_is_running_in_the_log(
+    store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Without an end, in the row that will have it; locks are still the store's."""
+    host = logging_host()
+    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
+    [running] = eventually(lambda: answer(host, "history", "--outcome", "running"))
+    assert (running["finished_at"], running["duration"]) == (None, None)
+    assert [lease["key"] for lease in answer(host, "locks")] == ["k"]
+    os.kill(firing.wrapper.pid, signal.SIGTERM)
+    assert firing.wait().err == ""
+    [ended] = answer(host, "history")
+    assert (ended["execution_id"], ended["outcome"]) == (running["execution_id"], "stopped")
+    full = host("history", "--id", running["execution_id"], "--json").out
+    assert json.loads(full)[0] == ended
+
+
+def test_a_refusal_is_in_the_log(
+    store: Store, log: Store, logging_host: Callable[..., Oncecron]
+) -> None:
+    """With reason and holder; nothing is said."""
+    logging_host("host-a").run("k", "--tick", "one", "--", "true")
+    b = logging_host("host-b")
+    assert b.run("k", "--tick", "one", "--skip-exit", "9", "--", "true") == Ended(9, b"", "")
+    assert skips(log, "k") == [("one", "done", "host-b", "host-a", 1)]
+    [skip] = answer(b, "history", "--skips")
+    assert (skip["reason"], skip["host"]) == ("done", "host-b")
+
+
+def test_a_command_that_is_missing_is_in_the_log(
+    any_store: Store, log: Store, logging_host: Callable[..., Oncecron]
+) -> None:
+    """A refusal: broken; in the store as ever."""
+    ended = logging_host().run("k", "--tick", "one", "--", "no-such-program")
+    assert ended.status == 127
+    for each in (any_store, log):
+        assert skips(each, "k") == [("one", "broken", "host-a", None, 1)]
+
+
+def test_a_command_that_cannot_be_started_is_in_the_log(
+    any_store: Store, log: Store, logging_host: Callable[..., Oncecron], public_path: Path
+) -> None:
+    """Granted, but not started: the reason is in its note."""
+    script = public_path / "script"
+    script.write_text("echo no interpreter is named\n")
+    script.chmod(0o755)
+    assert logging_host().run("k", "--tick", "one", "--", script).status == 126
+    [record] = executions(log, "k")
+    assert record.outcome == "not-started"
+    assert "cannot be started" in (record.note or "")
+
+
+@pytest.mark.parametrize(("policy", "status"), [("fail", 69), ("run", 7)])
+def test_the_log_is_told_that_the_store_is_away(
+    log: Store, public_path: Path, policy: str, status: int
+) -> None:
+    """A refusal, or a run without a lease."""
+    away = f"postgresql://owner@127.0.0.1:{free_port()}/postgres"
+    host = Oncecron(away, public_path, ONCECRON_LOG=log.url)
+    options = ("--tick", "one", "--connect-timeout", "1s", "--on-store-error", policy)
+    assert host.run("k", *options, "--", "sh", "-c", "exit 7").status == status
+    if policy == "fail":
+        assert skips(log, "k") == [("one", "no-store", "host-a", None, 1)]
+    else:
+        assert [(e.outcome, e.exit_code) for e in executions(log, "k")] == [("unclaimed", 7)]
+
+
+# Who dies
+
+
+def test_a_killed_guard_is_lost_in_the_log(
+    any_store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """The wrapper writes the record; the host's next firing delivers it to both."""
+    host = logging_host()
+    firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 60))
+    journal.wait_for("start")
+    eventually(lambda: outcomes(log, "k") == [("one", "running")])
+    os.kill(firing.guard().pid, signal.SIGKILL)
+    assert firing.wait().status == 75
+    assert outcomes(log, "k") == [("one", "running")]
+    assert host.run("k", "--ttl", TTL, "--tick", "two", "--", "true") == Ended(0, b"", "")
+    assert outcomes(log, "k") == [("one", "lost"), ("two", "succeeded")]
+    record = executions(log, "k")[0]
+    assert record.signal == signal.SIGKILL
+    assert "the oncecron guard was killed" in (record.note or "")
+
+
+def test_a_killed_wrapper_is_stopped_in_the_log(
+    any_store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """The guard tells it, as it tells the store."""
+    firing = logging_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
+    journal.wait_for("start")
+    os.kill(firing.wrapper.pid, signal.SIGKILL)
+    eventually(lambda: outcomes(log, "k") == [("one", "stopped")])
+
+
+def test_a_host_that_died_is_lost_when_the_next_one_runs(
+    store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Nobody tells the log of its end: the next holder's higher token does."""
+    firing = logging_host("host-a").fire(
+        "k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 60)
+    )
+    journal.wait_for("start")
+    eventually(lambda: outcomes(log, "k") == [("one", "running")])
+    both = [firing.guard().pid, firing.wrapper.pid]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: neither sees the other's end
+        for pid in both:
+            os.kill(pid, number)
+    firing.wait()
+    b = logging_host("host-b")
+    next_one = ("--ttl", TTL, "--wait", "30s", "--tick", "two", "--", *job(journal))
+    assert b.run("k", *next_one) == Ended(0, b"", "")
+    assert outcomes(log, "k") == outcomes(store, "k") == [("one", "lost"), ("two", "succeeded")]
+    assert "its end was not recorded" in (executions(log, "k")[0].note or "")
+    assert_exclusive(journal)
+
+
+def test_hosts_share_the_log(
+    store: Store, log: Store, logging_host: Callable[..., Oncecron]
+) -> None:
+    """Each writes what it ran and what it was refused."""
+    hosts = [logging_host("host-a"), logging_host("host-b")]
+    for number in range(4):
+        for host in hosts[:: 1 if number % 2 else -1]:
+            assert host.run("k", "--tick", f"t{number}", "--", "true") == Ended(0, b"", "")
+    assert [(e.tick, e.outcome, e.host) for e in executions(log, "k")] == [
+        (f"t{number}", "succeeded", "host-a" if number % 2 else "host-b") for number in range(4)
+    ]
+    assert sorted((s.tick, s.host, s.count) for s in skips(log, "k")) == [
+        (f"t{number}", "host-b" if number % 2 else "host-a", 1) for number in range(4)
+    ]
+
+
+# People
+
+
+def test_init_prepares_both_and_gives_rights_where_there_are_roles(
+    postgres: PostgresServer, public_path: Path
+) -> None:
+    """The store is a file: the roles go to the log."""
+    with postgres.create_database().until_dropped() as database:
+        host = Oncecron(f"sqlite://{public_path}/x.db", public_path, ONCECRON_LOG=database.url())
+        ended = host("init", "--run-role", "runner", "--read-role", "runner")
+        assert ended == Ended(
+            0,
+            f"store: made the store {public_path}/x.db with schema version 1\n"
+            "log: made schema oncecron, version 1; gave rights to runner\n".encode(),
+            "",
+        )
+        host.environment["ONCECRON_LOG"] = database.url("runner")
+        assert host.run("k", "--tick", "one", "--", "true") == Ended(0, b"", "")
+        assert outcomes(PostgresLog(database), "k") == [("one", "succeeded")]
+        printed = host("init", "--print-sql").out
+        assert printed.startswith(b"--") or b"create schema" in printed
+        assert b"CREATE TABLE lease" not in printed
+
+
+def test_prune_removes_from_both(
+    any_store: Store, log_database: Database, new_host: Callable[..., Oncecron]
+) -> None:
+    """What is due in the one and in the other."""
+    host = new_host(ONCECRON_LOG=log_database.url("owner"))
+    host.run("k", "--tick", "2026-01-01T00:00Z", "--", "true")
+    host.run("k", "--tick", "2026-01-01T00:00Z", "--", "true")
+    ended = host("prune", "--executions", "0s", "--skips", "0s")
+    assert ended == Ended(
+        0,
+        b"store: removed 1 execution and 1 refusal\nlog: removed 1 execution and 1 refusal\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("log_url", "told"),
+    [
+        ("{store}", "is the store itself"),
+        ("redis://localhost", "redis://localhost"),
+        ("nonsense", "is no store"),
+        ("sqlite://relative.db", "absolute"),
+    ],
+)
+def test_what_cannot_be_a_log_is_refused(
+    any_store: Store, new_host: Callable[..., Oncecron], log_url: str, told: str
+) -> None:
+    """Exit 78, with the option's name and the cure, by every command; nothing runs."""
+    host = new_host(ONCECRON_LOG=log_url.format(store=any_store.url))
+    for arguments in (("run", "--key", "k", "--", "echo", "ran"), ("history",), ("flush",)):
+        refused(host(*arguments), 78, "$ONCECRON_LOG: ", told)
