@@ -53,6 +53,9 @@ def test_an_end_takes_the_place_of_its_start(plan: Plan) -> None:
     log = JobLog(plan)
     for told in (record("running"), record("failed"), record("running", 2)):
         log.tell(told)
+    assert [(each["attempt"], each["outcome"]) for each in log._waiting] == [
+        *((1, "failed"), (2, "running")),
+    ]
     log.close()
     assert kept(plan) == [(1, "failed"), (2, "running")]
 
