@@ -5,6 +5,7 @@ freeze them. The `new_...` fixtures make expendable ones.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,12 @@ from servers import (
 )
 from servers.process import public_directory, remove_directory
 from servers.require import NOT_PROVEN, everything_required
+
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    # Ignored under nohup and in the background of a script; every job of every test would ignore it too.
+    if signal.getsignal(number) == signal.SIG_IGN:
+        by_default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, by_default)
 
 for name in list(os.environ):
     # The settings of whoever runs the tests are not the tests'.

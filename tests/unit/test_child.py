@@ -35,7 +35,10 @@ def scene(play: Callable[[], None]) -> Callable[[], None]:
 
     def test() -> None:
         command = [sys.executable, __file__, play.__name__]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False,
+            process_group=0,  # that of the tests may be of another pid namespace, and then has no number here
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
     test.__doc__ = play.__doc__
