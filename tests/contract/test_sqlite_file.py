@@ -109,6 +109,13 @@ def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
     assert odd.exists()
 
 
+def test_a_path_may_begin_with_two_slashes(path: Path) -> None:
+    """`sqlite:////var/lib/jobs.db`, as other programs want it: SQLite would read a host's name."""
+    doubled = SQLiteFiringStore("/" + str(path), namespace="oncecron")
+    Host(doubled, "first.example").run(minute(1))
+    assert isinstance(first_host(path).fire(minute(1)), Refusal)
+
+
 def test_a_file_that_was_replaced_has_no_lease_of_the_old_one(store: SQLiteKind, a: Host) -> None:
     """Whoever claims now claims in the new one: holding on to the old file would be two at a time."""
     lease = a.win(minute(1))
@@ -182,6 +189,14 @@ def test_a_network_file_system_is_refused(
         first_host(path).fire(minute(1))
     assert error.value.exit_status == 78
     assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["file/x.db", "file/new/x.db", "n" * 256])
+def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> None:
+    """Below a file, or with too long a name: asking again would not help."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreRefusesError, match="name another file"):
+        first_host(tmp_path / name).fire(minute(1))
 
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:

@@ -37,7 +37,10 @@ NETWORK_FILE_SYSTEMS = (
 """As mountinfo spells them; also those that a virtual machine shares with its host or with other guests."""
 
 _PAUSE = 0.01  # between two tries of the one statement for which SQLite does not wait by itself
-_PERMANENT = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
+_PERMANENT = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG),
+    *(errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR),  # the directory is something else
+)
 _LOCKED = (StoreUnavailable, "another process keeps it locked")
 _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -162,7 +165,7 @@ class Connection:
         """Whether this connection made the schema."""
         name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         self._database = sqlite3.connect(
-            f"file:{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+            f"file://{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
         )
         self._database.row_factory = sqlite3.Row
         status = os.stat(path)
