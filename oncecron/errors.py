@@ -31,6 +31,10 @@ class UsageError(OncecronError):
     exit_status = EX_USAGE
 
 
+class UnknownZoneError(ValueError):
+    """The tz database has no zone with this name."""
+
+
 class OutputError(OncecronError):
     """The answer cannot be written."""
 

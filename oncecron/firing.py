@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from oncecron import clock, messages, records, tick
 from oncecron.config import Settings
-from oncecron.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError, StoreError, UsageError
+from oncecron.errors import (
+    EX_NOT_EXECUTABLE,
+    EX_NOT_FOUND,
+    CommandError,
+    ConfigurationError,
+    StoreError,
+    UnknownZoneError,
+    UsageError,
+)
 from oncecron.joblog import JobLog
 from oncecron.model import Firing, Holder, Refusal
 from oncecron.options import RUN_OPTIONS
@@ -127,7 +135,10 @@ def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
         if rule == "tick":
             return tick.named_tick(settings["tick"]), None
     except ValueError as error:
-        raise UsageError(f"{settings.source(rule)}: {error}") from error
+        wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
+        culprit = "tz" if wrong_zone else rule
+        kind = UsageError if settings.typed(culprit) else ConfigurationError
+        raise kind(f"{settings.source(culprit)}: {error}") from error
     return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None
 
 
@@ -215,7 +226,7 @@ def _record_broken(plan: Plan, store: FiringStore, why: str) -> None:
 
 def host_name() -> str:
     """Return $ONCECRON_HOST, or the kernel's name of this host."""
-    return os.environ.get("ONCECRON_HOST") or os.uname().nodename
+    return messages.valid(os.environ.get("ONCECRON_HOST") or os.uname().nodename)
 
 
 def user_name() -> str:
@@ -230,9 +241,7 @@ def user_name() -> str:
 
 def shown(command: list[str]) -> str:
     """Return a command as one shell-quoted line of valid UTF-8."""
-    return " ".join(
-        _quoted(os.fsencode(word).decode("utf-8", "backslashreplace")) for word in command
-    )
+    return " ".join(_quoted(messages.valid(word)) for word in command)
 
 
 def _quoted(word: str) -> str:

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from oncecron.model import Firing, Refusal
 
 
+def valid(text: str) -> str:
+    r"""Return a text of the command line or the system as it is recorded: bytes that are no UTF-8 as `\xff`."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
 def complain(text: str) -> None:
     """Write one line to standard error; a closed or full one is not our problem."""
     line = "oncecron: " + " ".join(text.split()) + "\n"

@@ -392,8 +392,9 @@ def _find_zone(name: str) -> tzinfo | None:
         return None
     from zoneinfo import ZoneInfo
 
+    from oncecron.errors import UnknownZoneError
+
     try:
         return ZoneInfo(name)
-    # No such file, a name that leaves the database, a directory of zones: each raises its own.
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"unknown time zone {name!r}: {_CURE}") from None
+    except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
+        raise UnknownZoneError(f"unknown time zone {name!r}: {_CURE}") from None

@@ -69,8 +69,8 @@ class TableCommand(click.Command):
             name = _identifier(option)
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 given[option.name] = _as_text(option, values[name])
-        words = values.get("words") or ()
-        return self._use(given, [words] if isinstance(words, str) else list(words))
+        words = values.get("words")
+        return self._use(given, [words] if isinstance(words, str) else list(words or ()))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in the groups of the table."""

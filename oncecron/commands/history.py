@@ -123,11 +123,11 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     if limit == 0 or (since is not None and not settings.typed("limit")):
         limit = None
     return HistoryQuery(
-        key=words[0] if words else None,
+        key=_filter("the key", words[0] if words else None),
         since=None if since is None else moment(since, time.time()),
-        host=settings["host"],
+        host=_filter("--host", settings["host"]),
         outcome=outcome,
-        tick=settings["tick"],
+        tick=_filter("--tick", settings["tick"]),
         limit=limit,
     )
 
@@ -148,6 +148,16 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
         raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":
         raise UsageError("--follow never ends, a JSON array has to; use --format ndjson")
+
+
+def _filter(name: str, text: str | None) -> str | None:
+    """Return what is looked for, as it is recorded. Raises `UsageError` where there is nothing to look for."""
+    from oncecron.errors import UsageError
+    from oncecron.messages import valid
+
+    if text == "":
+        raise UsageError(f"{name} is empty (an unset variable?); leave it out to see all")
+    return None if text is None else valid(text)
 
 
 def _check_outcome(outcome: str, *, skips: bool) -> None:

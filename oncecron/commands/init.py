@@ -8,6 +8,7 @@ from oncecron.commands import STORE_OPTIONS, TableCommand, all_people_stores, to
 from oncecron.options import Option
 
 if TYPE_CHECKING:
+    from oncecron.config import Settings
     from oncecron.model import Roles
     from oncecron.store import PeopleStore
 
@@ -52,9 +53,9 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
 
     settings = Settings(OPTIONS, given)
     roles = Roles(
-        run=_names(settings["run-role"]),
-        read=_names(settings["read-role"]),
-        job=_names(settings["job-role"]),
+        run=_names(settings, "run-role"),
+        read=_names(settings, "read-role"),
+        job=_names(settings, "job-role"),
     )
     stream = render.standard_output()
     with all_people_stores(settings) as stores:
@@ -80,8 +81,17 @@ def _sql(stores: dict[str, PeopleStore], roles: Roles) -> str:
     return "\n".join(store.schema_sql(roles) for store in databases)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+def _names(settings: Settings, option: str) -> tuple[str, ...]:
+    from oncecron.errors import UsageError
+    from oncecron.messages import valid
+
+    text = settings[option]
+    if text is None:
+        return ()
+    names = tuple(valid(name.strip()) for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError(f"--{option}: no role is named (an unset variable?)")
+    return names
 
 
 COMMAND = TableCommand(

@@ -48,6 +48,15 @@ def test_a_password_file_that_others_may_read_is_no_use(ready: Database, public_
     assert "runner-password" not in ended.err
 
 
+def test_an_address_that_is_no_utf_8(ready: Database, public_path: Path) -> None:
+    """It is libpq's, byte for byte: a wrong password is no bug of ours."""
+    host = Oncecron(ready.url(), public_path)
+    latin = bare(ready).encode().replace(b"runner@", b"runner:gr\xfcn@")
+    ended = host("run", "--store", latin, "--key", "k", "--", "true")
+    assert ended.status == 78
+    assert "password authentication failed" in ended.err
+
+
 def test_a_service(ready: Database, public_path: Path) -> None:
     """postgresql://?service=NAME and a service file."""
     server = ready.server

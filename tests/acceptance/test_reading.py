@@ -75,6 +75,23 @@ def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     assert ticks("nothing") == []
 
 
+def test_names_that_are_no_utf_8_are_shown_and_found(
+    store: Store, new_host: Callable[..., Oncecron]
+) -> None:
+    r"""A host's name, a command, a filter: recorded with `\xff` for the byte."""
+    host = new_host()
+    host.environment["ONCECRON_HOST"] = os.fsdecode(b"h\xff")
+    for _ in range(2):
+        ended = host("run", "--key", "k", "--tick", "t", "--", "true", b"\xff")
+        assert (ended.status, ended.out, ended.err) == (0, b"", "")
+    [execution] = answer(host, "history", "--host", b"h\xff")
+    assert (execution["host"], execution["command"]) == (r"h\xff", r"true '\xff'")
+    [skip] = answer(host, "history", "--skips")
+    assert (skip["host"], skip["holder_host"]) == (r"h\xff", r"h\xff")
+    for filters in (("--tick", b"\xff"), ("--host", b"\xff"), (b"\xff",)):
+        assert answer(host, "history", *filters) == []
+
+
 def test_one_execution_in_full(past: Oncecron) -> None:
     """A field a line, the record in the machine formats; one that is not there is exit status 1."""
     newest = answer(past, "history")[0]

@@ -75,6 +75,7 @@ def test_what_is_printed_for_a_dba_is_what_init_does(
 
 def test_who_may_not_make_it_is_told_who_may(as_role: Callable[..., Oncecron]) -> None:
     """And of --print-sql; a role that does not exist is named."""
+    refused(as_role()("init", "--run-role", b"\xff"), 78, r'role "\xff" does not exist')
     refused(as_role("runner")("init"), 78, "permission denied", "oncecron init --print-sql")
     refused(as_role()("init", "--run-role", "nobody-at-all"), 78, '"nobody-at-all" does not exist')
     assert as_role()("init", "--run-role", "runner,reader").out.endswith(

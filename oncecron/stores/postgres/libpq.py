@@ -126,7 +126,7 @@ class Connection:
 
     def _check(self, url: str) -> None:
         message = c_void_p()
-        options = self._pq.PQconninfoParse(url.encode(), byref(message))
+        options = self._pq.PQconninfoParse(os.fsencode(url), byref(message))
         if options:
             self._pq.PQconninfoFree(options)
             return
@@ -221,4 +221,4 @@ class Connection:
 
 def _texts(texts: Sequence[str]) -> ctypes.Array[c_char_p]:
     """Return a NULL-terminated array of C strings."""
-    return (c_char_p * (len(texts) + 1))(*(text.encode() for text in texts), None)
+    return (c_char_p * (len(texts) + 1))(*(os.fsencode(text) for text in texts), None)
