@@ -44,12 +44,12 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
 
     spool = Spool(state_directory(), masked(address.target), namespace)
     error = None
+    store = open_firing_store(address, namespace, _TTL)  # connects at the first record
     if spool.has():
         lock = spool.lock()
         if lock is None:
             complain(f"{spool.root}: somebody else is delivering; try again")
             return EX_TEMPFAIL
-        store = open_firing_store(address, namespace, _TTL)
         try:
             error = _deliver(spool, store, stream, whither)
         finally:

@@ -1,0 +1,267 @@
+"""A wrong value of every option, variable and key of the file: one line with the cure, 64 or 78, and nothing runs.
+
+What is wrong for a kind of option is made from its kind, so that a new duration or number is tried by itself; a
+new text, of which only a person knows what is wrong with it, has to be put into `TEXTS`, or a test fails.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+from answers import refused
+from log_of import Store
+from servers.oncecron import Ended, Oncecron
+
+from oncecron import cli
+from oncecron.commands import TableCommand
+from oncecron.options import RUN_OPTIONS, Option
+
+NO_ROLES = "has no roles"
+UNSET = "an unset variable?"
+Wrong = tuple[object, int, str]
+TEXTS: dict[str, list[Wrong]] = {
+    "config": [("/no/such/file", 78, "cannot be read"), ("/", 78, "Is a directory")],
+    "host": [("", 64, UNSET)],
+    "job-role": [("", 64, UNSET), ("r", 78, NO_ROLES)],
+    "key": [
+        ("", 64, "1 to 200 of A-Z a-z 0-9"),
+        ("two words", 64, "1 to 200 of A-Z a-z 0-9"),
+        ("ü", 64, "1 to 200 of A-Z a-z 0-9"),
+        (b"\xff", 64, "1 to 200 of A-Z a-z 0-9"),
+        ("k" * 201, 64, "1 to 200 of A-Z a-z 0-9"),
+    ],
+    "namespace": [("", 78, "namespace ''"), ("a/b", 78, "namespace 'a/b'")],
+    "outcome": [("", 64, "is none of"), ("good", 64, "is none of running, succeeded")],
+    "read-role": [(",", 64, UNSET), ("r", 78, NO_ROLES)],
+    "run-role": [("", 64, UNSET), ("r", 78, NO_ROLES)],
+    "schedule": [
+        ("", 64, "use five"),
+        ("* * * *", 64, "use five"),
+        ("61 * * * *", 64, "use 0-59"),
+        ("0 0 30 2 *", 64, "never fires"),
+        ("@reboot", 64, "--no-tick"),
+    ],
+    "since": [("", 64, "2h or 7d"), ("yesterday", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")],
+    "store": [
+        ("", 78, "is no store; write postgresql://"),
+        ("db.example.com", 78, "is no store; write postgresql://"),
+        ("mysql://u:s3cret@h/d", 78, "unknown kind 'mysql'; write postgresql://"),
+        ("postgresql+psycopg://u:s3cret@h/d", 78, "drop '+psycopg'"),
+        ("postgresql://u:s3cret@h/d?nonsense=1", 78, "correct the store's URL"),
+        ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
+        ("sqlite:////dev/null/x.db", 78, "/dev/null/x.db"),
+    ],
+    "tick": [("", 64, "empty"), ("a b", 64, "use no blanks"), (b"\xff", 64, "use no blanks")],
+    "tz": [("", 64, "--tz Europe/Berlin"), ("Mars", 64, "--tz Europe/Berlin")],
+}
+"""By the name of the option: a wrong value, the exit status on the command line, and words of the cure."""
+
+OF_KIND: dict[str, list[Wrong]] = {
+    "flag": [("yes", 64, "does not take a value")],
+    "count": [("yes", 64, "does not take a value")],
+    "integer": [(value, 64, "is no whole number") for value in ("", "x", "1.5", b"\xff")],
+    "duration": [
+        ("", 64, UNSET),
+        *((value, 64, "such as 90s, 15m or 1h30m") for value in ("-1s", "soon", "5y", b"\xff")),
+        ("999999d", 64, "at most 3653d"),
+    ],
+}
+
+NOTHING_WRONG = {
+    ("history", "tick", b"\xff"),  # may be looked for
+    ("history", "tick", "a b"),
+    # With nothing to deliver it does not connect.
+    ("flush", "store", "sqlite:////dev/null/x.db"),
+    ("flush", "store", "postgresql://u:s3cret@h/d?nonsense=1"),
+}
+
+BESIDE = {"tz": ["--schedule", "0 2 * * *"]}
+"""What has to be given so that the value is looked at."""
+
+
+class Case(NamedTuple):
+    """One wrong value of one option."""
+
+    option: Option
+    value: object
+    status: int
+    told: str
+
+
+def command(name: str) -> TableCommand:
+    """Return a command."""
+    context = click.Context(cli.ONCECRON, info_name="oncecron")
+    found = cli.ONCECRON.get_command(context, name)
+    assert isinstance(found, TableCommand)
+    return found
+
+
+def wrong(option: Option) -> Iterator[Case]:
+    """Yield what this option must refuse."""
+    for each in (*OF_KIND.get(option.kind, ()), *_out_of_bounds(option)):
+        yield Case(option, *each)
+    if option.kind == "choice":
+        for value in ("", "other"):
+            yield Case(option, value, 64, f"is none of {', '.join(option.choices)}")
+    if option.kind == "text":
+        for each in TEXTS.get(option.name, ()):
+            yield Case(option, *each)
+
+
+def _out_of_bounds(option: Option) -> Iterator[Wrong]:
+    if option.minimum:
+        yield "0", 64, f"the least is {option.minimum:g}"
+    elif option.minimum == 0:
+        yield "-1", 64, "the least is 0"
+    if option.maximum is not None:
+        yield str(int(option.maximum) + 1), 64, f"the most is {option.maximum:g}"
+
+
+EVERY = [
+    (name, case)
+    for name in cli.COMMANDS
+    for option in command(name).table
+    for case in wrong(option)
+    if (name, option.name, case.value) not in NOTHING_WRONG
+]
+BEFORE = {"run": ["--key", "k"]}
+BEHIND = {"run": ["--", "touch", "ran"], "completion": ["bash"]}
+
+
+def checked(ended: Ended, case: Case, status: int, *names: str) -> None:
+    """Check the one line: it names what is wrong and the cure, and no password."""
+    refused(ended, status, case.told, *names)
+    assert "s3cret" not in ended.err
+    assert "internal" not in ended.err
+
+
+def test_every_option_has_a_wrong_value() -> None:
+    """A new one without any is found here."""
+    tried = {(name, case.option.name) for name, case in EVERY}
+    options = {(name, option.name) for name in cli.COMMANDS for option in command(name).table}
+    assert options - tried == set()
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_wrong_option_is_told_with_its_cure(
+    any_store: Store, host: Oncecron, public_path: Path, name: str
+) -> None:
+    """Of every command; whatever comes from a shell, also bytes that are no UTF-8."""
+    host("init")
+    for case in (case for command_name, case in EVERY if command_name == name):
+        value = case.value if isinstance(case.value, bytes) else str(case.value).encode()
+        typed = b"--%s=%s" % (case.option.name.encode(), value)
+        before = [*BEFORE.get(name, []), *BESIDE.get(case.option.name, [])]
+        words = [*before, typed, *BEHIND.get(name, [])]
+        ended = host(name, *words, cwd=public_path)
+        names = () if case.status == 78 else (f"--{case.option.name}",)
+        checked(ended, case, case.status, *names)
+    assert not (public_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "see oncecron --help"),
+        (["nonsense"], "is no command"),
+        (["histroy"], "did you mean history?"),
+        (["--nonsense"], "no such option"),
+        (["run"], "see oncecron run --help"),
+        (["run", "--key", "k"], "see oncecron run --help"),
+        (["run", "--", "touch", "ran"], "--key is missing"),
+        (["run", "--kee", "k", "--", "touch", "ran"], "--key"),
+        (["run", "--key", "k", "--tick", "t", "--no-tick", "touch", "ran"], "only one rule"),
+        (["run", "--key", "k", "--tz", "UTC", "touch", "ran"], "--schedule"),
+        (["run", "--key", "k", "--tick", "t", "--min-gap", "1s", "touch", "ran"], "--no-tick"),
+        (["run", "--key", "k", "--no-tick", "--starting-deadline", "1s", "touch", "ran"], "scheduled"),
+        (["run", "--key", "k", "--again", "touch", "ran"], "name the tick"),
+        (["history", "one", "two"], "extra argument"),
+        (["history", ""], UNSET),
+        (["history", "--id", "1", "--host", "h"], "leave out --host"),
+        (["locks", "k"], "extra argument"),
+        (["init", "k"], "extra argument"),
+        (["prune", "k"], "extra argument"),
+        (["flush", "k"], "extra argument"),
+        (["completion"], "bash, zsh, fish"),
+        (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_line_is_told_with_its_cure(
+    any_store: Store, host: Oncecron, public_path: Path, arguments: list[str], told: str
+) -> None:
+    """What is missing, what is too much, what does not go together."""
+    refused(host(*arguments, cwd=public_path), 64, told)
+    assert not (public_path / "ran").exists()
+
+
+@pytest.mark.parametrize("option", [o for o in RUN_OPTIONS if o.environment], ids=lambda o: o.name)
+def test_a_wrong_variable_is_named(
+    any_store: Store, host: Oncecron, public_path: Path, option: Option
+) -> None:
+    """A variable is configuration: 78. An empty one is none."""
+    assert option.environment
+    for case in wrong(option):
+        if not case.value:
+            continue
+        host.environment[option.environment] = str(case.value)
+        checked(host.run("k", "--", "touch", public_path / "ran"), case, 78)
+    assert not (public_path / "ran").exists()
+
+
+@pytest.mark.parametrize("section", ["", "[job.k]"])
+def test_a_wrong_key_of_the_file_is_named(
+    any_store: Store, host: Oncecron, public_path: Path, section: str
+) -> None:
+    """Every key that may stand there, with its place; the file is configuration: 78."""
+    del host.environment["ONCECRON_STORE"]
+    config = public_path / "oncecron.toml"
+    wanted = ("anywhere",) if section == "" else ("anywhere", "job")
+    for option in (option for option in RUN_OPTIONS if option.config in wanted):
+        for case in wrong(option):
+            if isinstance(case.value, bytes):
+                continue
+            key, told = option.name.replace("-", "_"), case.told
+            if option.kind == "flag":
+                told = "is neither true nor false"
+            beside = 'schedule = "0 2 * * *"\n' if option.name == "tz" else ""
+            store = "" if option.name == "store" else f'store = "{any_store.url}"\n'
+            config.write_text(f'{store}{section}\n{beside}{key} = "{case.value}"\n')
+            config.chmod(0o600)
+            ended = host.run("k", "--config", config, "--", "touch", public_path / "ran")
+            names = () if option.name in ("store", "namespace") else (str(config), key)
+            checked(ended, case._replace(told=told), 78, *names)
+    assert not (public_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("stor = 'local'", "unknown key 'stor'; known are connect_timeout, grace"),
+        ("[job.k]\nagain = true", "unknown key 'again'; known are connect_timeout, grace"),
+        ("[retention]\nlogs = '1d'", "unknown key 'logs'; known are executions, skips"),
+        ("[retention]\nexecutions = 'x'", "[retention] executions: bad duration 'x'"),
+        ("[retention]\nskips = -1", "[retention] skips: negative duration '-1'"),
+        ("[tables]\nx = 1", "unknown key 'tables'"),
+        ("ttl = ['60s']", "ttl must be a text, a number, true or false"),
+        ("job = 3", "job must be a table: [job]"),
+        ("ttl = ", "Invalid value (at line 1"),
+        ("store_file = '/no/such/file'", "/no/such/file cannot be read"),
+        ("store_file = 'oncecron.toml'\nttl = '60s'", "it must hold one line, the store's URL"),
+        ("store = 'postgresql://u:s3cret@h/d'", "chmod 640"),
+        ("[job.other]\nstore = 'postgresql://u:s3cret@h/d'", "chmod 640"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_cure(
+    any_store: Store, host: Oncecron, public_path: Path, text: str, told: str
+) -> None:
+    """Unknown keys, values of the wrong kind, what everybody may read though it holds a password."""
+    del host.environment["ONCECRON_STORE"]
+    config = public_path / "oncecron.toml"
+    config.write_text(f"{text}\n\n")
+    config.chmod(0o644)
+    ended = host.run("k", "--config", config, "--", "touch", public_path / "ran")
+    refused(ended, 78, told, *([] if "store_file" in text else [str(config)]))
+    assert "s3cret" not in ended.err
+    assert not (public_path / "ran").exists()
