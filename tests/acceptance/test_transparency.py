@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -172,6 +173,18 @@ def test_no_store_runs_nothing(any_store: Store, host: Oncecron) -> None:
     assert (ended.status, ended.out, ended.err.count("\n")) == (69, b"", 1)
 
 
+def plant(host: Oncecron, public_path: Path, module: str, before: str, statement: str) -> None:
+    """Let a host run a copy of oncecron that has one more statement, before a certain line."""
+    copy = public_path / "broken" / "oncecron"
+    shutil.copytree(Path(oncecron.__file__).parent, copy, ignore=shutil.ignore_patterns("*.pyc"))
+    source = (copy / module).read_text()
+    indent = before[: len(before) - len(before.lstrip())]
+    planted = source.replace(before, f"{indent}{statement}\n{before}", 1)
+    assert planted != source
+    (copy / module).write_text(planted)
+    host.environment["PYTHONPATH"] = str(copy.parent)
+
+
 @pytest.mark.parametrize(
     ("module", "before", "where"),
     [
@@ -184,14 +197,7 @@ def test_a_bug_is_70_and_one_line(
     any_store: Store, host: Oncecron, public_path: Path, module: str, before: str, where: str
 ) -> None:
     """An exception that nobody foresaw, in a copy that was broken by hand, is told in one line."""
-    copy = public_path / "broken" / "oncecron"
-    shutil.copytree(Path(oncecron.__file__).parent, copy, ignore=shutil.ignore_patterns("*.pyc"))
-    source = (copy / module).read_text()
-    indent = before[: len(before) - len(before.lstrip())]
-    planted = source.replace(before, f"{indent}raise AssertionError('planted')\n{before}", 1)
-    assert planted != source
-    (copy / module).write_text(planted)
-    host.environment["PYTHONPATH"] = str(copy.parent)
+    plant(host, public_path, module, before, "raise AssertionError('planted')")
     ended = host.run("k", "--", "echo", "ran")
     assert (ended.status, ended.out, ended.err.count("\n")) == (70, b"", 1), where
     assert "planted" in ended.err
@@ -459,6 +465,33 @@ def test_nothing_of_oncecron_outlives_it(store: Store, host: Oncecron) -> None:
     tree = eventually(lambda: len(found := descendants(firing.process.pid)) == 3 and found)
     firing.wait()
     assert not [process for process in tree if process.alive()]
+
+
+@pytest.mark.parametrize(("lingers", "waited"), [(0.5, True), (30, False)])
+def test_a_guard_that_leaves_slowly_is_waited_for_but_not_for_ever(
+    any_store: Store, host: Oncecron, public_path: Path, lingers: float, waited: bool
+) -> None:
+    """Cron waits for whoever holds the output; one that does not leave costs a second, and no status."""
+    last = "        os._exit(status if 0 <= status <= 255"
+    plant(host, public_path, "wrapper.py", last, f"__import__('time').sleep({lingers})")
+    firing = host.start(
+        "run",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "exit 3",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    guard = firing.guard()
+    since = time.monotonic()
+    assert firing.process.wait(20) == 3
+    assert guard.alive() is not waited
+    assert time.monotonic() - since < 10
+    if guard.alive():
+        os.kill(guard.pid, signal.SIGKILL)
 
 
 def _environment(output: bytes) -> dict[bytes, bytes]:
