@@ -22,6 +22,12 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.fixture
+def ready(database: Database) -> Database:
+    """Install the schema of PostgreSQL; from then on the firings have the least of rights."""
+    return installed(database)
+
+
+@pytest.fixture
 def any_store(request: pytest.FixtureRequest) -> Store:
     """Give the cheapest store: for promises in which the store has no part."""
     return _sqlite(request)

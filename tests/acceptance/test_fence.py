@@ -5,68 +5,71 @@ from pathlib import Path
 import psycopg
 import pytest
 from servers import Database, Journal, eventually, job
-from servers.oncecron import Oncecron, installed
+from servers.oncecron import Firing, Oncecron
 
 TTL = 6
-
-
-@pytest.fixture
-def database(database: Database) -> Database:
-    """Install the schema; the firings have the least of rights."""
-    return installed(database)
 
 
 SHOW = ("sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"')
 
 
-def token_of_a_run(database: Database, state: Path, tick: str, host: str = "host-a") -> int:
+def token_of_a_run(ready: Database, state: Path, tick: str, host: str = "host-a") -> int:
     """Run a job that tells its token."""
-    ended = Oncecron(database.url(), state, host).run(
-        "k", "--ttl", TTL, "--tick", tick, "--", *SHOW
-    )
+    ended = Oncecron(ready.url(), state, host).run("k", "--ttl", TTL, "--tick", tick, "--", *SHOW)
     assert ended.status == 0, ended.err
     return int(ended.out)
 
 
-def test_the_present_token_passes_and_a_stale_one_fails(
-    database: Database, public_path: Path
-) -> None:
+def token_of_the_lease(ready: Database) -> int:
+    """Wait for a lease and return its token."""
+
+    def token() -> int:
+        return int(ready.execute("select fencing_token from oncecron.leases")[0][0])
+
+    return eventually(token, retry_on=(IndexError, psycopg.Error))
+
+
+def kill_everything_of(firing: Firing) -> None:
+    """Do what the death of its host does: only a transaction that was opened elsewhere lives on."""
+    for process in (firing.job(), firing.guard(), firing.wrapper):
+        _kill(process.pid)
+
+
+def test_the_present_token_passes_and_a_stale_one_fails(ready: Database, public_path: Path) -> None:
     """A later start raises the token; a transaction with the old one is refused with OC001."""
-    old = token_of_a_run(database, public_path, "one")
-    with database.connect("jobber") as connection:
+    old = token_of_a_run(ready, public_path, "one")
+    with ready.connect("jobber") as connection:
         connection.execute("select oncecron.assert_fence('k', %s)", (old,))
-    new = token_of_a_run(database, public_path, "two")
+    new = token_of_a_run(ready, public_path, "two")
     assert new > old
-    with database.connect("jobber") as connection, pytest.raises(psycopg.Error) as refused:
+    with ready.connect("jobber") as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute("select oncecron.assert_fence('k', %s)", (old,))
     assert refused.value.sqlstate == "OC001"
     assert str(new) in str(refused.value)
 
 
-def test_an_unknown_key_fails(database: Database, public_path: Path) -> None:
+def test_an_unknown_key_fails(ready: Database, public_path: Path) -> None:
     """A misspelt key is no licence."""
-    token = token_of_a_run(database, public_path, "one")
-    with database.connect("jobber") as connection, pytest.raises(psycopg.Error, match="stale"):
+    token = token_of_a_run(ready, public_path, "one")
+    with ready.connect("jobber") as connection, pytest.raises(psycopg.Error, match="stale"):
         connection.execute("select oncecron.assert_fence('other', %s)", (token,))
 
 
 def test_a_takeover_waits_for_the_open_transaction_of_the_job(
-    database: Database, public_path: Path, journal: Journal
+    ready: Database, public_path: Path, journal: Journal
 ) -> None:
     """The lease has expired, but the job's fenced transaction is open: nobody starts before it ends."""
-    first = Oncecron(database.url(), public_path)
+    first = Oncecron(ready.url(), public_path)
     show = [*SHOW[:2], f"{SHOW[2]}; exec sleep 60"]
     firing = first.fire("k", "--ttl", TTL, "--tick", "one", "--", *show)
-    token = eventually(lambda: database.execute("select fencing_token from oncecron.leases")[0][0],
-                       retry_on=(IndexError, psycopg.Error))  # fmt: skip
-    with database.connect("jobber", autocommit=False) as transaction:
+    token = token_of_the_lease(ready)
+    with ready.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (token,))
         # The whole host dies: only its transaction, held here in its place, lives on in the store.
-        for process in (firing.job(), firing.guard(), firing.wrapper):
-            _kill(process.pid)
-        second = Oncecron(database.url(), public_path, "host-b")
+        kill_everything_of(firing)
+        second = Oncecron(ready.url(), public_path, "host-b")
         later = second.fire("k", "--ttl", TTL, "--tick", "two", "--", *job(journal, "--beats"))
-        eventually(lambda: _waits_for_the_fence(database), deadline=TTL + 10)
+        eventually(lambda: _waits_for_the_fence(ready), deadline=TTL + 10)
         assert journal.runs() == []
         transaction.commit()
     ended = later.wait()
@@ -75,47 +78,45 @@ def test_a_takeover_waits_for_the_open_transaction_of_the_job(
 
 
 def test_a_takeover_that_waited_in_vain_names_the_backend(
-    database: Database, public_path: Path
+    ready: Database, public_path: Path
 ) -> None:
     """After its budget it is refused `held`, and the skip tells by which PostgreSQL backend."""
-    firing = Oncecron(database.url(), public_path).fire(
+    firing = Oncecron(ready.url(), public_path).fire(
         "k", "--ttl", TTL, "--tick", "one", "--", "sleep", "60"
     )
-    token = eventually(lambda: database.execute("select fencing_token from oncecron.leases")[0][0],
-                       retry_on=(IndexError, psycopg.Error))  # fmt: skip
-    with database.connect("jobber", autocommit=False) as transaction:
+    token = token_of_the_lease(ready)
+    with ready.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (token,))
-        for process in (firing.job(), firing.guard(), firing.wrapper):
-            _kill(process.pid)
-        database.execute("update oncecron.lease set expires_at = now() - interval '1 s'")
-        second = Oncecron(database.url(), public_path, "host-b")
+        kill_everything_of(firing)
+        ready.execute("update oncecron.lease set expires_at = now() - interval '1 s'")
+        second = Oncecron(ready.url(), public_path, "host-b")
         ended = second.run(
             "k", "--ttl", TTL, "--connect-timeout", "2s", "--tick", "two", "--", "true"
         )
         assert (ended.status, ended.err) == (0, "")
         pid = transaction.info.backend_pid
-    skips = database.execute("select reason, detail from oncecron.skips where host = 'host-b'")
+    skips = ready.execute("select reason, detail from oncecron.skips where host = 'host-b'")
     assert skips == [("held", f"by PostgreSQL backend {pid}")]
 
 
 def test_a_job_that_checks_its_fence_does_not_delay_its_own_heartbeats(
-    database: Database, public_path: Path, journal: Journal
+    ready: Database, public_path: Path, journal: Journal
 ) -> None:
     """Renew and finish never touch the fence's row."""
-    host = Oncecron(database.url(), public_path)
+    host = Oncecron(ready.url(), public_path)
     firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 8))
     journal.wait_for("start")
     token = journal.runs()[0].first.token
-    with database.connect("jobber", autocommit=False) as transaction:
+    with ready.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (int(token),))
         ended = firing.wait()
     assert (ended.status, ended.err) == (0, "")
-    outcomes = database.execute("select outcome from oncecron.executions")
+    outcomes = ready.execute("select outcome from oncecron.executions")
     assert outcomes == [("succeeded",)]
 
 
-def _waits_for_the_fence(database: Database) -> bool:
-    rows = database.execute(
+def _waits_for_the_fence(ready: Database) -> bool:
+    rows = ready.execute(
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%claim_v1%%'"
     )
     return bool(rows[0][0])

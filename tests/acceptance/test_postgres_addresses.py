@@ -2,16 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from servers import Database
-from servers.oncecron import Oncecron, installed
+from servers.oncecron import Oncecron
 from servers.process import free_port
-
-
-@pytest.fixture
-def ready(database: Database) -> Database:
-    """Install the schema; the firings have the least of rights."""
-    return installed(database)
 
 
 def quiet(host: Oncecron, tick: str = "one") -> bool:

@@ -21,12 +21,6 @@ from servers import (
 from servers.oncecron import Oncecron, installed
 
 
-@pytest.fixture
-def ready(database: Database) -> Database:
-    """Install the schema; the firings have the least of rights."""
-    return installed(database)
-
-
 @pytest.fixture(params=["postgres", "redis"])
 def store(
     request: pytest.FixtureRequest,

@@ -11,15 +11,9 @@ from servers.oncecron import Oncecron, installed
 TTL = 6
 
 
-@pytest.fixture
-def database(database: Database) -> Database:
-    """Install the schema; the firings have the least of rights."""
-    return installed(database)
-
-
-def log_of(database: Database) -> list[tuple[Any, ...]]:
+def log_of(ready: Database) -> list[tuple[Any, ...]]:
     """Return the log, oldest first."""
-    return database.execute(
+    return ready.execute(
         "select tick, outcome, exit_code, note from oncecron.executions order by execution_id"
     )
 
@@ -48,28 +42,28 @@ BREAK_AND_MEND = {
 
 @pytest.mark.parametrize("fault", BREAK_AND_MEND)
 def test_a_record_that_cannot_be_written_is_spooled_and_delivered_once(
-    database: Database, public_path: Path, journal: Journal, fault: str
+    ready: Database, public_path: Path, journal: Journal, fault: str
 ) -> None:
     """The job's own status and one line; the next firing of the key delivers the record."""
-    host = Oncecron(database.url(), public_path)
+    host = Oncecron(ready.url(), public_path)
     host.run("warm-up", "--tick", "zero", "--", "true")
     firing = host.fire(
         "k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 2, "--exit", 7)
     )
     journal.wait_for("start")
     damage, repair = BREAK_AND_MEND[fault]
-    database.execute(damage)
+    ready.execute(damage)
     ended = firing.wait(60)
     assert ended.status == 7
     assert ended.err.count("\n") == 1
     assert "kept for later" in ended.err
-    database.execute(repair)
+    ready.execute(repair)
     eventually(
-        lambda: database.execute("select 1 from oncecron.lease where expires_at > now()") == [], 20
+        lambda: ready.execute("select 1 from oncecron.lease where expires_at > now()") == [], 20
     )
     for _ in range(2):
         assert host.run("k", "--ttl", TTL, "--tick", "two", "--", "true")[::2] == (0, "")
-    rows = [row for row in log_of(database) if row[0] != "zero"]
+    rows = [row for row in log_of(ready) if row[0] != "zero"]
     assert [row[:3] for row in rows] == [("one", "failed", 7), ("two", "succeeded", 0)]
     assert "recorded later" in rows[0][3]
 
@@ -79,8 +73,8 @@ def test_a_run_without_a_store_is_recorded_later_as_unclaimed(
 ) -> None:
     """--on-store-error run: the execution arrives with outcome `unclaimed`, no token, and its exit code."""
     server = new_postgres()
-    database = installed(server.create_database())
-    host = Oncecron(database.url(), public_path)
+    ready = installed(server.create_database())
+    host = Oncecron(ready.url(), public_path)
     host.run("k", "--tick", "zero", "--", "true")
     server.stop()
     ended = host.run(
@@ -99,7 +93,7 @@ def test_a_run_without_a_store_is_recorded_later_as_unclaimed(
     assert ended.status == 9
     server.start()
     assert host.run("k", "--tick", "two", "--", "true").status == 0
-    rows = database.execute(
+    rows = ready.execute(
         "select tick, outcome, exit_code, fencing_token from oncecron.executions where tick = 'one'"
     )
     assert rows == [("one", "unclaimed", 9, None)]
@@ -110,24 +104,22 @@ def test_a_firing_that_found_no_store_is_recorded_later(
 ) -> None:
     """The refusal `no-store` arrives as a skip once the store is back."""
     server = new_postgres()
-    database = installed(server.create_database())
-    host = Oncecron(database.url(), public_path)
+    ready = installed(server.create_database())
+    host = Oncecron(ready.url(), public_path)
     host.run("k", "--tick", "zero", "--", "true")
     server.stop()
     assert host.run("k", "--tick", "one", "--connect-timeout", "1s", "--", "true").status == 69
     server.start()
     assert host.run("k", "--tick", "two", "--", "true").status == 0
-    rows = database.execute(
-        "select tick, host, count from oncecron.skips where reason = 'no-store'"
-    )
+    rows = ready.execute("select tick, host, count from oncecron.skips where reason = 'no-store'")
     assert rows == [("one", "host-a", 1)]
 
 
 def test_a_spool_that_cannot_be_used_is_told_and_changes_nothing(
-    database: Database, public_path: Path, journal: Journal
+    ready: Database, public_path: Path, journal: Journal
 ) -> None:
     """A state directory that others may write to: the job's own status, and a line that names the cure."""
-    host = Oncecron(database.url(), public_path)
+    host = Oncecron(ready.url(), public_path)
     host.run("warm-up", "--tick", "zero", "--", "true")
     state = public_path / "host-a" / "oncecron"
     state.mkdir(parents=True)
@@ -136,7 +128,7 @@ def test_a_spool_that_cannot_be_used_is_told_and_changes_nothing(
         "k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 1, "--exit", 7)
     )
     journal.wait_for("start")
-    database.execute(BREAK_AND_MEND["revoked"][0])
+    ready.execute(BREAK_AND_MEND["revoked"][0])
     ended = firing.wait(60)
     assert ended.status == 7
     assert "a record is lost" in ended.err
