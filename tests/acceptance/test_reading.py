@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from answers import answer, refused
 from log_of import Store
-from servers import Database, Journal, eventually, job
+from servers import Database, Journal, eventually, job, skewed
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
 
 # As the manual publishes them.
@@ -308,6 +308,16 @@ def test_follow_keeps_to_what_is_asked_for(past: Oncecron) -> None:
     past.run("billing", "--tick", "t9", "--", "sh", "-c", "sleep 1.5; exit 1")
     assert followed.next() == ("billing", "t9", "failed")
     assert followed.end().out == b""
+
+
+def test_follow_goes_on_where_time_is_faked(past: Oncecron) -> None:
+    """Under libfaketime 0.9.10 time.sleep() fails."""
+    past.environment = skewed(90, past.environment)
+    followed = Followed(past, "--limit", "1")
+    assert followed.next() == ("report", "t2", "failed")
+    past.run("quick", "--tick", "q1", "--", "true")
+    assert followed.next() == ("quick", "q1", "succeeded")
+    assert followed.end().err == ""
 
 
 # locks

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sqlite3
-import time
 
 from oncecron import clock
 from oncecron.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
@@ -256,7 +256,7 @@ class Connection:
                 late = clock.lease_time(clock.MONOTONIC) + _PAUSE > deadline
                 if late or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
-                time.sleep(_PAUSE)
+                select.select((), (), (), _PAUSE)  # libfaketime 0.9.10 breaks time.sleep()
                 continue
             if mode[0] != "wal":
                 raise StoreRefusesError(
