@@ -18,7 +18,7 @@ from servers import (
     eventually,
     job,
 )
-from servers.oncecron import Oncecron, installed
+from servers.oncecron import Oncecron
 
 
 @pytest.fixture(params=["postgres", "redis"])

@@ -48,6 +48,8 @@ Row = dict[str, Any]
 class RedisPeopleStore:
     """The people's half of the store on Redis or Valkey; see `oncecron.store.PeopleStore`."""
 
+    has_roles = False
+
     def __init__(self, target: Target, *, namespace: str) -> None:
         self._target = target
         self._names = scripts.Names(namespace)
