@@ -4,7 +4,8 @@ One loop waits for the wrapper's orders (a pipe), for signals (a descriptor) and
 event), at most a second:
 
     claiming   an answer -> start the job, or leave.  The wrapper is gone, or tells a signal that ends -> give up;
-               a lease that comes all the same is given back as `not-started`, which alone re-opens the tick
+               a lease that comes all the same, or that does not count (`Unconfirmed`), is given back as
+               `not-started`, which alone re-opens the tick
     running    a signal from the wrapper -> to the job.  The wrapper is gone -> TERM, grace, KILL.  The lease is
                renewed -> trust moves.  It is lost for good -> KILL.  All else that ends a job is `job`'s
     recording  the tree is gone: trust is cleared, the end recorded or spooled, the exit status told
@@ -33,7 +34,7 @@ from oncecron.errors import (
 from oncecron.heartbeat import Failed, Granted, Heartbeat, Lost, Recorded, Refused, Renewed
 from oncecron.job import ENDING_SIGNALS, Job, Stop
 from oncecron.joblog import JobLog
-from oncecron.model import Ending, Refusal
+from oncecron.model import Ending, Refusal, Unconfirmed
 from oncecron.spool import SpoolError
 from oncecron.trust import NOTHING_TO_FENCE
 
@@ -170,6 +171,8 @@ class Guard:
     def _take(self, event: Event) -> None:
         if isinstance(event, Granted):
             self._granted(event.lease)
+        elif isinstance(event, Unconfirmed):
+            self._unconfirmed(event)
         elif isinstance(event, Renewed):
             self._renewed(event.trusted_until)
         elif isinstance(event, Lost):
@@ -189,6 +192,22 @@ class Guard:
             self._heartbeat.renew()  # the answer was slow: not enough trust left to start with
         else:
             self._start()
+
+    def _unconfirmed(self, claim: Unconfirmed) -> None:
+        """Give back what was granted and does not count: only a positive word re-opens its tick."""
+        if self._abandoned is not None:
+            self._granted(claim.lease)
+            return
+        self._lease = claim.lease
+        exit_status = claim.error.exit_status
+        if isinstance(claim.error, StoreUnavailable):
+            exit_status = self._no_store(claim.error)
+            if self._plan.on_store_error == "run":
+                self._granted(claim.lease)
+                return
+        else:
+            self._say(str(claim.error))
+        self._record(Ending("not-started", None, None, 0.0, str(claim.error)), exit_status)
 
     def _renewed(self, trusted_until: float) -> None:
         if self._job:
@@ -216,24 +235,27 @@ class Guard:
         if self._abandoned is not None:
             self._leave(self._abandoned)
         elif isinstance(error, StoreUnavailable):
-            self._no_store(error)
+            exit_status = self._no_store(error)
+            if self._plan.on_store_error == "run":
+                self._start()
+            else:
+                self._leave(exit_status)
         elif isinstance(error, OncecronError):
             self._say(str(error))
             self._leave(error.exit_status)
         else:
             raise error  # a bug of ours: nothing runs yet
 
-    def _no_store(self, error: StoreUnavailable) -> None:
+    def _no_store(self, error: StoreUnavailable) -> int:
+        """Say and record that the store is away; return the exit status of a firing that starts nothing."""
         plan = self._plan
         if plan.spool.note_unreachable(plan.firing.key):
             self._say(str(error))
-        if plan.on_store_error == "run":
-            self._start()
-            return
-        record = records.skip_record(plan.firing, Refusal("no-store", detail=str(error)))
-        self._spool(record)
-        self._log.tell(record)
-        self._leave(plan.skip_exit if plan.on_store_error == "skip" else error.exit_status)
+        if plan.on_store_error != "run":
+            record = records.skip_record(plan.firing, Refusal("no-store", detail=str(error)))
+            self._spool(record)
+            self._log.tell(record)
+        return plan.skip_exit if plan.on_store_error == "skip" else error.exit_status
 
     # The job
 

@@ -5,7 +5,8 @@ this thread on the way to a kill. It is the only user of its store object.
 
     claim    asks until there is an answer; a store that is away is asked again with full jitter until the
              budget (--connect-timeout) ends; `AskAgain` is obeyed.  Granted -> parked until the job has been
-             started (the guard forks while this thread holds no lock of any library).
+             started (the guard forks while this thread holds no lock of any library).  Granted, but not as
+             safely as the store's address asks for -> asked again; when the budget ends it is given back.
     beat     renews every sixth of the ttl, at once when the session's socket stirs (the first sign that a
              server is going), and again and again with jitter while the store is away.  Each renewal
              moves the end of trust; a lease that is lost for good is an event for the guard.
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron import clock, messages
 from oncecron.backoff import Backoff, jittered, random_fraction
 from oncecron.errors import StoreError, StoreUnavailable
-from oncecron.model import HEARTBEATS_PER_TTL, AskAgain, Ending, Lease, Refusal
+from oncecron.model import HEARTBEATS_PER_TTL, AskAgain, Ending, Lease, Refusal, Unconfirmed
 from oncecron.spool import OTHERS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Recorded(NamedTuple):
     error: Exception | None
 
 
-Event = Granted | Refused | Failed | Renewed | Lost | Recorded
+Event = Granted | Unconfirmed | Refused | Failed | Renewed | Lost | Recorded
 
 
 class Abandoned(Exception):  # noqa: N818 - no error: the guard gave up waiting
@@ -148,9 +149,10 @@ class Heartbeat:
             self._store.close()
             self._post(Refused(answer))
             return
-        self._post(Granted(answer))
+        lease = answer.lease if isinstance(answer, Unconfirmed) else answer
+        self._post(answer if isinstance(answer, Unconfirmed) else Granted(lease))
         try:
-            self._beat(answer)
+            self._beat(lease)
         except Exception as error:  # noqa: BLE001 - a bug of ours: the guard's deadline ends the job
             self._post(Recorded(error))
 
@@ -173,7 +175,7 @@ class Heartbeat:
                 return fd in stirred
         return False
 
-    def _claim(self) -> Lease | Refusal:
+    def _claim(self) -> Lease | Unconfirmed | Refusal:
         self._deliver_spooled(self._plan.firing.key)
         claim = _Claim(self._plan, self._store, self._now())
         while not self._abandoned:
@@ -181,6 +183,8 @@ class Heartbeat:
             if answer is not None:
                 return answer
             self._sleep(pause)
+        if claim.unconfirmed:
+            return claim.unconfirmed
         self._store.close()
         raise Abandoned
 
@@ -262,8 +266,9 @@ class _Claim:
         self._recovered_by: float | None = None
         self._stale: AskAgain | None = None
         self._alone = False
+        self.unconfirmed: Unconfirmed | None = None
 
-    def ask(self, now: float) -> tuple[Lease | Refusal | None, float]:
+    def ask(self, now: float) -> tuple[Lease | Unconfirmed | Refusal | None, float]:
         """Ask once; return the answer, or None and the seconds after which to ask again."""
         try:
             answer = self._store.claim(
@@ -272,12 +277,11 @@ class _Claim:
                 watched=self._stale.watched if self._stale else None,
                 alone=self._alone,
             )
-        except StoreUnavailable:
-            pause = self._backoff.delay()
-            now = clock.lease_time(self._store.lease_clock)
-            if now + pause >= self._budget_end:
-                raise
-            return None, pause
+        except StoreError as error:
+            return self._failed(error)
+        if isinstance(answer, Unconfirmed):
+            self.unconfirmed = answer
+            return self._failed(answer.error)
         self._plan.spool.note_reached(self._plan.firing.key)
         self._backoff.reset()
         now = clock.lease_time(self._store.lease_clock)
@@ -291,6 +295,16 @@ class _Claim:
             self._forget(now)
             return None, min(jittered(1.0), self._wait_until - now + 0.05)
         return answer, 0.0
+
+    def _failed(self, error: StoreError) -> tuple[Unconfirmed | None, float]:
+        """Return the pause before the next try; if there is none, what was granted, or raise."""
+        pause = self._backoff.delay()
+        now = clock.lease_time(self._store.lease_clock)
+        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:
+            return None, pause
+        if self.unconfirmed is None:
+            raise error
+        return self.unconfirmed._replace(error=error), 0.0
 
     def _forget(self, now: float) -> None:
         """Start afresh after a pause: the connection is given back, a new one has its own budget."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from oncecron.errors import StoreError
     from oncecron.tick import Tick
 
 RefusalReason = Literal[
@@ -148,6 +149,14 @@ class AskAgain(NamedTuple):
     """Last heartbeat of the holder; handed back when asking again."""
     backend_pid: int | None = None
     backend_start: str | None = None
+
+
+class Unconfirmed(NamedTuple):
+    """The store granted a lease that does not count yet: ask again with the same owner, or give it back."""
+
+    lease: Lease
+    error: StoreError
+    """Why it does not count; asking again may help if it is `StoreUnavailable`."""
 
 
 class Ending(NamedTuple):

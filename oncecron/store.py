@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Retention,
         Roles,
         Skip,
+        Unconfirmed,
     )
 
 
@@ -71,12 +72,12 @@ class FiringStore(Protocol):
         deadline: float,
         watched: float | str | None = None,
         alone: bool = False,
-    ) -> Lease | Refusal | AskAgain:
+    ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Ask for (key, tick). A refusal has been recorded as a skip, if it could be.
 
         `watched` is what the last answer `stale` told, two heartbeats ago; `alone` goes on without the
-        session lock after two seconds of `contended`. Raises `ConfigurationError` when the
-        clocks of host and store are more than `MAX_CLOCK_SKEW` apart.
+        session lock after two seconds of `contended`. `Unconfirmed` must be asked for again, or given back
+        by `finish`. Raises `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW` apart.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:

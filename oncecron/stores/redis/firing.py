@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron import clock
-from oncecron.errors import ConfigurationError, StoreUnavailable
+from oncecron.errors import ConfigurationError, StoreError, StoreUnavailable
 from oncecron.model import (
     HEARTBEATS_PER_TTL,
     MAX_CLOCK_SKEW,
@@ -11,6 +11,7 @@ from oncecron.model import (
     Holder,
     Lease,
     Refusal,
+    Unconfirmed,
     trust_after,
 )
 from oncecron.stores.redis import scripts
@@ -23,7 +24,6 @@ TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.errors import StoreError
     from oncecron.model import Ending, Firing, Retention
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
@@ -51,7 +51,7 @@ class RedisFiringStore:
         deadline: float,
         watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
         alone: bool = False,  # noqa: ARG002 - nor `contended`
-    ) -> Lease | Refusal | AskAgain:
+    ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Ask for (key, tick); see `FiringStore.claim`."""
         self._firing = firing
         self._connected(deadline)
@@ -73,9 +73,7 @@ class RedisFiringStore:
         kind = answer["answer"]
         if kind == "lease":
             self._due = answer.get("due")
-            lease = _lease(firing, answer, sent)
-            self._wait_for_replicas(deadline)
-            return lease
+            return self._confirmed(_lease(firing, answer, sent), deadline)
         if kind == "clocks":
             raise ConfigurationError(
                 f"the tick {firing.tick.text} is {abs(float(answer['off'])):.0f} s off: "
@@ -89,20 +87,22 @@ class RedisFiringStore:
             raise wrong_server(self._target, answer)
         return _again(answer) if kind == "again" else _refusal(answer)
 
-    def _wait_for_replicas(self, deadline: float) -> None:
-        """Raise `StoreUnavailable` unless as many replicas as the address asks for have the claim.
-
-        The claim is asked for again with the same owner, which gets the same lease.
-        """
+    def _confirmed(self, lease: Lease, deadline: float) -> Lease | Unconfirmed:
+        """Return the lease when as many replicas as the address asks for have it."""
         wanted = self._target.wait
         if not wanted:
-            return
+            return lease
         left = min(self._patience, deadline - clock.lease_time(self.lease_clock))
-        acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
-        if not isinstance(acknowledged, int) or acknowledged < wanted:
-            raise StoreUnavailable(
-                f"Redis {self._target.shown}: {acknowledged!r} of {wanted} replicas (?wait=) have the claim"
-            )
+        try:
+            acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
+        except ReplyError as error:
+            return Unconfirmed(lease, self._refused(error))
+        except StoreError as error:
+            return Unconfirmed(lease, error)
+        if isinstance(acknowledged, int) and acknowledged >= wanted:
+            return lease
+        why = f"Redis {self._target.shown}: {acknowledged!r} of {wanted} replicas (?wait=) have the claim"
+        return Unconfirmed(lease, StoreUnavailable(why))
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease, or put it back where the store has lost it; see `FiringStore.renew`."""

@@ -1,0 +1,146 @@
+"""`?wait=1`: a claim counts only when a replica has it, and one that does not count is given back."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from log_of import RedisLog
+from servers import Journal, RedisServer, eventually, job
+from servers.oncecron import Oncecron
+from servers.process import send
+
+from oncecron.stores.redis.explain import ACL_RULE
+
+TTL = 6
+LEASE = "oncecron:{oncecron}:lease:k#0"
+SHORT = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "one")
+
+
+class Pair(NamedTuple):
+    """A master and its replica; the way between them is a proxy's."""
+
+    master: RedisServer
+    replica: RedisServer
+    link: Any
+
+    def has_lease(self) -> bool:
+        """Return whether the master has granted."""
+        return bool(self.master.connect().exists(LEASE))
+
+
+@pytest.fixture
+def pair(new_redis: Callable[..., RedisServer], new_proxy: Any) -> Pair:
+    """Start both and wait until they are connected."""
+    master = new_redis(aof=True)
+    link = new_proxy(master)
+    replica = new_redis(aof=True, replicaof=f"{link.host} {link.port}")
+    eventually(lambda: replica.connect().info("replication")["master_link_status"] == "up")
+    eventually(lambda: master.connect().wait(1, 100) == 1)
+    return Pair(master, replica, link)
+
+
+@pytest.fixture
+def host(pair: Pair, public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host; `login` is a user's."""
+
+    def make(name: str = "host-a", login: str = "") -> Oncecron:
+        return Oncecron(pair.master.url(login=login, wait=1), public_path, name)
+
+    return make
+
+
+def outcomes(pair: Pair) -> list[tuple[int, str]]:
+    """Return attempts and outcomes, the oldest first."""
+    return [(row.attempt, row.outcome) for row in RedisLog(pair.master).executions("k")]
+
+
+def test_without_the_replica_nothing_starts_and_the_tick_stays_open(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Exit 69 with one line; the claim is given back at once, and another host can run the tick."""
+    pair.replica.sigstop()
+    ended = host().run("k", *SHORT, "--", *job(journal))
+    assert (ended.status, ended.out) == (69, b"")
+    assert ended.err.count("\n") == 1, ended.err
+    assert "0 of 1 replicas" in ended.err
+    assert journal.starts() == []
+    assert not pair.has_lease()
+    assert outcomes(pair) == [(1, "not-started")]
+    pair.replica.sigcont()
+    ended = host("host-b").run("k", *SHORT, "--", *job(journal))
+    assert (ended.status, ended.err) == (0, "")
+    assert [(run.first.host, run.first.attempt) for run in journal.runs()] == [("host-b", "2")]
+    assert outcomes(pair) == [(1, "not-started"), (2, "succeeded")]
+
+
+def test_a_replica_that_comes_back_in_time_lets_the_claim_count(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Asked for again it is the same claim: one execution, its first attempt."""
+    pair.replica.sigstop()
+    options = ("--ttl", TTL, "--connect-timeout", "20s", "--tick", "one")
+    firing = host().fire("k", *options, "--", *job(journal))
+    eventually(pair.has_lease)
+    before = RedisLog(pair.master).heartbeat("k") or 0
+    eventually(lambda: (RedisLog(pair.master).heartbeat("k") or 0) > before)
+    assert journal.starts() == []
+    pair.replica.sigcont()
+    ended = firing.wait()
+    assert (ended.status, ended.err) == (0, "")
+    assert [run.first.attempt for run in journal.runs()] == ["1"]
+    assert outcomes(pair) == [(1, "succeeded")]
+
+
+def test_when_the_command_starts_the_replica_has_the_claim(
+    pair: Pair, host: Callable[..., Oncecron]
+) -> None:
+    """However slow the way to it is."""
+    pair.link.delay(0.3)
+    ask = ("redis-cli", "-h", pair.replica.host, "-p", pair.replica.port, "hget", LEASE, "owner")
+    ended = host().run("k", "--tick", "one", "--", *ask)
+    assert (ended.status, ended.err) == (0, "")
+    row = pair.master.connect().hget("oncecron:{oncecron}:executions", "1")
+    assert ended.out.decode().strip() == json.loads(row)["owner"]
+
+
+def test_a_user_who_may_not_wait_is_told_the_rule(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """At once, with exit 78, and the claim is given back."""
+    rule = [word for word in ACL_RULE.replace("PASSWORD", "secret").split() if word != "+wait"]
+    pair.master.connect().execute_command(*rule)
+    ended = host(login="oncecron:secret").run("k", *SHORT, "--", *job(journal))
+    assert ended.status == 78, ended.err
+    assert "ACL SETUSER" in ended.err
+    assert journal.starts() == []
+    assert outcomes(pair) == [(1, "not-started")]
+
+
+def test_a_firing_that_is_told_to_end_meanwhile_gives_the_claim_back(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Only a positive word opens its tick again."""
+    pair.replica.sigstop()
+    firing = host().fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal))
+    eventually(pair.has_lease)
+    send([firing.wrapper], signal.SIGTERM)
+    assert firing.wait().status == 128 + signal.SIGTERM
+    assert journal.starts() == []
+    assert outcomes(pair) == [(1, "not-started")]
+    assert not pair.has_lease()
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("skip", "not-started"), ("run", "succeeded")])
+def test_the_policy_for_a_store_that_fails_holds(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal, policy: str, outcome: str
+) -> None:
+    """`skip` leaves in silence of status; `run` runs under the claim that the master alone has."""
+    pair.replica.sigstop()
+    ended = host().run("k", *SHORT, "--on-store-error", policy, "--", *job(journal))
+    assert ended.status == 0
+    assert "0 of 1 replicas" in ended.err
+    assert outcomes(pair) == [(1, outcome)]
+    assert [run.first.token != "-" for run in journal.runs()] == [True] * (policy == "run")
