@@ -2,10 +2,10 @@
 -- 1: in time; 0: after the lease was lost. An execution that this server had lost is put in, unless it is a stranger's.
 write_in_full_memory()
 local lease = hash(own.lease)
-local mine = lease.owner == given.owner and lease.execution_id == given.execution_id
+local id, row = execution_known_as(given.execution_id, given.owner)
+local mine = lease.owner == given.owner and lease.execution_id == (id or given.execution_id)
 if mine then redis.call('DEL', own.lease) end
-local row = execution(given.execution_id)
-if not row or row.owner ~= given.owner then
+if not row then
   if given.host and not execution_of(given.owner) and given.outcome ~= 'not-started' then
     given.finished_at = seconds(now)
     insert_late(row_of(given), joined(given.note, 'the store had lost it'))
@@ -16,7 +16,7 @@ end
 if has_no_end(row) then
   if not mine then row.lost_at = row.lost_at or seconds(now) end
   given.finished_at = seconds(now)
-  end_execution(given.execution_id, row, given,
+  end_execution(id, row, given,
     joined(row.note, given.note, not mine and 'ended after its lease was lost' or nil))
 end
 for _, part in ipairs({own, part_at(14)}) do

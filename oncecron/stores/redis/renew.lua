@@ -7,6 +7,11 @@ if lease.owner == given.owner and lease.execution_id == given.execution_id then
   extend(lease)
   return 'renewed'
 end
+local known = execution_known_as(given.execution_id, given.owner)
+if known and lease.owner == given.owner and lease.execution_id == known then
+  extend(lease)
+  return known
+end
 local fence = redis.call('HGET', own.key, 'fence') or 0
 if not given.host or lease.owner or execution_of(given.owner) or tonumber(fence) >= tonumber(given.fencing_token) then
   return 'lost'
@@ -14,6 +19,7 @@ end
 declare_lost('running without a lease')
 local row = row_of(given)
 row.outcome, row.note, row.late = 'running', 'put back: the store had lost it', 'yes'
+row.was = given.execution_id
 local id = insert_execution(row)
 grant_lease(id, row)
 mark_key(row)

@@ -87,6 +87,14 @@ local function execution_of(owner, attempt)
   return found, execution(found)
 end
 
+-- An execution by the number that its owner knows, which is an older one where it was put back and the answer lost.
+local function execution_known_as(id, owner)
+  local row = execution(id)
+  if row and row.owner == owner then return id, row end
+  local newest, found = execution_of(owner)
+  if found and found.was == id then return newest, found end
+end
+
 local function insert_execution(row)
   local id = whole(redis.call('HINCRBY', shared.namespace, 'last_execution_id', 1))
   write_execution(id, row)

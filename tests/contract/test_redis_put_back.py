@@ -1,0 +1,134 @@
+"""What a Redis server does with an execution that it has lost: flushed, or promoted without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import TTL, Host, minute
+
+from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.firing import RedisFiringStore
+from oncecron.stores.redis.people import RedisPeopleStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from servers import RedisServer
+
+    from oncecron.model import Execution
+
+
+@pytest.fixture
+def host(redis_server: RedisServer) -> Iterator[Callable[[str], Host]]:
+    """Give a function that makes a host by its name."""
+    stores = []
+
+    def make(name: str) -> Host:
+        address = parse(redis_server.url(), {})
+        stores.append(RedisFiringStore(address, namespace="oncecron", ttl=TTL))
+        return Host(stores[-1], name)
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def a(host: Callable[[str], Host]) -> Host:
+    """Give one host."""
+    return host("a")
+
+
+@pytest.fixture
+def b(host: Callable[[str], Host]) -> Host:
+    """Give another."""
+    return host("bb")
+
+
+@pytest.fixture
+def log(redis_server: RedisServer) -> Callable[[], list[Execution]]:
+    """Give a function that returns the log, the oldest first."""
+    from oncecron.model import HistoryQuery
+
+    people = RedisPeopleStore(parse(redis_server.url(), {}), namespace="oncecron")
+    return lambda: list(people.history(HistoryQuery()))[::-1]
+
+
+def test_it_is_put_back_with_its_token(
+    a: Host, b: Host, redis_server: RedisServer, log: Callable[[], list[Execution]]
+) -> None:
+    """Under another number perhaps; it keeps others out again, and ends as ever."""
+    b.run(minute(1))
+    lease = a.win(minute(2))
+    redis_server.flush()
+    again = a.renew(lease)
+    assert again is not None
+    assert again.execution_id != lease.execution_id
+    assert (again.token, again.attempt) == (lease.token, lease.attempt)
+    assert b.lose(minute(3)).reason == "held"
+    assert a.finish(again)
+    [execution] = log()
+    assert (execution.outcome, execution.fencing_token) == ("succeeded", lease.token)
+    assert "put back" in (execution.note or "")
+    assert b.win(minute(3)).token > lease.token
+
+
+def test_when_the_answer_was_lost_it_is_asked_for_by_its_old_number(
+    a: Host, b: Host, redis_server: RedisServer, log: Callable[[], list[Execution]]
+) -> None:
+    """The holder learns the new number at its next renewal, and never a second one."""
+    b.run(minute(1))
+    lease = a.win(minute(2))
+    redis_server.flush()
+    first = a.renew(lease)
+    again = a.renew(lease)
+    assert first is not None
+    assert again is not None
+    assert again.execution_id == first.execution_id
+    assert [execution.outcome for execution in log()] == ["running"]
+
+
+def test_when_the_answer_was_lost_it_can_be_ended_by_its_old_number(
+    a: Host, b: Host, redis_server: RedisServer, log: Callable[[], list[Execution]]
+) -> None:
+    """The key is free at once, and what happened is in the log."""
+    b.run(minute(1))
+    lease = a.win(minute(2))
+    redis_server.flush()
+    assert a.renew(lease)
+    assert a.finish(lease)
+    assert [execution.outcome for execution in log()] == ["succeeded"]
+    b.win(minute(3))
+
+
+@pytest.mark.parametrize("state", ["running", "ended"])
+def test_it_is_not_put_back_when_somebody_has_claimed_since(
+    a: Host, b: Host, redis_server: RedisServer, log: Callable[[], list[Execution]], state: str
+) -> None:
+    """Lost for good, whether the other one runs or has run; the other one's lease is left alone."""
+    lease = a.win(minute(1))
+    redis_server.flush()
+    taken = b.win(minute(2))
+    if state == "ended":
+        b.finish(taken)
+    assert a.renew(lease) is None
+    assert not a.finish(lease, "lost")
+    if state == "running":
+        assert b.renew(taken)
+        assert b.finish(taken)
+    assert sorted(execution.outcome for execution in log()) == ["lost", "succeeded"]
+
+
+def test_another_owner_is_never_put_back_in_its_place(
+    a: Host, b: Host, redis_server: RedisServer
+) -> None:
+    """Its old number opens nothing to anybody else."""
+    b.run(minute(1))
+    lease = a.win(minute(2))
+    redis_server.flush()
+    assert a.renew(lease)
+    stranger = lease._replace(owner="00000000-0000-4000-8000-000000000000")
+    assert b.renew(stranger) is None
+    assert not b.finish(stranger)
+    assert a.renew(lease)
