@@ -1,18 +1,30 @@
--- A spooled record: idempotent by (owner, attempt), turns `running` and `lost` into what really happened, releases only
--- its own lease, inserts what this server never saw, never fails on a conflict.
+-- A record told late, or told to the log beside another store: idempotent by (owner, attempt), turns `running` and `lost` into
+-- what really happened, releases only its own lease, inserts what this server never saw, never fails on a conflict.
 register()
 if given.kind == 'skip' then
   count_skip(given, true)
   return 1
 end
+local late = given.late and 'recorded later'
+if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000) end
 local id, row = execution_of(given.owner, given.attempt)
 if row then
-  if has_no_end(row) then
+  if given.outcome ~= 'running' and has_no_end(row) then
     if redis.call('HGET', own.lease, 'execution_id') == id then redis.call('DEL', own.lease) end
-    end_execution(id, row, given, joined(row.note, given.note, 'recorded later'))
+    end_execution(id, row, given, joined(row.note, given.note, late))
   end
   return 1
 end
-if given.outcome == 'not-started' then return 1 end
-insert_late(row_of(given), joined(given.note, 'recorded later'))
+if given.outcome == 'not-started' and not given.fencing_token then return 1 end
+-- A higher token: the key has passed on, and whoever had it before and has no lease here has ended unheard.
+local fence, token = tonumber(redis.call('HGET', own.key, 'fence') or 0), tonumber(given.fencing_token or 0)
+local has_lease = redis.call('EXISTS', own.lease) == 1
+local unfinished = 'its end was not recorded'
+if given.fencing_token and token >= fence and not has_lease then declare_lost(unfinished) end
+row = row_of(given)
+if given.outcome == 'running' and (token < fence or redis.call('HEXISTS', own.key, 'running') == 1) then
+  row.outcome, row.note = 'lost', unfinished
+end
+id = insert_late(row, joined(given.note, row.note, late))
+if row.outcome == 'running' then redis.call('HSET', own.key, 'running', id) end
 return 1

@@ -65,7 +65,7 @@ class RedisFiringStore:
             "layout": scripts.LAYOUT,
             "min_gap": firing.min_gap,
             "starting_deadline": firing.starting_deadline,
-            "again": "yes" if firing.again else None,
+            "again": firing.again,
             "schedule": firing.schedule,
             "zone": firing.zone,
         }
@@ -124,9 +124,7 @@ class RedisFiringStore:
             **self._told(),
             **_held(lease),
             **ending._asdict(),
-            "keep_executions": retention.executions,
-            "keep_skips": retention.skips,
-            "keep_most": self._target.keep,
+            **self._kept(retention),
             "due": due,
         }
         return self._step("finish", lease, values, deadline, also=due) == 1
@@ -145,11 +143,22 @@ class RedisFiringStore:
         }
         self._step("skip", firing, values, deadline)
 
-    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
-        """Take a spooled record; see `FiringStore.deliver`."""
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or for the log alone; see `FiringStore.deliver`."""
         part = scripts.part_of(record["key"], record["shard"])
-        values = {**record, "part": part, "max_skew": MAX_CLOCK_SKEW}
+        values = {**record, "part": part, "max_skew": MAX_CLOCK_SKEW, **self._kept(retention)}
         self._run("deliver", [part], values, deadline)
+
+    def _kept(self, retention: Retention | None) -> Values:
+        if retention is None:
+            return {}
+        return {
+            "keep_executions": retention.executions,
+            "keep_skips": retention.skips,
+            "keep_most": self._target.keep,
+        }
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Do nothing: no lock hangs on a session."""

@@ -24,7 +24,7 @@ _FILES = {
     "renew": ("shared", "renew"),
     "finish": ("shared", "retention", "finish"),
     "skip": ("shared", "skip"),
-    "deliver": ("shared", "deliver"),
+    "deliver": ("shared", "retention", "deliver"),
     "prune": ("shared", "retention", "prune"),
 }
 _OF_NAMESPACE = ("namespace", "parts", "executions", "pauses", "drains")
@@ -75,9 +75,9 @@ def part_of(key: str, shard: int) -> str:
 
 
 def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:
-    """Return what a step is given: names and values in turn, without what is None."""
+    """Return what a step is given: names and values in turn, without what is None or false."""
     flat: list[str | int | float] = []
     for name, value in values.items():
-        if value is not None:
-            flat += (name, value)
+        if value is not None and value is not False:
+            flat += (name, "yes" if value is True else value)
     return flat

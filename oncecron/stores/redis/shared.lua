@@ -123,6 +123,7 @@ end
 local function mark_key(row)
   local key = hash(own.key)
   local marks = {fence = whole(math.max(key.fence or 0, row.fencing_token or 0))}
+  if row.outcome == 'not-started' then return set(own.key, marks) end
   local instant = tonumber(row.tick_instant)
   if instant and instant <= now + given.max_skew and instant > tonumber(key.high_water or '-inf') then
     marks.high_water, marks.high_water_tick = row.tick_instant, row.tick
@@ -140,8 +141,9 @@ local function insert_late(row, note)
   row.note, row.attempt, row.late = joined(row.note, note), row.attempt or '1', 'yes'
   row.owner_attempt = row.attempt
   if newest then row.attempt = whole(math.max(row.attempt, newest.attempt + 1)) end
-  insert_execution(row)
+  local id = insert_execution(row)
   mark_key(row)
+  return id
 end
 
 local function extend(lease)
