@@ -218,7 +218,7 @@ def test_every_default_may_stand_in_a_url_as_well() -> None:
         ("unix://run/redis.sock", "three slashes"),
         ("unix://", "the socket's path is missing"),
         ("unix:///" + "a" * 107, "longer than 107 bytes"),
-        ("redis://h?foo=1", "unknown parameter 'foo'; known are db, password"),
+        ("redis://h?foo=1", "unknown parameter 'foo'; known are db, keep, password"),
         ("redis://h?wait", "unknown parameter 'wait'"),
         ("redis://h?", "ok"),
         ("redis://h?wait=x", "wait: 'x' is no whole number"),

@@ -71,7 +71,7 @@ def test_a_record_comes_back_as_it_was(spool: Spool) -> None:
     [(path, taken)] = spool.pending("k")
     assert taken == {**given, "late": True}
     assert "late" not in given
-    assert json.loads(Path(path).read_text()) == given
+    assert json.loads(Path(path).read_text()) == taken
     assert spool.has("k")
     assert spool.has()
 
