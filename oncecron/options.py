@@ -41,7 +41,7 @@ class Option(NamedTuple):
 STORE = Option(
     "store",
     "text",
-    "Where leases and the log are: postgresql://USER@HOST/DATABASE, sqlite:///PATH, or local "
+    "Where leases and the log are: postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///PATH, or local "
     "(this machine alone).",
     "URL",
     "Where",
@@ -61,7 +61,8 @@ LOG = Option(
 NAMESPACE = Option(
     "namespace",
     "text",
-    "PostgreSQL schema (or suffix of the SQLite file), so that staging and production can share a server.",
+    "PostgreSQL schema (prefix of the Redis keys, suffix of the SQLite file), so that staging and production can "
+    "share a server.",
     "NAME",
     "Where",
     "oncecron",

@@ -23,11 +23,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from servers import Database, FaultProxy, PostgresServer, descendants, eventually
+from servers import (
+    Database,
+    FaultProxy,
+    PostgresServer,
+    RedisServer,
+    descendants,
+    eventually,
+)
 from servers.process import end, free_port, spawn
 
 TTL_SCHEDULE = "0 0 1 1 *"
@@ -40,6 +47,13 @@ insert into bench_log (key, host, pid) values (:'key', 'host', pg_backend_pid())
 update bench_log set finished_at = clock_timestamp(), exit_code = 0 where id = :id;
 \\endif
 SQL
+"""
+REDIS_SCRIPT = """\
+token=$$-$(cat /proc/sys/kernel/random/uuid)
+[ "$(redis-cli -p "$BENCH_REDIS" set "$1" "$token" nx px 60000)" = OK ] || exit 0
+sh -c "$BENCH_COMMAND"
+redis-cli -p "$BENCH_REDIS" eval \
+  "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end" 1 "$1" "$token" >/dev/null
 """
 
 
@@ -55,6 +69,7 @@ class Contender:
     """Something that starts a command once; `prepare` decides whether the next run wins or loses."""
 
     name = ""
+    asks: Literal["postgres", "redis", "etcd"] = "postgres"
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -77,11 +92,39 @@ class Oncecron(Contender):
 
     name = "oncecron"
 
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the store."""
+        return self.stage.database.url(via=through)
+
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
-        url = self.stage.database.url(via=through)
+        url = self.url(through)
         arguments = ["run", "--store", url, "--key", key, "--tick", "one", "--", *command]
         return [str(self.stage.bin / "oncecron"), *arguments]
+
+
+class OncecronOnRedis(Oncecron):
+    """The same on Redis."""
+
+    name = "oncecron-redis"
+    asks = "redis"
+
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the store."""
+        return self.stage.redis.url(via=through)
+
+
+class RedisScript(Contender):
+    """`redis-cli SET NX PX` in a shell script: no log, no heartbeat, the end of the lease is a guess."""
+
+    name = "redis-cli"
+    asks = "redis"
+
+    def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
+        """Return the command line under a key of its own."""
+        port = through.port if through else self.stage.redis.port
+        self.environment |= {"BENCH_REDIS": str(port), "BENCH_COMMAND": " ".join(command)}
+        return ["/bin/sh", "-c", REDIS_SCRIPT, "bench", key]
 
 
 class Dislock(Contender):
@@ -117,6 +160,7 @@ class Etcdctl(Contender):
     """`etcdctl lock`: no log, and it waits instead of refusing, so it cannot lose."""
 
     name = "etcdctl"
+    asks = "etcd"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
@@ -132,6 +176,7 @@ class Stage:
         self.bin = environment / "bin"
         self.server = PostgresServer().start()
         self.database: Database = self.server.create_database()
+        self.redis = RedisServer(aof=True, appendfsync="everysec").start()
         self.directory = Path(tempfile.mkdtemp(prefix="bench-"))
         self.environment = {
             "PATH": "/usr/bin:/bin",
@@ -177,6 +222,7 @@ class Stage:
         if self.etcd:
             end(self.etcd)
         self.server.remove()
+        self.redis.remove()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -230,11 +276,12 @@ def private_memory(contender: Contender) -> float:
 
 def turns(contender: Contender, *, wins: bool) -> int:
     """Return the round trips after connecting, of all connections together."""
-    etcd = isinstance(contender, Etcdctl)
-    proxy = FaultProxy(contender.stage.etcd_port if etcd else contender.stage.server.port)
+    stage = contender.stage
+    ports = {"postgres": stage.server.port, "redis": stage.redis.port, "etcd": stage.etcd_port}
+    proxy = FaultProxy(ports[contender.asks])
     try:
         connecting = 0
-        if not etcd:
+        if contender.asks == "postgres":
             contender.stage.database.connect("owner", via=proxy).close()
             connecting = proxy.round_trips()
         known = len(proxy.connections())
@@ -293,10 +340,13 @@ def main() -> None:
     stage = Stage(options.environment.absolute())
     (stage.directory / "tell").write_text(f"exec date +%s.%N >{stage.directory}/stamp\n")
     try:
-        contenders: list[Contender] = [Oncecron(stage), Dislock(stage), ShellScript(stage)]
+        contenders: list[Contender] = [
+            *(Oncecron(stage), OncecronOnRedis(stage), Dislock(stage)),
+            *(ShellScript(stage), RedisScript(stage)),
+        ]
         if stage.start_etcd():
             contenders.append(Etcdctl(stage))
-        losing = contenders[:2]
+        losing = contenders[:3]
         results: dict[str, dict[str, list[Sample]]] = {
             c.name: {"wins": [], "loses": []} for c in contenders
         }
