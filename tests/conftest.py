@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # also under --import-mode=importlib
@@ -31,6 +32,10 @@ from servers import (
 )
 from servers.process import public_directory, remove_directory
 from servers.require import NOT_PROVEN, everything_required
+
+# How long one example takes is the load of the machine, and says nothing of what is tested.
+hypothesis.settings.register_profile("oncecron", deadline=None)
+hypothesis.settings.load_profile("oncecron")
 
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     # Ignored under nohup and in the background of a script; every job of every test would ignore it too.
