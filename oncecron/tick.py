@@ -397,4 +397,4 @@ def _find_zone(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
-        raise UnknownZoneError(f"unknown time zone {name!r}: {_CURE}") from None
+        raise UnknownZoneError(f"unknown time zone {name!r}: {_CURE}; or install tzdata") from None
