@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 _WHICH = "Which records"
+_MOST = 10**15  # more is beyond the integers of a store
 _POLL_SECONDS = 1.0
 _POLLS_AGAIN = 5  # the seconds in which ids may be seen out of order: a claim takes milliseconds
 _LOST_WATCHED = 20  # a spool may still tell how they ended
@@ -56,7 +57,7 @@ OPTIONS = (
         _WHICH,
     ),
     Option("tick", "text", "Only of this tick, as it is shown.", "TICK", _WHICH),
-    Option("id", "integer", "One execution, in full.", "ID", _WHICH, minimum=1),
+    Option("id", "integer", "One execution, in full.", "ID", _WHICH, minimum=1, maximum=_MOST),
     Option(
         "limit",
         "integer",
@@ -65,6 +66,7 @@ OPTIONS = (
         _WHICH,
         "50",
         minimum=0,
+        maximum=_MOST,
     ),
     Option("skips", "flag", "The refusals instead of the executions.", "", _WHICH),
     Option(
