@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
 
 _SYSTEM_FILE = "/etc/oncecron.toml"
+_LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
 _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
 
@@ -146,7 +147,7 @@ def convert(option: Option, text: str) -> Any:
 
 
 def _integer(text: str) -> int:
-    if not text.isascii() or not text.lstrip("-").isdigit():
+    if not text.isascii() or not text.removeprefix("-").isdigit():
         raise ValueError(f"{text!r} is no whole number")
     return int(text)
 
@@ -168,6 +169,8 @@ def _unit(option: Option) -> str:
 
 def read_file(named: str | None) -> File:
     """Read the configuration file: the named one, or the first that is there, or none."""
+    if named == "":
+        raise UsageError("--config: the path is empty (an unset variable?)")
     named = named or os.environ.get(CONFIG.environment or "") or None
     if named:
         return _parse(named)
@@ -313,10 +316,13 @@ def read_private(path: str, what: str) -> str:
             status = os.fstat(file.fileno())
             if os.geteuid() == 0 and status.st_uid != 0:
                 raise ConfigurationError(f"{what} {path} is not root's; run: chown root {path}")
-            return file.read()
+            text = file.read(_LARGEST_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
+    if len(text) > _LARGEST_FILE:
+        raise ConfigurationError(f"{what} {path} is larger than a megabyte; name another file")
+    return text
 
 
 def _refuse_world_readable(path: str, what: str) -> None:

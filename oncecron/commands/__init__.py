@@ -122,7 +122,8 @@ def people_store(settings: Settings, *, log: bool = False) -> Iterator[PeopleSto
     """Open the store as people ask it; `log`: the one whose log they read. Raises `StoreError`."""
     from oncecron.stores import open_people_store  # noqa: PLC0415 - not for --help
 
-    address = (settings.log() if log else None) or settings.address()
+    beside = settings.log()  # checked also where only the store is asked
+    address = (beside if log else None) or settings.address()
     store = open_people_store(address, settings["namespace"])
     try:
         yield store

@@ -22,6 +22,7 @@ class Record(NamedTuple):
     command: str
     execution_id: int
     fencing_token: int | None
+    owner: str
 
 
 class Skipped(NamedTuple):
@@ -51,7 +52,8 @@ class Store(Protocol):
         """Return when the lease of a key was last renewed, in seconds since the epoch."""
 
 
-_EXECUTIONS = f"select {', '.join(Record._fields)} from {{}} where key = {{}} order by execution_id"
+_COLUMNS = ", ".join((*Record._fields[:-1], "cast(owner as text)"))
+_EXECUTIONS = f"select {_COLUMNS} from {{}} where key = {{}} order by execution_id"
 _SKIPS = (
     "select coalesce(tick, ''), reason, host, holder_host, count from {} where key = {} order by at"
 )
@@ -109,6 +111,8 @@ class SQLiteLog:
         if not self._path.exists():
             return []  # nobody has asked this store yet
         with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as database:
+            if not database.execute("select 1 from sqlite_master").fetchall():
+                return []  # somebody is asking for the first time
             return database.execute(statement, [key]).fetchall()
 
 
@@ -160,4 +164,5 @@ def _record(execution_id: int, row: dict[str, str]) -> Record:
         command=row["command"],
         execution_id=execution_id,
         fencing_token=number("fencing_token"),
+        owner=row["owner"],
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from answers import refused
-from log_of import PostgresLog, Store, executions, skips
+from log_of import PostgresLog, Store
 from servers import Database, FaultProxy, Journal, eventually, job
 from servers.oncecron import Ended, Oncecron
 
@@ -44,7 +44,7 @@ def spooled(state: Path) -> list[str]:
 
 def ticks(log: Store, key: str = "k") -> list[tuple[str | None, str, bool]]:
     """Return tick, outcome and whether it was told late, of each execution."""
-    return [(e.tick, e.outcome, "recorded later" in (e.note or "")) for e in executions(log, key)]
+    return [(e.tick, e.outcome, "recorded later" in (e.note or "")) for e in log.executions(key)]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -61,8 +61,8 @@ def test_a_log_that_is_away_changes_no_run(
     assert "runner-password" not in said
     assert host.run("k", "--tick", "two", "--", *TELL) == Ended(7, b"out\n", "err\n")
     assert spooled(public_path) == ["k", "k"]
-    assert executions(log, "k") == []
-    assert [record.outcome for record in executions(store, "k")] == ["failed", "failed"]
+    assert log.executions("k") == []
+    assert [record.outcome for record in store.executions("k")] == ["failed", "failed"]
     way.passing()
     for tick in ("three", "four"):
         assert host.run("k", "--tick", tick, "--", *TELL) == Ended(7, b"out\n", "err\n")
@@ -84,10 +84,10 @@ def test_a_refusal_that_the_log_is_not_told_is_told_later(
     host.run("k", "--tick", "one", "--", "true")
     for _ in range(2):
         assert host.run("k", "--tick", "one", "--skip-exit", 9, "--", "true") == Ended(9, b"", "")
-    assert skips(log, "k") == []
+    assert log.skips("k") == []
     way.passing()
     host.run("k", "--tick", "one", "--", "true")
-    assert skips(log, "k") == [("one", "done", "host-a", "host-a", 3)]
+    assert log.skips("k") == [("one", "done", "host-a", "host-a", 3)]
     assert ticks(log) == [("one", "succeeded", True)]
 
 
@@ -99,7 +99,7 @@ def test_the_start_waits_for_no_log(
     getattr(way, fault)()
     firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
     started = journal.wait_for("start")[0]
-    assert executions(log, "k") == []
+    assert log.executions("k") == []
     assert sum(connection.bytes_to_client for connection in way.connections()) == 0
     back = time.monotonic()
     way.passing()
@@ -210,7 +210,8 @@ def test_a_host_that_is_cut_off_from_the_log_tells_it_after_another(
     b.run("k", "--tick", "two", "--", "true")
     way.passing()
     host.run("k", "--tick", "three", "--", "true")
-    rows = log.query("select tick, outcome, host from {log} where key = {key} order by fencing_token", "k")  # fmt: skip
+    told = sorted(log.executions("k"), key=lambda row: row.fencing_token or 0)
+    rows = [(row.tick, row.outcome, row.host) for row in told]
     assert rows == [
         ("one", "succeeded", "host-a"),
         ("two", "succeeded", "host-b"),
@@ -252,7 +253,7 @@ def test_records_of_other_keys_are_delivered_too(
     eventually(lambda: len(spooled(public_path)) == 2, 20)
     os.kill(firing.wrapper.pid, signal.SIGTERM)
     assert firing.wait().err == ""
-    assert sum(len(executions(log, f"k{number}")) for number in range(22)) == 20
+    assert sum(len(log.executions(f"k{number}")) for number in range(22)) == 20
 
 
 def test_the_log_keeps_to_the_retention(
@@ -265,7 +266,7 @@ def test_the_log_keeps_to_the_retention(
     host.run("k", "--config", path, "--tick", instants[0], "--", "true")
     log_database.execute("update oncecron.job_execution set started_at = now() - interval '2 h'")
     host.run("k", "--config", path, "--tick", instants[1], "--", "true")
-    assert [record.tick for record in executions(log, "k")] == [instants[1]]
+    assert [record.tick for record in log.executions("k")] == [instants[1]]
 
 
 def test_a_long_job_keeps_no_connection_to_the_log(

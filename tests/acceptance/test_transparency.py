@@ -250,7 +250,9 @@ def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Once
         b"ONCECRON_SHARD": b"0", b"ONCECRON_SHARDS": b"1",
     }  # fmt: skip
     [logged] = store.executions("k")
-    assert identity == tuple(str(value).encode() for value in logged[-2:])
+    assert identity == tuple(
+        str(value).encode() for value in (logged.execution_id, logged.fencing_token)
+    )
     assert b"ONCECRON_TICK" not in _environment(host.run("k2", "--no-tick", "--", "env", "-0").out)
 
 

@@ -52,6 +52,13 @@ TEXTS: dict[str, list[Wrong]] = {
         ("postgresql://u:s3cret@h/d?nonsense=1", 78, "correct the store's URL"),
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
         ("sqlite:////dev/null/x.db", 78, "/dev/null/x.db"),
+        ("redis://h?nonsense=1", 78, "unknown parameter 'nonsense'"),
+        ("sentinel://h/m", 78, "write redis+sentinel://"),
+    ],
+    "log": [
+        ("", 78, "is no store; write postgresql://"),
+        ("redis://h", 78, "write postgresql://USER@HOST/DATABASE or sqlite:///"),
+        ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],
     "tick": [("", 64, "empty"), ("a b", 64, "use no blanks"), (b"\xff", 64, "use no blanks")],
     "tz": [("", 64, "--tz Europe/Berlin"), ("Mars", 64, "--tz Europe/Berlin")],

@@ -104,6 +104,15 @@ def test_a_delivered_word_that_it_did_not_start_opens_the_tick(a: Host, b: Host,
     assert log.outcomes() == ["not-started", "running"]
 
 
+def test_who_gave_up_before_an_answer_means_its_newest(a: Host, b: Host, log: Log) -> None:
+    """It was granted, and never knew its number: its tick is open again."""
+    firing, lease = won(a)
+    a.deliver({**execution_record(firing, lease, "not-started"), "attempt": None})
+    a.store.close()
+    assert log.outcomes() == ["not-started"]
+    assert b.win(minute(1)).attempt == 2
+
+
 def test_another_owners_record_ends_nothing(a: Host, b: Host, log: Log) -> None:
     """What runs goes on, under its lease."""
     _, lease = won(a)

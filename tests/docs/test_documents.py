@@ -254,7 +254,7 @@ def test_the_parameters_of_a_redis_address_are_stated() -> None:
     from oncecron.stores.redis.address import PARAMETERS
 
     text = plain(sections(MANUAL)["STORES"])
-    named = set(re.findall(r"\b(?:ssl|sentinel)_\w+|\b(?:wait|db|username|password)\b", text))
+    named = set(re.findall(r"\b(?:ssl|sentinel)_\w+|\b(?:wait|keep|db|username|password)\b", text))
     assert named == set(PARAMETERS)
 
 

@@ -373,3 +373,15 @@ def test_a_file_without_anything_is_the_defaults(tmp_path: Path) -> None:
     found = read_file(put(tmp_path / "c.toml", ""))
     assert found.values == {}
     assert found.retention == (400 * 86400.0, 7 * 86400.0)
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    """A device, or the wrong file."""
+    with pytest.raises(ConfigurationError, match="larger than a megabyte"):
+        read_file("/dev/zero")
+
+
+def test_an_empty_path_is_an_unset_variable() -> None:
+    """Typed, it does not mean the files that are looked for."""
+    with pytest.raises(UsageError, match="--config"):
+        read_file("")

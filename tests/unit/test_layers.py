@@ -151,5 +151,16 @@ def test_a_firing_on_redis_imports_no_driver() -> None:
     """redis-py costs 94 ms, `ssl` 10 and `socket` 4: a firing pays for none that it does not use."""
     loaded = loaded_by("import oncecron.firing, oncecron.stores.redis.firing")
     assert "oncecron.stores.redis.wire" in loaded
-    heavy = {"redis", "psycopg", "json", "hashlib", "urllib", "ssl", "socket", "selectors", "encodings.idna", "sqlite3"}
+    heavy = {
+        "redis",
+        "psycopg",
+        "json",
+        "hashlib",
+        "urllib",
+        "ssl",
+        "socket",
+        "selectors",
+        "encodings.idna",
+        "sqlite3",
+    }
     assert loaded & heavy == set()

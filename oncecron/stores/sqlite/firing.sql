@@ -131,8 +131,11 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
  WHERE excluded.at > at
 
 -- name: find_delivered
+-- One that gave up before it knew a number means its newest.
 SELECT execution_id, outcome, note FROM job_execution
- WHERE owner = :owner AND key = :key AND shard = :shard AND owner_attempt = :attempt
+ WHERE owner = :owner AND key = :key AND shard = :shard AND owner_attempt = coalesce(:attempt, owner_attempt)
+ ORDER BY owner_attempt DESC
+ LIMIT 1
 
 -- name: insert_delivered
 INSERT INTO job_execution
