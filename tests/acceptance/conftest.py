@@ -5,19 +5,22 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from log_of import PostgresLog, RedisLog, SQLiteLog, Store
+from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
 from redis_wires import Scripted, Wires
-from servers import Database, Journal, PostgresServer
+from servers import Database, Journal, PostgresServer, RedisServer
 from servers.oncecron import Oncecron, installed
 
 
-@pytest.fixture(params=["postgres", "redis", "sqlite"])
+@pytest.fixture(params=["logged", "postgres", "redis", "sqlite"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Give an empty store of each kind."""
+    """Give an empty store of each kind; `logged` is Redis whose log is a database."""
     if request.param == "sqlite":
         return _sqlite(request)
     if request.param == "redis":
         return RedisLog(request.getfixturevalue("redis_server"))
+    if request.param == "logged":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        return LoggedRedis(server, installed(request.getfixturevalue("database")))
     return PostgresLog(installed(request.getfixturevalue("database")))
 
 
@@ -52,7 +55,7 @@ def new_host(request: pytest.FixtureRequest, public_path: Path) -> Callable[...,
     (public_path / "store").mkdir(mode=0o700, exist_ok=True)
 
     def make(host: str = "host-a", **environment: str) -> Oncecron:
-        return Oncecron(store.url, public_path, host, **environment)
+        return Oncecron(store.url, public_path, host, **{**store.environment, **environment})
 
     return make
 

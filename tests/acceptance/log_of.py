@@ -4,7 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from servers import Database, RedisServer
 
@@ -41,6 +41,8 @@ class Store(Protocol):
     url: str
     owner_url: str
     """For whoever may remove records."""
+    environment: dict[str, str]
+    """What its hosts have in their environment beside the store's address."""
 
     def executions(self, key: str) -> list[Record]:
         """Return the executions of a key, the oldest first."""
@@ -61,6 +63,8 @@ _SKIPS = (
 
 class PostgresLog:
     """A database."""
+
+    environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, database: Database) -> None:
         self.url = database.url()
@@ -90,6 +94,8 @@ class PostgresLog:
 class SQLiteLog:
     """A file."""
 
+    environment: ClassVar[dict[str, str]] = {}
+
     def __init__(self, path: Path) -> None:
         self.url = self.owner_url = f"sqlite://{path}"
         self._path = path
@@ -118,6 +124,8 @@ class SQLiteLog:
 
 class RedisLog:
     """A server."""
+
+    environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, server: RedisServer) -> None:
         self.url = self.owner_url = server.url()
@@ -166,3 +174,22 @@ def _record(execution_id: int, row: dict[str, str]) -> Record:
         fencing_token=number("fencing_token"),
         owner=row["owner"],
     )
+
+
+class LoggedRedis(RedisLog):
+    """A server beside a database that has the log, which is the one that is read."""
+
+    def __init__(self, server: RedisServer, log: Database) -> None:
+        super().__init__(server)
+        self.environment = {"ONCECRON_LOG": log.url()}  # type: ignore[misc]
+        self._log = PostgresLog(log)
+
+    def executions(self, key: str) -> list[Record]:
+        """Read the log; its ids are its own, those of the server are what the job was told."""
+        known = {row.owner: row.execution_id for row in super().executions(key)}
+        rows = self._log.executions(key)
+        return [row._replace(execution_id=known.get(row.owner, 0)) for row in rows]
+
+    def skips(self, key: str) -> list[Skipped]:
+        """Read the log."""
+        return self._log.skips(key)
