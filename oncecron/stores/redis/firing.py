@@ -113,6 +113,8 @@ class RedisFiringStore:
             return None
         if answer != b"renewed" and isinstance(answer, bytes):
             lease = lease._replace(execution_id=int(answer))
+        if self._wire is not None and not self._wire.is_at_master(deadline):
+            self.close()  # the next renewal goes to the new one
         return lease._replace(trusted_until=trust_after(sent, lease.ttl))
 
     def finish(

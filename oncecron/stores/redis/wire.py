@@ -7,7 +7,7 @@ dead: open a new one, and the next answer tells what became of the command.
 
 from __future__ import annotations
 
-from oncecron.errors import StoreUnavailable
+from oncecron.errors import StoreError, StoreUnavailable
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 from oncecron.stores.redis.session import Introduction, Session, Way
 
@@ -36,6 +36,7 @@ class Wire:
         self._target = target
         self._name = name
         self._way = Way(target, clock, patience)
+        self._quick: Way | None = None
         self._session: Session | None = self._connected(deadline)
 
     def fileno(self) -> int:
@@ -68,6 +69,25 @@ class Wire:
             raise reply
         self.close()
         raise failure
+
+    def is_at_master(self, deadline: float) -> bool:
+        """Return False where the sentinels name another master than the one at the other end.
+
+        A master that lives through a failover is told of it seconds later, and takes writes until then: who stayed
+        would renew there what the new master grants to others. Sentinels that do not answer change nothing.
+        """
+        if self._target.kind != "sentinel" or self._session is None:
+            return True
+        from oncecron.stores.redis.sentinel import master
+
+        if self._quick is None:
+            self._quick = Way(
+                self._target, self._way.clock, self._way.patience / 2 / len(self._target.hosts)
+            )
+        try:
+            return master(self._target, self._quick, deadline) == self._session.place
+        except StoreError:
+            return True
 
     def _answer(self, command: bytes, deadline: float) -> Reply | ReplyError:
         """Send the command, and again to the nodes that we are told to ask in its place."""

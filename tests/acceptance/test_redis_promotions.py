@@ -1,0 +1,133 @@
+"""What counts as a promotion: whoever may know less than was told makes firings wait, and nobody else does."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+from servers import Journal, RedisServer, assert_exclusive, eventually, job
+from servers.oncecron import Oncecron
+
+TTL = 6
+AT_ONCE = 3.0
+"""Seconds within which a firing that does not wait for a guard has ended, on a busy machine."""
+
+
+class Pair(NamedTuple):
+    """Two servers that take turns."""
+
+    first: RedisServer
+    second: RedisServer
+
+
+def follow(server: RedisServer, master: RedisServer) -> None:
+    """Make a server a replica that has all that its master has."""
+    server.connect().replicaof(master.host, str(master.port))
+
+    def synchronous() -> bool:
+        here, there = (s.connect().info("replication") for s in (server, master))
+        same = here["slave_repl_offset"] == there["master_repl_offset"]
+        return here["master_link_status"] == "up" and bool(same)
+
+    eventually(synchronous, 15, (redis.ConnectionError, redis.TimeoutError))
+
+
+def switch(old: RedisServer, new: RedisServer) -> None:
+    """Promote the replica; the old master becomes its replica."""
+    new.connect().replicaof("NO", "ONE")
+    follow(old, new)
+
+
+@pytest.fixture
+def pair(new_redis: Callable[..., RedisServer]) -> Pair:
+    """Start a master and its replica."""
+    pair = Pair(new_redis(aof=True), new_redis(aof=True))
+    follow(pair.second, pair.first)
+    return pair
+
+
+@pytest.fixture
+def host(public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host that uses a server."""
+    return lambda server, name="host-a": Oncecron(server.url(), public_path, name)
+
+
+def waited(host: Oncecron, tick: str) -> float:
+    """Fire; return how long it took until the command had run."""
+    began = time.monotonic()
+    ended = host.run("k", "--ttl", TTL, "--tick", tick, "--", "echo", "ran")
+    assert (ended.status, ended.out, ended.err) == (0, b"ran\n", "")
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("resync", ["partial", "full"])
+def test_there_and_back_makes_firings_wait(
+    pair: Pair, host: Callable[..., Oncecron], resync: str
+) -> None:
+    """Within seconds, without a claim in between: the record names the same process, and that is not enough."""
+    first, second = pair
+    assert waited(host(first), "one") < AT_ONCE
+    second.connect().replicaof("NO", "ONE")
+    if resync == "full":
+        first.connect().execute_command("DEBUG CHANGE-REPL-ID")
+    follow(first, second)
+    switch(second, first)
+    assert waited(host(first), "two") > TTL - 1
+    assert waited(host(first), "three") < AT_ONCE
+
+
+def test_each_promotion_counts(pair: Pair, host: Callable[..., Oncecron]) -> None:
+    """Also the second one of a server whose first one is on record."""
+    first, second = pair
+    assert waited(host(first), "one") < AT_ONCE
+    switch(first, second)
+    assert waited(host(second), "two") > TTL - 1
+    switch(second, first)
+    switch(first, second)
+    assert waited(host(second), "three") > TTL - 1
+
+
+def test_a_holder_that_two_promotions_lost_overlaps_with_nobody(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal, new_proxy: Any
+) -> None:
+    """Its claim was on neither server in the end; it is cut off, and dead before the next one starts."""
+    first, second = pair
+    assert waited(host(first), "zero") < AT_ONCE
+    follow(second, first)
+    second.connect().replicaof("NO", "ONE")  # a partition: both are masters now
+    proxy = new_proxy(first)
+    options = ("--ttl", TTL, "--tick", "one")
+    command = job(journal, "--sleep", 60, "--beats", "--ignore-term")
+    firing = Oncecron(first.url(via=proxy), host(first).environment["HOME"], "host-b").fire(
+        "k", *options, "--", *command
+    )
+    journal.wait_for("start")
+    proxy.deaf()
+    follow(first, second)  # and forgets what it granted
+    switch(second, first)
+    ended = host(first, "host-c").run("k", "--ttl", TTL, "--tick", "two", "--", *job(journal))
+    assert (ended.status, ended.err) == (0, "")
+    assert firing.wait().status == 75
+    assert len(journal.runs()) == 2
+    assert_exclusive(journal)
+
+
+def test_what_is_no_promotion_makes_nobody_wait(
+    new_redis: Callable[..., RedisServer], host: Callable[..., Oncecron]
+) -> None:
+    """A first replica, its loss, its return, `REPLICAOF NO ONE` on a master, and a promotion forgotten."""
+    first, second = new_redis(aof=True), new_redis(aof=True)
+    assert waited(host(first), "one") < AT_ONCE
+    follow(second, first)
+    assert waited(host(first), "two") < AT_ONCE
+    first.connect().replicaof("NO", "ONE")
+    first.connect().replicaof("NO", "ONE")
+    assert waited(host(first), "three") < AT_ONCE
+    second.connect().replicaof("NO", "ONE")
+    assert waited(host(second), "four") > TTL - 1
+    second.connect().config_set("repl-backlog-ttl", 1)
+    replication = second.connect()
+    eventually(lambda: replication.info("replication")["second_repl_offset"] == -1)
+    assert waited(host(second), "five") < AT_ONCE
