@@ -218,10 +218,10 @@ class Session:
         from oncecron.stores.redis import explain
 
         where = self._way.where(self.place)
-        if verb == "CLIENT":
-            return explain.at_the_door(
-                error, where
-            )  # a name is a courtesy; the command itself tells
+        # A name is a courtesy; the command itself tells. But a step's many words, said by whoever has not logged in,
+        # are to Redis a "Protocol error: unauthenticated multibulk length".
+        if verb == "CLIENT" and error.code != "NOAUTH":
+            return explain.at_the_door(error, where)
         return explain.of_introduction(error, where, whose)
 
     def _send(self, data: bytes) -> None:
