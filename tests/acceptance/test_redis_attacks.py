@@ -1,0 +1,214 @@
+"""What happens to a running job when somebody meddles with its server or its data, and what late words can do."""
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_of import RedisLog
+from servers import Journal, RedisServer, assert_exclusive, eventually, job
+from servers.oncecron import Firing, Oncecron
+from servers.process import send
+
+TTL = 6
+AT_ONCE = 3.0
+"""Seconds within which a firing that waits for nothing has ended, on a busy machine."""
+LEASE = "oncecron:{oncecron}:lease:k#0"
+
+
+@pytest.fixture
+def server(new_redis: Callable[..., RedisServer]) -> RedisServer:
+    """Start a server with an append-only file."""
+    return new_redis(aof=True)
+
+
+@pytest.fixture
+def host(server: RedisServer, public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host; `via` is a proxy."""
+    return lambda name="host-a", via=None: Oncecron(server.url(via=via), public_path, name)
+
+
+def fire(host: Oncecron, tick: str, *command: object) -> Firing:
+    """Fire the key k."""
+    return host.fire("k", "--ttl", TTL, "--tick", tick, "--", *command)
+
+
+def outcomes(server: RedisServer) -> dict[str | None, str]:
+    """Return the outcome of each tick."""
+    return {row.tick: row.outcome for row in RedisLog(server).executions("k")}
+
+
+def lease(server: RedisServer) -> dict[str, str]:
+    """Return the lease as it is stored."""
+    fields: dict[str, str] = server.connect(decode_responses=True).hgetall(LEASE)
+    return fields
+
+
+# The data
+
+
+def test_after_a_flush_the_execution_is_put_back(
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """At the next heartbeat, under its old token; the job is undisturbed and nobody else runs."""
+    firing = fire(host(), "one", *job(journal, "--sleep", 4, "--beats", "--exit", 3))
+    journal.wait_for("start")
+    server.flush()
+    eventually(lambda: lease(server) != {})
+    assert fire(host("host-b"), "two", *job(journal)).wait().status == 0
+    ended = firing.wait()
+    assert (ended.status, ended.err) == (3, "")
+    [row] = RedisLog(server).executions("k")
+    assert (row.tick, row.outcome, "put back" in (row.note or "")) == ("one", "failed", True)
+    assert str(row.fencing_token) == journal.runs()[0].first.token
+    assert len(journal.runs()) == 1
+
+
+def test_after_a_flush_whoever_claimed_first_goes_on(
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Nothing can prevent that both live for a heartbeat; then the older one is killed, and recorded as lost."""
+    command = job(journal, "--sleep", 60, "--beats", "--ignore-term")
+    firing = fire(host(), "one", *command)
+    journal.wait_for("start")
+    send([firing.guard()], signal.SIGSTOP)  # until somebody has claimed
+    server.flush()
+    other = fire(host("host-b"), "two", *job(journal, "--sleep", 3, "--beats", "--exit", 3))
+    journal.wait_for("start", 2)
+    taken = lease(server)
+    send([firing.guard()], signal.SIGCONT)
+    ended = firing.wait()
+    assert ended.status == 75
+    assert "the lease was lost" in ended.err
+    assert lease(server)["owner"] == taken["owner"]
+    assert other.wait().status == 3
+    assert outcomes(server) == {"one": "lost", "two": "failed"}
+
+
+def test_another_owner_in_the_lease_ends_the_job_at_once(
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """KILL without grace, exit 75; the foreign lease is left as it is."""
+    command = job(journal, "--sleep", 60, "--ignore-term", "--beats")
+    firing = fire(host(), "one", *command)
+    journal.wait_for("start")
+    server.connect().hset(LEASE, "owner", "somebody else")
+    foreign = lease(server)
+    ended = firing.wait()
+    assert ended.status == 75
+    assert "the lease was lost" in ended.err
+    assert journal.runs()[0].signals == []
+    assert lease(server) == foreign
+    assert outcomes(server) == {"one": "lost"}
+
+
+# Late words
+
+
+def test_a_server_that_was_frozen_revives_no_lease(
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """The job is dead before its lease ends; what its holder said meanwhile is heard, and keeps nobody out."""
+    command = job(journal, "--sleep", 60, "--ignore-term", "--beats")
+    firing = fire(host(), "one", *command)
+    journal.wait_for("start")
+    frozen = time.monotonic()
+    server.sigstop()
+    ended = firing.wait()
+    assert ended.status == 75
+    assert journal.runs()[0].last_sign - frozen < TTL
+    assert time.monotonic() - frozen > TTL
+    server.sigcont()
+    began = time.monotonic()
+    ended = fire(host("host-b"), "two", *job(journal, "--beats")).wait()
+    assert (ended.status, ended.err) == (0, "")
+    assert time.monotonic() - began < AT_ONCE
+    assert lease(server) == {}
+    assert outcomes(server) == {"one": "lost", "two": "succeeded"}
+    assert_exclusive(journal)
+
+
+def test_a_holder_that_thaws_late_takes_nothing_away(
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Wrapper and guard are frozen together, beyond their lease: they neither renew nor end somebody else's."""
+    firing = fire(host(), "one", *job(journal, "--sleep", 1, "--beats", "--exit", 3))
+    journal.wait_for("start")
+    both = [firing.wrapper, firing.guard()]
+    send(both, signal.SIGSTOP)
+    told = float(lease(server)["heartbeat_at"])
+    eventually(
+        lambda: server.connect().time()[0] > told + TTL / 3
+    )  # then a newer tick waits, and is not `held`
+    other = fire(host("host-b"), "two", *job(journal, "--sleep", 3, "--beats", "--exit", 4))
+    journal.wait_for("start", 2, deadline=2 * TTL)
+    taken = lease(server)
+    send(both, signal.SIGCONT)
+    assert firing.wait().status in (3, 75)
+    late = fire(
+        host(), "three", *job(journal)
+    ).wait()  # it tells first what its host has kept for later
+    assert (late.status, late.err) == (0, "")
+    kept = lease(server)
+    assert (kept["owner"], kept["execution_id"]) == (taken["owner"], taken["execution_id"])
+    assert other.wait().status == 4
+    assert outcomes(server)["two"] == "failed"
+    [one] = [row for row in RedisLog(server).executions("k") if row.tick == "one"]
+    assert one.outcome in ("failed", "lost")
+    assert "its lease ended" in (one.note or "")
+    assert_exclusive(journal)
+
+
+# One request, once
+
+
+def calls(server: RedisServer) -> list[int]:
+    """Return how often EVALSHA and EVAL came to the server."""
+    stats = server.connect().info("commandstats")
+    return [stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval")]
+
+
+@pytest.mark.parametrize("step", [b"host_now", b"keep_executions"], ids=["claim", "finish"])
+def test_a_request_whose_answer_is_lost_is_sent_once_an_attempt(
+    server: RedisServer, host: Callable[..., Oncecron], new_proxy: Any, step: bytes
+) -> None:
+    """Two attempts at one step, one at the other: the server has seen three requests on two connections."""
+    fire(host(), "warm-up", "true").wait()
+    before = calls(server)
+    proxy = new_proxy(server)
+    proxy.drop_next_reply(containing=step)
+    ended = fire(host(via=proxy), "one", "true").wait()
+    assert (ended.status, ended.err, proxy.dropped_replies()) == (0, "", 1)
+    assert [now - then for now, then in zip(calls(server), before, strict=True)] == [3, 0]
+    assert sum(connection.requests for connection in proxy.connections()) == 3
+    assert outcomes(server)["one"] == "succeeded"
+
+
+def test_the_text_of_a_step_is_sent_once_an_attempt(
+    server: RedisServer, host: Callable[..., Oncecron], new_proxy: Any
+) -> None:
+    """A server that knows no step yet executes an EVAL whose answer is lost; its next answer tells the same lease."""
+    proxy = new_proxy(server)
+    proxy.drop_next_reply(containing=b"guarded_for")
+    ended = fire(host(via=proxy), "one", "true").wait()
+    assert (ended.status, ended.err, proxy.dropped_replies()) == (0, "", 1)
+    assert calls(server) == [3, 2]  # claim unknown, claim, finish unknown; claim and finish in full
+    assert [row.attempt for row in RedisLog(server).executions("k")] == [1]
+
+
+def test_requests_into_a_black_hole_are_sent_once_an_attempt(
+    server: RedisServer, host: Callable[..., Oncecron], new_proxy: Any
+) -> None:
+    """The server hears all of them and nobody hears the server: as many requests as connections."""
+    fire(host(), "warm-up", "true").wait()
+    before = calls(server)
+    proxy = new_proxy(server)
+    proxy.one_way("server")
+    options = ("--ttl", TTL, "--connect-timeout", "3s", "--tick", "one")
+    ended = host(via=proxy).run("k", *options, "--", "true")
+    assert ended.status == 69
+    connections = proxy.connections()
+    assert [connection.requests for connection in connections] == [1] * len(connections)
+    eventually(lambda: calls(server)[0] - before[0] == len(connections))
