@@ -22,12 +22,14 @@ class Pair(NamedTuple):
     second: RedisServer
 
 
-def follow(server: RedisServer, master: RedisServer) -> None:
-    """Make a server a replica that has all that its master has."""
+def follow(server: RedisServer, master: Any) -> None:
+    """Make a server a replica that has all that its master has; `master` may be a proxy in front of it."""
     server.connect().replicaof(master.host, str(master.port))
 
     def synchronous() -> bool:
-        here, there = (s.connect().info("replication") for s in (server, master))
+        here = server.connect().info("replication")
+        with redis.Redis(master.host, master.port) as client:
+            there = client.info("replication")
         same = here["slave_repl_offset"] == there["master_repl_offset"]
         return here["master_link_status"] == "up" and bool(same)
 
@@ -113,6 +115,49 @@ def test_a_holder_that_two_promotions_lost_overlaps_with_nobody(
     assert firing.wait().status == 75
     assert len(journal.runs()) == 2
     assert_exclusive(journal)
+
+
+def test_a_master_behind_a_partition_renews_nothing_without_its_replica(
+    new_redis: Callable[..., RedisServer],
+    host: Callable[..., Oncecron],
+    journal: Journal,
+    new_proxy: Any,
+) -> None:
+    """min-replicas-to-write is what keeps its holder from living on while the other side has a master of its own."""
+    first = new_redis(aof=True, min_replicas_to_write=1, min_replicas_max_lag=1)
+    link = new_proxy(first)
+    second = new_redis(aof=True)
+    follow(second, link)
+    command = job(journal, "--sleep", 60, "--beats", "--ignore-term")
+    options = ("--ttl", TTL, "--connect-timeout", "15s", "--tick", "one")
+    firing = host(first).fire("k", "-v", *options, "--", *command)
+    journal.wait_for("start")
+    link.reset()
+    eventually(lambda: refuses_writes(first))
+    second.connect().replicaof("NO", "ONE")
+    other = host(second, "host-b").fire(
+        "other", "--ttl", TTL, "--", "true"
+    )  # the guard counts from now
+    give_up = time.monotonic() + 3 * TTL
+    while len(journal.runs()) < 2:
+        assert time.monotonic() < give_up
+        options = ("--ttl", TTL, "--tick", f"two-{time.monotonic()}")
+        ended = host(second, "host-b").run("k", *options, "--", *job(journal, "--beats"))
+        assert (ended.status, ended.err) == (0, "")
+    assert_exclusive(journal)
+    ended = firing.wait()
+    assert (ended.status, "too few replicas" in ended.err) == (75, True)
+    assert other.wait().status == 0
+    assert_exclusive(journal)
+
+
+def refuses_writes(server: RedisServer) -> bool:
+    """Return whether a server has too few replicas to take writes."""
+    try:
+        server.connect().set("written", "x")
+    except redis.ResponseError as error:
+        return "NOREPLICAS" in str(error)
+    return False
 
 
 def test_what_is_no_promotion_makes_nobody_wait(
