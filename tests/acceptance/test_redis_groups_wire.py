@@ -57,7 +57,7 @@ def test_the_master_is_found_and_found_again(
     wire = wires(group.url(2), within=5)
     assert wire.ask("SET", "k", "v", deadline=soon()) == b"OK"
     assert value(old, "k", 2) == b"v"
-    with connect_redis_py(parse(group.url(2)), 2) as client:
+    with connect_redis_py(parse(group.url(2)), 2, "k") as client:
         assert client.get("k") == b"v"
         assert client.client_info()["name"] == "oncecron"
     group.wait_replicated()
@@ -132,7 +132,7 @@ def test_sentinels_have_passwords_of_their_own(
         )
         assert wires.ask(url + "&sentinel_password=theirs", "SET", "k", "v") == b"OK"
         assert value(server, "k", 1) == b"v"
-        with connect_redis_py(parse(url + "&sentinel_password=theirs"), 2) as client:
+        with connect_redis_py(parse(url + "&sentinel_password=theirs"), 2, "k") as client:
             assert client.get("k") == b"v"
         for wrong in ("", "&sentinel_password=wrong"):
             told = wires.complaint(StoreRefusesError, url + wrong)
@@ -270,7 +270,7 @@ def test_a_cluster_over_tls(
     wire = wires(url)
     for server in cluster.servers:
         assert wire.ask("EVAL", COUNT, 1, cluster.key_on(server), deadline=soon()) == 1
-    with connect_redis_py(parse(url), 2) as client:
+    with connect_redis_py(parse(url), 2, "k") as client:
         assert [client.get(cluster.key_on(server)) for server in cluster.servers] == [b"1"] * 3
 
 
@@ -285,10 +285,10 @@ def test_redis_py_never_asks_twice(
 
     proxy = new_proxy(redis_server)
     for url in (redis_server.url(2, via=proxy), redis_server.unix_url(2)):
-        with connect_redis_py(parse(url), 2, "a b") as client:
+        with connect_redis_py(parse(url), 2, "k") as client:
             client.set("k", "v")
-            assert client.client_info()["name"] == "a_b"
-    with connect_redis_py(parse(redis_server.url(via=proxy)), 2) as client:
+            assert client.client_info()["name"] == "oncecron"
+    with connect_redis_py(parse(redis_server.url(via=proxy)), 2, "k") as client:
         client.ping()
         proxy.drop_next_reply(containing=b"INCR")
         with at_most(1), pytest.raises(redis.ConnectionError):
