@@ -1,4 +1,4 @@
-"""Two real cron daemons, each on a host with a name of its own, share one crontab and one PostgreSQL.
+"""Two real cron daemons, each on a host with a name of its own, share one crontab, a PostgreSQL and a Redis.
 
 They run for ONCECRON_TEST_MINUTES full minutes (2 when it is not set), by the real clock; the tests look at what
 that has left: the jobs' own journals, the log, and the mails that cron handed to sendmail.
@@ -16,14 +16,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from log_of import PostgresLog
-from servers import CronHost, Journal, PostgresServer, assert_exclusive, eventually, job
+from log_of import PostgresLog, RedisLog, Store
+from servers import (
+    CronHost,
+    Journal,
+    PostgresServer,
+    RedisServer,
+    assert_exclusive,
+    eventually,
+    job,
+)
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
 from servers.process import public_directory, remove_directory
 from true_time import TrueServer, TrueTime, at
 
 MINUTES = int(os.environ.get("ONCECRON_TEST_MINUTES", "2"))
-KEYS = ("by-minute", "by-schedule", "fails")
+KEYS = ("by-minute", "by-schedule", "fails", "on-redis")
 JUMP = "2027-03-28T01:00Z"  # when clocks in Berlin go from 02:00 to 03:00
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES + 180)]
 
@@ -41,6 +49,7 @@ ONCECRON_CONFIG={config}
 * * * * * {oncecron} run --key by-minute -- {quiet}
 * * * * * {oncecron} run --key by-schedule --schedule '* * * * *' -- {quiet}
 * * * * * {oncecron} run --key fails -- {failing}
+* * * * * {oncecron} run --store {redis} --key on-redis -- {quiet}
 """
 
 NIGHT_OF_THE_JUMP = """\
@@ -56,7 +65,8 @@ class Evidence(NamedTuple):
     """What the minutes have left."""
 
     journal: Journal
-    log: PostgresLog
+    logs: dict[str, Store]
+    """By key."""
     ticks: list[str]
     mails: dict[str, list[str]]
     """By host."""
@@ -69,9 +79,12 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
         path = public_directory("cron-daemons")
         stack.callback(remove_directory, path)
         database = installed(stack.enter_context(postgres.create_database().until_dropped()))
+        server = RedisServer(aof=True)
+        stack.callback(server.remove)
+        server.start()
         journal = Journal(path / "journal")
         stack.callback(journal.kill_jobs)
-        crontab = crontab_for(path, database.url(), journal)
+        crontab = crontab_for(path, database.url(), server.url(), journal)
         hosts = [CronHost(name, crontab) for name in ("alpha", "beta")]
         for host in hosts:
             stack.callback(host.remove)
@@ -85,10 +98,12 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
             eventually(lambda host=host: not host.processes(), 30)
         ticks = [tick_text(first + 60 * number) for number in range(MINUTES)]
         mails = {host.name: host.mails() for host in hosts}
-        yield Evidence(journal, PostgresLog(database), ticks, mails)
+        logs: dict[str, Store] = dict.fromkeys(KEYS, PostgresLog(database))
+        logs["on-redis"] = RedisLog(server)
+        yield Evidence(journal, logs, ticks, mails)
 
 
-def crontab_for(path: Path, url: str, journal: Journal) -> str:
+def crontab_for(path: Path, url: str, redis: str, journal: Journal) -> str:
     """Return the crontab of both hosts, having written the configuration that it names."""
     config = path / "oncecron.toml"
     config.write_text(CONFIG.format(url=url))
@@ -97,7 +112,9 @@ def crontab_for(path: Path, url: str, journal: Journal) -> str:
         shlex.join(job(journal, "--beats", "--sleep", 0.1, *options))
         for options in ((), ("--ready", "--exit", 3))
     )
-    return CRONTAB.format(config=config, oncecron=CONSOLE_SCRIPT, quiet=quiet, failing=failing)
+    return CRONTAB.format(
+        config=config, oncecron=CONSOLE_SCRIPT, quiet=quiet, failing=failing, redis=redis
+    )
 
 
 def tick_text(instant: float) -> str:
@@ -121,9 +138,9 @@ def test_the_log_has_a_row_per_minute_and_names_who_was_refused(
     ran = {start.tick: start.host for start in evidence.journal.starts() if start.key == key}
     outcome = "failed" if key == "fails" else "succeeded"
     assert [
-        (row.tick, row.attempt, row.host, row.outcome) for row in evidence.log.executions(key)
+        (row.tick, row.attempt, row.host, row.outcome) for row in evidence.logs[key].executions(key)
     ] == [(tick, 1, ran[tick], outcome) for tick in evidence.ticks]
-    refused = evidence.log.skips(key)
+    refused = evidence.logs[key].skips(key)
     other = {"alpha": "beta", "beta": "alpha"}
     assert sorted((skip.tick, skip.host, skip.holder_host) for skip in refused) == [
         (tick, other[ran[tick]], ran[tick]) for tick in evidence.ticks
@@ -135,7 +152,7 @@ def test_the_log_has_a_row_per_minute_and_names_who_was_refused(
 def test_history_tells_the_same(evidence: Evidence, public_path: Path, key: str) -> None:
     """`oncecron history` shows one execution per minute, and with --skips which host was refused."""
     ran = [(s.tick, s.host) for s in evidence.journal.starts() if s.key == key]
-    host = Oncecron(evidence.log.url, public_path)
+    host = Oncecron(evidence.logs[key].url, public_path)
     told = json.loads(host("history", key, "--json").out)
     assert sorted((row["tick"], row["host"]) for row in told) == ran
     told = json.loads(host("history", key, "--skips", "--json").out)
