@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from log_of import RedisLog
-from servers import Journal, RedisServer, assert_exclusive, eventually, job
+from servers import Journal, RedisServer, assert_exclusive, eventually, job, skewed
 from servers.oncecron import Firing, Oncecron
 from servers.process import send
 
@@ -114,6 +114,8 @@ def test_a_server_that_was_frozen_revives_no_lease(
     command = job(journal, "--sleep", 60, "--ignore-term", "--beats")
     firing = fire(host(), "one", *command)
     journal.wait_for("start")
+    granted = lease(server)["heartbeat_at"]
+    eventually(lambda: lease(server)["heartbeat_at"] > granted)  # so that the server knows the step
     frozen = time.monotonic()
     server.sigstop()
     ended = firing.wait()
@@ -128,6 +130,37 @@ def test_a_server_that_was_frozen_revives_no_lease(
     assert lease(server) == {}
     assert outcomes(server) == {"one": "lost", "two": "succeeded"}
     assert_exclusive(journal)
+
+
+def test_a_frozen_server_hears_no_claim_of_whoever_has_given_up(
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """It would keep everybody out for a ttl, and the tick would be lost; so another host runs it at once."""
+    assert fire(host(), "warm-up", "true").wait().status == 0
+    before = calls(server)[0]
+    server.sigstop()
+    options = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "one")
+    assert host().run("k", *options, "--", *job(journal)).status == 69
+    server.sigcont()
+    eventually(lambda: calls(server)[0] > before)
+    ended = fire(host("host-b"), "one", *job(journal)).wait()
+    assert (ended.status, ended.err) == (0, "")
+    assert [(run.first.host, run.first.attempt) for run in journal.runs()] == [("host-b", "1")]
+
+
+@pytest.mark.parametrize("ahead", [-60, 60])
+def test_a_host_whose_clock_is_off_is_told_the_time_and_asks_again(
+    server: RedisServer, host: Callable[..., Oncecron], ahead: float
+) -> None:
+    """It cannot be told from one whose words come late, until it knows the server's clock: one turn more, once."""
+    fire(host(), "warm-up", "true").wait()
+    before = calls(server)[0]
+    wrong = host()
+    wrong.environment = skewed(ahead, wrong.environment)
+    ended = fire(wrong, "one", "true").wait()
+    assert (ended.status, ended.err) == (0, "")
+    assert calls(server)[0] - before == 3  # a claim, the claim again, the end
+    assert outcomes(server)["one"] == "succeeded"
 
 
 def test_a_holder_that_thaws_late_takes_nothing_away(

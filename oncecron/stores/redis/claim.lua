@@ -1,4 +1,4 @@
--- Ask for (key, tick); the steps are those of oncecron.store. Answers name and value in turn.
+-- Ask for (key, tick); the steps are those of oncecron.store. Answers name and value in turn, or 'late TIME'.
 
 local INFO = {}
 local function info(section)
@@ -46,7 +46,7 @@ end
 
 local function granted(id, row)
   return {answer = 'lease', execution_id = id, attempt = row.attempt, fencing_token = row.fencing_token,
-    started_at = row.started_at, due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
+    started_at = row.started_at, now = seconds(now), due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
 end
 
 -- 1. Paused or drained; clocks too far apart to name a tick.
@@ -178,6 +178,7 @@ local function decide()
   return been(key) or too_soon(key) or grant(key)
 end
 
+if is_late() then return 'late ' .. seconds(now) end
 local answer = decide()
 if answer.answer == 'refused' then
   -- What cannot be written, for memory or rights, never changes the answer.

@@ -43,6 +43,7 @@ class RedisFiringStore:
         self._wire: Wire | None = None
         self._firing: Firing | None = None
         self._due: str | None = None
+        self._ahead: float | None = None
 
     def claim(
         self,
@@ -54,8 +55,6 @@ class RedisFiringStore:
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Ask for (key, tick); see `FiringStore.claim`."""
         self._firing = firing
-        self._connected(deadline)
-        sent = clock.lease_time(self.lease_clock)
         values = {
             **_described(firing),
             "ttl": firing.ttl,
@@ -69,9 +68,11 @@ class RedisFiringStore:
             "schedule": firing.schedule,
             "zone": firing.zone,
         }
-        answer = _named(self._step("claim", firing, values, deadline))
+        reply, sent = self._in_time("claim", firing, values, deadline)
+        answer = _named(reply)
         kind = answer["answer"]
         if kind == "lease":
+            self._ahead = float(answer["now"]) - sent
             self._due = answer.get("due")
             return self._confirmed(_lease(firing, answer, sent), deadline)
         if kind == "clocks":
@@ -106,9 +107,7 @@ class RedisFiringStore:
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease, or put it back where the store has lost it; see `FiringStore.renew`."""
-        self._connected(deadline)
-        sent = clock.lease_time(self.lease_clock)
-        answer = self._step("renew", lease, {**self._told(), **_held(lease)}, deadline)
+        answer, sent = self._in_time("renew", lease, {**self._told(), **_held(lease)}, deadline)
         if answer == b"lost":
             return None
         if answer != b"renewed" and isinstance(answer, bytes):
@@ -195,6 +194,26 @@ class RedisFiringStore:
                 name=name,
             )
         return self._wire
+
+    def _in_time(
+        self, step: str, of: Firing | Lease, values: Values, deadline: float
+    ) -> tuple[Reply, float]:
+        """Run a step that the server leaves alone once we listen no more; return its answer, and when it was sent.
+
+        What the server is told of its own clock is what it said before, and how long ago that was here.
+        """
+        for _ in range(2):
+            self._connected(deadline)
+            sent = clock.lease_time(self.lease_clock)
+            known = None if self._ahead is None else sent + self._ahead
+            told = {**values, "sent_at": known, "waits": deadline - sent}
+            answer = self._step(step, of, told, deadline)
+            if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
+                return answer, sent
+            self._ahead = float(answer.partition(b" ")[2]) - sent
+        raise StoreUnavailable(
+            f"Redis {self._target.shown}: the server's clock does not stand still"
+        )
 
     def _step(
         self,

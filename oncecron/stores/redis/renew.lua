@@ -1,6 +1,7 @@
 -- Extend the lease: compare-and-set on (execution, owner). It sets the expiry, it never takes the later one.
--- 'renewed', 'lost' for good, or the new execution_id of an execution that this server had lost: it is put back with its old
+-- 'renewed', 'lost' for good, 'late TIME', or the new execution_id of an execution that this server had lost: it is put back with its old
 -- token, but only if nobody has claimed since.
+if is_late() then return 'late ' .. seconds(now) end
 write_in_full_memory()
 local lease = hash(own.lease)
 if lease.owner == given.owner and lease.execution_id == given.execution_id then

@@ -40,6 +40,14 @@ local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 local microseconds = time[1] * 1000000 + time[2]
 
+-- Whether the asker has given up by now: a server that was frozen hears what was said to it meanwhile, and would give or
+-- renew a lease to nobody. `sent_at` is this server's time as its asker knows it from an earlier answer; who does not
+-- know it yet tells its own clock's. Whoever still listens learns the time from the answer, and asks again.
+local function is_late()
+  if given.sent_at then return now - given.sent_at > tonumber(given.waits) end
+  return given.host_now and math.abs(now - given.host_now) > tonumber(given.waits)
+end
+
 local function seconds(value) return string.format('%.6f', value) end
 local function whole(value) return string.format('%.0f', value) end
 local function hash(name) return fields(redis.call('HGETALL', name)) end
