@@ -11,6 +11,19 @@ from servers import Database, Journal, PostgresServer, RedisServer
 from servers.oncecron import Oncecron, installed
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what has no sense where the log is beside the store."""
+    senseless = [
+        item
+        for item in items
+        if item.get_closest_marker("own_log")
+        and getattr(item, "callspec", None)
+        and item.callspec.params.get("store") == "logged"  # type: ignore[attr-defined]
+    ]
+    config.hook.pytest_deselected(items=senseless)
+    items[:] = [item for item in items if item not in senseless]
+
+
 @pytest.fixture(params=["logged", "postgres", "redis", "sqlite"])
 def store(request: pytest.FixtureRequest) -> Store:
     """Give an empty store of each kind; `logged` is Redis whose log is a database."""

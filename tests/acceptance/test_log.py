@@ -13,6 +13,8 @@ from servers import Database, Journal, PostgresServer, assert_exclusive, eventua
 from servers.oncecron import Ended, Oncecron
 from servers.process import free_port
 
+pytestmark = pytest.mark.own_log
+
 TTL = 6
 
 

@@ -13,6 +13,8 @@ from log_of import PostgresLog, Store
 from servers import Database, FaultProxy, Journal, eventually, job
 from servers.oncecron import Ended, Oncecron
 
+pytestmark = pytest.mark.own_log
+
 TTL = 6
 FAULTS = ["refuse", "deaf", "reset"]
 TELL = ("sh", "-c", "echo out; echo err >&2; exit 7")

@@ -352,13 +352,16 @@ def test_a_server_that_says_why_and_hangs_up(new_scripted: NewScripted, wires: W
 
 def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires: Wires) -> None:
     """Though nothing can be sent any more."""
+    connected = threading.Event()
 
     def refuse(connection: socket.socket, _: int) -> None:
+        connected.wait(5)
         connection.sendall(b"-ERR max number of clients reached\r\n")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
 
     wire = wires(new_scripted(refuse).url)
+    connected.set()
     waiting = select.poll()
     waiting.register(wire.fileno(), 0)  # errors alone
     assert waiting.poll(5000)[0][1] & select.POLLERR

@@ -129,6 +129,7 @@ def test_the_third_term_kills(any_store: Store, host: Oncecron, journal: Journal
     assert firing.wait(10).status == 128 + signal.SIGKILL
 
 
+@pytest.mark.own_log
 def test_a_signal_before_the_command_starts_gives_the_tick_back(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

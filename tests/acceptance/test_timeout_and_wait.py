@@ -83,6 +83,7 @@ def test_the_time_of_waiting_for_the_lease_is_not_the_commands(
 # --wait
 
 
+@pytest.mark.own_log
 def test_who_waits_runs_when_the_holder_has_ended(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:
@@ -189,6 +190,7 @@ def test_again_runs_a_named_tick_once_more(store: Store, new_host: Callable[...,
     ]
 
 
+@pytest.mark.own_log
 def test_again_is_exclusive_all_the_same(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from answers import answer, refused
 from log_of import Store
 from servers import Database, FaultProxy, PostgresServer
@@ -47,6 +48,7 @@ def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
     assert host("prune").out == b"removed 0 executions and 0 refusals\n"
 
 
+@pytest.mark.own_log
 def test_prune_takes_its_ages_from_the_file(
     past: Oncecron, store: Store, public_path: Path
 ) -> None:
