@@ -18,6 +18,8 @@ from servers import Journal, assert_exclusive, eventually, job
 from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import process_table, read_process
 
+pytestmark = pytest.mark.own_log  # a stopped or killed guard tells no log
+
 TTL = 6
 STORM = Path(__file__).resolve().parent.parent / "children" / "storm.py"
 LIVE = ("--beats", "--ignore-term", "--sleep", 60)

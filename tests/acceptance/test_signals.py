@@ -68,7 +68,12 @@ def test_a_signal_that_ends_reaches_what_a_shell_started(
     command = ["sh", "-c", 'ulimit -c 0; "$@"; true', "sh", *job(journal, *RECORDER)]
     firing = started(host, "--", *command)
     os.kill(firing.process.pid, number_of(name))
-    assert read_line(firing) == name
+    told = read_line(firing)
+    if (
+        told == "TERM" != name
+    ):  # the shell has died of it: of two pending signals the later one's handler runs first
+        told = read_line(firing)
+    assert told == name
     os.kill(journal.starts()[0].pid, signal.SIGKILL)
     firing.wait()
 
