@@ -22,6 +22,7 @@ from servers.waiting import eventually
 # that is restarted finds its port still free.
 PORTS = range(17000, 32000)
 _random = random.SystemRandom()  # pytest-randomly seeds the others alike in every process
+_given_ports: set[int] = set()
 
 
 class Process(NamedTuple):
@@ -148,9 +149,14 @@ def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGTERM) -> int
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that nobody uses now."""
+    """Return a TCP port that nobody uses now, and that is given to no other server of these tests."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % count
     while True:
-        port = _random.choice(PORTS)
+        port = _random.choice(PORTS) // count * count + own
+        if port in _given_ports:
+            continue
+        _given_ports.add(port)
         with socket.socket() as attempt, contextlib.suppress(OSError):
             attempt.bind((host, port))
             return port
