@@ -69,7 +69,10 @@ def test_what_runs_is_running_in_the_log(
     """Without an end, in the row that will have it; locks are still the store's."""
     host = logging_host()
     firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
-    [running] = eventually(lambda: answer(host, "history", "--outcome", "running"))
+    running = eventually(
+        lambda: answer(host, "history", "--outcome", "running")[0],
+        retry_on=(IndexError, AssertionError),
+    )
     assert (running["finished_at"], running["duration"]) == (None, None)
     assert [lease["key"] for lease in answer(host, "locks")] == ["k"]
     os.kill(firing.wrapper.pid, signal.SIGTERM)
