@@ -1,0 +1,202 @@
+"""What happened in one run, in the words that hosts, generator and nemesis write and the checker reads.
+
+Everything carries one clock, CLOCK_MONOTONIC in seconds, which all namespaces of the machine share and no fault moves.
+A run leaves a directory:
+
+    history.ndjson   what we did: the run's head, firings and their ends, faults and their ends; one object a line
+    journal/KEY/*    what the children wrote themselves (children/witness.py), one file a start
+    log.json         what the product says of it afterwards: executions, skips, and what is left behind
+    stderr/*         what each firing printed
+"""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+
+@dataclasses.dataclass
+class Firing:
+    """One `oncecron run`; `pid` is the wrapper's. One that is killed from outside has no status of its own."""
+
+    id: int
+    at: float
+    host: str
+    key: str
+    tick: str | None
+    """As given by `--tick`; None where a host's clock names it, or nothing does."""
+    command: list[str]
+    pid: int
+    ended: float | None = None
+    status: int | None = None
+    """As Popen has it: negative for a signal."""
+    stderr: str = ""
+
+
+@dataclasses.dataclass
+class Fault:
+    """Something the nemesis did, from `at` until it was undone; a kill is undone at once."""
+
+    id: int
+    at: float
+    kind: str
+    target: str
+    """The host, or `store`."""
+    detail: str = ""
+    hit: list[tuple[int, str, str]] = dataclasses.field(default_factory=list)
+    """Whom a signal reached: (firing, role, `killed` or `stopped`); role: wrapper, guard or job (all of the tree)."""
+    healed: float | None = None
+
+
+@dataclasses.dataclass
+class Start:
+    """One start of a job with all that descends from it, as they wrote it in one file.
+
+    All of them hold the file's lock (flock), so that it is free when none of them lives, and not before.
+    """
+
+    file: str
+    at: float
+    host: str
+    pid: int
+    wrapper: int
+    """The pid of the wrapper above it, by which it belongs to a firing."""
+    key: str
+    shard: str | None
+    tick: str | None
+    attempt: int
+    token: int | None
+    execution_id: int | None
+    last_sign: float
+    """When something of it certainly still lived."""
+    overlaps: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+    """The files of the same key and shard that it found locked at its start: others that lived."""
+    ended: float | None = None
+    status: int | None = None
+    """With which the job itself says that it ends."""
+    signals: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+    fenced: list[tuple[float, bool]] = dataclasses.field(default_factory=list)
+    """Its writes under its fencing token, and whether they were accepted."""
+    lives: bool = False
+    """Something of it lived when the run was over."""
+
+
+@dataclasses.dataclass
+class Log:
+    """What the product and the store say when all is over and every spool was delivered."""
+
+    executions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """The rows of `oncecron history --format json`."""
+    skips: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """The rows of `oncecron history --skips --format json`."""
+    left: list[str] = dataclasses.field(default_factory=list)
+    """Leases, locks, sessions, processes, files and undelivered records that should be gone, each in a sentence."""
+    register: list[tuple[str, int]] = dataclasses.field(default_factory=list)
+    """(key, token) of the accepted writes of fenced jobs, in their order."""
+
+
+@dataclasses.dataclass
+class History:
+    """All of it."""
+
+    head: dict[str, Any]
+    """seed, store, minutes, ttl, hosts, keys: what was asked for."""
+    firings: list[Firing]
+    faults: list[Fault]
+    starts: list[Start]
+    log: Log
+    quiet: float
+    """When the last fault was undone."""
+    end: float
+
+
+class Recorder:
+    """Writes history.ndjson as it happens, so that a run which dies has one too."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.firings: dict[int, Firing] = {}
+        self.faults: dict[int, Fault] = {}
+        self._file = (directory / "history.ndjson").open("w")
+
+    def head(self, **values: Any) -> None:
+        """Say what was asked for."""
+        self._write("head", values)
+
+    def firing(self, firing: Firing) -> None:
+        """Record a firing: when it begins, and again when it has ended."""
+        self.firings[firing.id] = firing
+        self._write("firing", dataclasses.asdict(firing))
+
+    def fault(self, fault: Fault) -> None:
+        """Record a fault: when it begins, and again when it is undone."""
+        self.faults[fault.id] = fault
+        self._write("fault", dataclasses.asdict(fault))
+
+    def moment(self, name: str) -> None:
+        """Record `quiet` or `end`."""
+        self._write(name, {"at": now()})
+
+    def _write(self, event: str, values: dict[str, Any]) -> None:
+        self._file.write(json.dumps({"event": event, **values}) + "\n")
+        self._file.flush()
+
+
+def now() -> float:
+    """Return the time of all events, in seconds."""
+    return time.monotonic()
+
+
+def load(directory: Path) -> History:
+    """Read a run's directory; an event that is recorded twice counts as it was last."""
+    head: dict[str, Any] = {}
+    firings: dict[int, Firing] = {}
+    faults: dict[int, Fault] = {}
+    moments: dict[str, float] = {}
+    for line in (directory / "history.ndjson").read_text().splitlines():
+        values = json.loads(line)
+        match values.pop("event"):
+            case "head":
+                head = values
+            case "firing":
+                firings[values["id"]] = Firing(**values)
+            case "fault":
+                values["hit"] = [tuple(hit) for hit in values["hit"]]
+                faults[values["id"]] = Fault(**values)
+            case moment:
+                moments[moment] = values["at"]
+    log = json.loads((directory / "log.json").read_text())
+    log["register"] = [tuple(write) for write in log["register"]]
+    files = sorted((directory / "journal").glob("*/*"))
+    return History(
+        head, list(firings.values()), list(faults.values()),
+        sorted((start for file in files if (start := _start(file))), key=lambda start: start.at),
+        Log(**log), moments["quiet"], moments["end"],
+    )  # fmt: skip
+
+
+def _start(file: Path) -> Start | None:
+    """Read what the processes of one start wrote; None when it died before its first line was whole."""
+    whole, _, _ = file.read_text().rpartition("\n")
+    lines = [json.loads(line) for line in whole.splitlines()]
+    if not lines:
+        return None
+    first = lines[0]
+    del first["event"]
+    start = Start(file=f"{file.parent.name}/{file.name}", last_sign=lines[-1]["at"], **first)
+    for line in lines[1:]:
+        at = line["at"]
+        start.last_sign = max(start.last_sign, at)
+        match line["event"]:
+            case "overlap":
+                start.overlaps.append((at, f"{file.parent.name}/{line['with']}"))
+            case "signal":
+                start.signals.append((at, line["name"]))
+            case "fenced":
+                start.fenced.append((at, line["accepted"]))
+            case "end":
+                start.ended, start.status = at, line["status"]
+            case "lives":
+                start.lives = True
+    return start
