@@ -61,7 +61,7 @@ class Start:
     host: str
     pid: int
     wrapper: int
-    """The pid of the wrapper above it, by which it belongs to a firing."""
+    """The pid of its firing."""
     key: str
     shard: str | None
     tick: str | None
@@ -169,14 +169,15 @@ def load(directory: Path) -> History:
     log = json.loads((directory / "log.json").read_text())
     log["register"] = [tuple(write) for write in log["register"]]
     files = sorted((directory / "journal").glob("*/*"))
+    found = (_start(file, firings) for file in files)
+    starts = sorted(filter(None, found), key=lambda start: start.at)
     return History(
-        head, list(firings.values()), list(faults.values()),
-        sorted((start for file in files if (start := _start(file))), key=lambda start: start.at),
+        head, list(firings.values()), list(faults.values()), starts,
         Log(**log), moments["quiet"], moments["end"],
     )  # fmt: skip
 
 
-def _start(file: Path) -> Start | None:
+def _start(file: Path, firings: dict[int, Firing]) -> Start | None:
     """Read what the processes of one start wrote; None when it died before its first line was whole."""
     whole, _, _ = file.read_text().rpartition("\n")
     lines = [json.loads(line) for line in whole.splitlines()]
@@ -184,7 +185,10 @@ def _start(file: Path) -> Start | None:
         return None
     first = lines[0]
     del first["event"]
-    start = Start(file=f"{file.parent.name}/{file.name}", last_sign=lines[-1]["at"], **first)
+    firing = firings[first.pop("firing")]
+    start = Start(
+        file=f"{file.parent.name}/{file.name}", wrapper=firing.pid, last_sign=first["at"], **first
+    )
     for line in lines[1:]:
         at = line["at"]
         start.last_sign = max(start.last_sign, at)

@@ -1,11 +1,13 @@
 """Hosts with a wrong clock, by libfaketime."""
 
+import functools
 import os
 from pathlib import Path
 
 from servers.require import not_proven
 
 
+@functools.cache
 def libfaketime() -> str:
     """Return the path of the library."""
     for directory in ("/usr/lib", "/usr/local/lib"):
