@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
-from servers import Database
+import pytest
+from servers import Database, eventually
 from servers.oncecron import Oncecron
 from servers.process import free_port
+
+from oncecron.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.stores.postgres.address import explain
 
 
 def quiet(host: Oncecron, tick: str = "one") -> bool:
@@ -91,6 +95,48 @@ def test_several_servers_one_of_them_a_standby(ready: Database, public_path: Pat
         assert quiet(Oncecron(ready.url().replace(primary, both), public_path))
     finally:
         standby.remove()
+
+
+def test_a_switchover_is_waited_for(ready: Database, public_path: Path) -> None:
+    """While only the standby answers of several servers, a firing asks again until the primary is there."""
+    standby = ready.server.make_standby(log_connections="on")
+    unused = f"127.0.0.1:{free_port()}"
+    both = f"{unused},{standby.host}:{standby.port}"
+    store = ready.url().replace(f"{ready.server.host}:{ready.server.port}", both)
+    try:
+        host = Oncecron(store, public_path)
+        firing = host.fire("k", "--tick", "one", "--", "echo", "ran")
+        eventually(lambda: "connection authorized: user=runner" in standby.log())
+        standby.promote()
+        assert firing.wait().out == b"ran\n"
+    finally:
+        standby.remove()
+
+
+STANDBY = "session is read-only"
+BUSY = "FATAL: sorry, too many clients already"
+PASSWORD = "FATAL: password authentication failed"
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        (['"a"', STANDBY], StoreRefusesError),
+        (['"a"', "Connection refused"], StoreUnavailable),
+        (['"a"', STANDBY, '"b"', BUSY], StoreUnavailable),
+        (['"a"', STANDBY, '"b"', STANDBY], StoreUnavailable),
+        (['"a" (::1)', "Connection refused", '"a" (127.0.0.1)', PASSWORD], StoreRefusesError),
+        (['"a"', PASSWORD, '"b"', PASSWORD], StoreRefusesError),
+        (['"a"', PASSWORD, '"b"', "Connection refused"], StoreUnavailable),
+    ],
+)
+def test_what_is_worth_asking_again(servers: list[str], expected: type[StoreError]) -> None:
+    """Only what no server of the list can answer later is refused at once."""
+    said = zip(servers[::2], servers[1::2], strict=True)
+    message = "\n".join(
+        f"connection to server at {name}, port 1 failed: {why}" for name, why in said
+    )
+    assert type(explain(message, "postgresql://a,b/")) is expected
 
 
 def test_a_notice_of_the_server_is_not_mailed(ready: Database, public_path: Path) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # libpq tells no SQLSTATE of a connection that failed, and servers translate their messages: what is not known here
 # is tried again until the budget ends, which costs time but never a run.
+_EACH_SERVER = "connection to server "  # so libpq 14 and newer begin what they say of each server
+_STANDBY = ("session is read-only", "hot standby")
 _PERMANENT = (
     ("password authentication failed", "check the password in the store's URL or in ~/.pgpass"),
     ("no password supplied", "give the password in ~/.pgpass, in store_file or by a service"),
@@ -23,8 +25,7 @@ _PERMANENT = (
     ("does not exist", "create it, or correct the store's URL"),
     ("certificate verify failed", "check sslrootcert"),
     ("does not support SSL", "set sslmode=prefer, or turn SSL on at the server"),
-    ("session is read-only", "name the primary, or all servers: postgresql://a,b/database"),
-    ("hot standby", "name the primary, or all servers: postgresql://a,b/database"),
+    *((words, "name the primary, or all servers: postgresql://a,b/database") for words in _STANDBY),
     ("Servname not supported", "correct the port in the store's URL"),
     ("invalid port number", "correct the port in the store's URL"),
     ("invalid integer value", "correct the store's URL"),
@@ -59,9 +60,26 @@ def broken(message: str, url: str) -> StoreError:
 
 
 def explain(message: str, url: str) -> StoreError:
-    """Return the oncecron error for a connection that failed, from libpq's message."""
+    """Return the oncecron error for a connection that failed, from libpq's message.
+
+    It names every server that was tried. One that may answer later is waited for, whatever the others said;
+    so is the primary where only standbys answered, for one of them may be about to become it.
+    """
     text = " ".join(message.split())
-    for found, cure in _PERMANENT:
-        if found in text:
-            return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; {cure}")
+    cures = _cures(text)
+    failing_over = len(cures) > 1 and any(words in text for words in _STANDBY)
+    if None not in cures and not failing_over:
+        return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; {cures[0]}")
     return StoreUnavailable(f"PostgreSQL {masked(url)}: {masked(text)}")
+
+
+def _cures(text: str) -> list[str | None]:
+    """Return for each server what cures it, None where time may; one server may have several addresses."""
+    by_server: dict[str, str | None] = {}
+    for attempt in text.split(_EACH_SERVER):
+        where = attempt.partition(" failed: ")[0]
+        server = where.partition(" (")[0] + where.rpartition(")")[2]
+        cure = next((cure for found, cure in _PERMANENT if found in attempt), None)
+        if attempt:
+            by_server[server] = by_server.get(server) or cure
+    return list(by_server.values()) or [None]
