@@ -226,6 +226,21 @@ def test_delay_holds_each_direction(proxy: FaultProxy) -> None:
         assert client.recv(1000) == b"B"
 
 
+@pytest.mark.parametrize("towards", ["server", "client"])
+def test_delay_of_one_direction_leaves_the_other_alone(
+    proxy: FaultProxy, upper: Upper, towards: str
+) -> None:
+    """A request whose answer is late was heard at once; one that is late itself was not."""
+    with connect(proxy) as client:
+        assert ask(client, b"a") == b"A"
+        proxy.delay(60, towards=towards)
+        client.sendall(b"b")
+        assert_silent(client)
+        assert upper.heard == ([b"a", b"b"] if towards == "client" else [b"a"])
+        proxy.passing()
+        assert client.recv(1000) == b"B"
+
+
 def test_dropped_reply_was_a_request_that_the_server_did(proxy: FaultProxy, upper: Upper) -> None:
     """The server hears the request and an orderly end; the client only gets the end."""
     with connect(proxy) as client:

@@ -74,9 +74,9 @@ class FaultProxy:
         """RST the connections that exist, this once; what new ones meet stays as it is."""
         self._tell("sever")
 
-    def delay(self, seconds: float) -> None:
-        """Hold each chunk back for so long, in each direction."""
-        self._tell("delay", seconds)
+    def delay(self, seconds: float, towards: str | None = None) -> None:
+        """Hold each chunk back for so long: in each direction, or only towards `server` or `client`."""
+        self._tell("delay", [seconds, [towards] if towards else ["server", "client"]])
 
     def drop_next_reply(self, n: int = 1, containing: bytes = b"") -> None:
         """Lose the server's answer to the n-th request from now, then close the connection.

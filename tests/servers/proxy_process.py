@@ -118,7 +118,7 @@ class Proxy:
         self.listener: socket.socket | None = None
         self.blocked: frozenset[str] = frozenset()
         self.resetting = False
-        self.delay = 0.0
+        self.delays: dict[str, float] = {}
         self.drop: tuple[int, bytes] | None = None
         self.dropped = 0
         self.orders = bytearray()
@@ -155,7 +155,7 @@ class Proxy:
 
     def do_pass(self, _: None) -> None:
         """End all faults."""
-        self.blocked, self.resetting, self.delay, self.drop = frozenset(), False, 0.0, None
+        self.blocked, self.resetting, self.delays, self.drop = frozenset(), False, {}, None
         for connection in self._open():
             for direction in connection.directions():
                 direction.hurry()
@@ -183,9 +183,10 @@ class Proxy:
             self.listener.close()
             self.listener = None
 
-    def do_delay(self, seconds: float) -> None:
-        """Delay every chunk that comes from now on."""
-        self.delay = seconds
+    def do_delay(self, value: tuple[float, list[str]]) -> None:
+        """Delay every chunk that comes from now on and goes towards one of these."""
+        seconds, towards = value
+        self.delays = {f"to_{name}": seconds for name in towards}
 
     def do_drop(self, value: tuple[int, str]) -> None:
         """Lose the answer to the n-th request with these bytes."""
@@ -351,7 +352,7 @@ class Proxy:
 
     def _forward(self, direction: Direction, chunk: bytes) -> None:
         direction.source_ended = chunk == END
-        direction.put(chunk, time.monotonic() + self.delay)
+        direction.put(chunk, time.monotonic() + self.delays.get(direction.name, 0.0))
 
     def _write_due(self) -> None:
         now = time.monotonic()
