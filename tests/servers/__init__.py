@@ -15,7 +15,7 @@ from servers.proxy import FaultProxy
 from servers.redis import RedisServer
 from servers.redis_groups import RedisCluster, Sentinels
 from servers.require import not_proven
-from servers.skew import skewed
+from servers.skew import SteppedClock, skewed
 from servers.waiting import eventually
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "RedisCluster",
     "RedisServer",
     "Sentinels",
+    "SteppedClock",
     "assert_exclusive",
     "assert_tokens_rise",
     "descendants",

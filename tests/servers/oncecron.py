@@ -15,7 +15,9 @@ from servers.waiting import eventually
 CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")
 
 
-def installed(database: Database, *, prefix: Sequence[str] = ()) -> Database:
+def installed(
+    database: Database, *, prefix: Sequence[str] = (), script: Path = CONSOLE_SCRIPT
+) -> Database:
     """Install the schema as its owner; whoever fires from now on may fire and read, and nothing else."""
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -25,7 +27,7 @@ def installed(database: Database, *, prefix: Sequence[str] = ()) -> Database:
     grants = ["--run-role", "runner", "--read-role", "runner", "--read-role", "reader"]
     grants += ["--job-role", "jobber"]
     subprocess.run(
-        [*prefix, CONSOLE_SCRIPT, "init", *grants], env=environment, check=True, capture_output=True
+        [*prefix, script, "init", *grants], env=environment, check=True, capture_output=True
     )
     return dataclasses.replace(database, run_as="runner")
 
@@ -76,9 +78,11 @@ class Oncecron:
     """The console script on one host."""
 
     def __init__(
-        self, store: str, state: Path, name: str = "host-a", *, prefix: Sequence[str] = (), **environment: str
+        self, store: str, state: Path, name: str = "host-a", *, prefix: Sequence[str] = (),
+        script: Path = CONSOLE_SCRIPT, **environment: str,
     ) -> None:  # fmt: skip
         self.prefix = list(prefix)
+        self.script = script
         self.environment = {
             "HOME": str(state), "LOGNAME": "root", "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin",
             "XDG_STATE_HOME": str(state / name), "ONCECRON_HOST": name, "ONCECRON_STORE": store,
@@ -88,7 +92,7 @@ class Oncecron:
     def start(self, *arguments: object, **options: object) -> Firing:
         """Start a command and return it while it runs."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        command = [*self.prefix, str(CONSOLE_SCRIPT), *map(os.fspath, map(_text, arguments))]
+        command = [*self.prefix, str(self.script), *map(os.fspath, map(_text, arguments))]
         return Firing(spawn(command, env=self.environment, **pipes))
 
     def __call__(self, *arguments: object, deadline: float = 60, **options: object) -> Ended:

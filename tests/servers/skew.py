@@ -2,6 +2,7 @@
 
 import functools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from servers.require import not_proven
@@ -31,3 +32,30 @@ def skewed(seconds: float, environment: dict[str, str] | None = None) -> dict[st
         "DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_NO_CACHE": "1",
     }
+
+
+class SteppedClock:
+    """The wall clock of a host, which can be stepped while its processes run.
+
+    It stands in a file of this directory, which they read at each look at the clock.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "clock"
+        self.step(0)
+        base = skewed(0, {})
+        del base["FAKETIME"]
+        self.environment = base | {"FAKETIME_TIMESTAMP_FILE": str(self._file)}
+
+    def step(self, seconds: float) -> None:
+        """Set the clock so far ahead of the true time; negative: behind it."""
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{seconds:+.3f}\n")
+        new.rename(self._file)
+
+    @staticmethod
+    def forget(pid: int) -> None:
+        """Remove what libfaketime leaves behind when a process ends by _exit or a kill."""
+        for name in ("faketime_shm", "sem.faketime_sem"):
+            with suppress(FileNotFoundError):
+                Path("/dev/shm", f"{name}_{pid}").unlink()  # noqa: S108 - its place in Linux
