@@ -1,0 +1,335 @@
+"""Wrong variants of the product, each with one promise broken, to show that the checker bites.
+
+Each is seen to be broken, and the product not, by a scenario of its own in test_mutations.py.
+"""
+
+from patched import Change, DoesNotApplyError, Mutation, copy
+
+__all__ = ["ALL", "Change", "DoesNotApplyError", "Mutation", "copy"]
+
+EVERYWHERE = ("postgres", "pgbouncer", "redis", "sqlite")
+OVER_A_NETWORK = ("postgres", "pgbouncer", "redis")
+
+_MUTATIONS = (
+    Mutation(
+        "no-lease-row",
+        "The session's advisory lock alone decides: a living lease whose lock is free is no obstacle, so that two run"
+        " at a time while a child whose session has ended is still dying.",
+        # Behind a pooler there is no session lock, and on Redis and SQLite the lease is all that there is: without
+        # it nothing would be left to break.
+        ("postgres",),
+        ("reset", "cut", "kill-guard", "long-job", "ignore-term", "other-tick"),
+        "The session of a holder ends (RST, a terminated backend, a stopped guard's dropped connection) and it cannot "
+        "come back at once; another host fires the next tick before the holder's child is dead, up to 11/12 ttl later.",
+        (
+            Change(
+                "stores/postgres/schema.sql",
+                "    if l.expires_at > v_now then\n",
+                "    if l.expires_at > v_now and not v_got and {ns}.lock_taken_v1(v_id) then\n",
+            ),
+            Change(
+                "stores/postgres/schema.sql",
+                "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
+                "delete from {ns}.lease x where x.key_id = v_id;",
+            ),
+        ),
+    ),
+    Mutation(
+        "lock-without-tick",
+        "A tick that is done is not refused, so that a short job runs once on every host that fires late.",
+        EVERYWHERE,
+        ("short-job", "same-tick"),
+        "No fault is needed: a second host fires the same tick when the job of the first has ended.",
+        (
+            Change(
+                "stores/postgres/schema.sql",
+                "    if not p_again and t.outcome is not null and t.outcome <> 'running'\n",
+                "    if false and t.outcome is not null and t.outcome <> 'running'\n",
+            ),
+            Change(
+                "stores/redis/claim.lua",
+                "  if row.outcome == 'running' then return end\n",
+                "  do return end\n",
+            ),
+            Change(
+                "stores/sqlite/claim.py",
+                '    if newest["outcome"] == "running":\n',
+                "    if newest is not None:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "release-before-dead",
+        "The end is recorded and the lease released as soon as the direct child has ended, so that what it started "
+        "lives on beside the next run.",
+        EVERYWHERE,
+        ("fork", "failing-job", "timeout", "kill-wrapper", "other-tick"),
+        "A job that fails, times out or is told to stop leaves a process that ignores TERM; another host fires the "
+        "next tick within the grace. What a successful job leaves is allowed, and shows nothing.",
+        (
+            Change(
+                "job.py",
+                "            if not children_left or self._succeeded(status):\n",
+                "            if True:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "deadline-from-receipt",
+        "Trust counts from when the answer to a renewal arrived instead of when it was sent, so that the child may "
+        "outlive the lease by as long as the answer took.",
+        OVER_A_NETWORK,
+        ("delay-replies", "cut", "long-job", "ignore-term", "other-tick"),
+        "Answers alone are late, by d just under ttl/6 (a request that is late moves the expiry as well, and hides "
+        "it), then nothing passes any more before the next renewal: the child is killed d - 0.093 ttl after the "
+        "lease's end, at most 0.07 ttl (0.4 s of 6 s, 0.9 s of 12 s; with 60 s never, as an answer is waited for "
+        "5 s at most). A waiting firing claims up to 0.25 s after that end: it takes many keys, or a larger ttl.",
+        (
+            Change(
+                "model.py",
+                "    return sent + ttl - (0.01 * ttl + 0.002)\n",
+                "    import time\n\n"
+                "    return time.clock_gettime(time.CLOCK_BOOTTIME) + ttl - (0.01 * ttl + 0.002)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "retry-as-new-claim",
+        "A claim that is sent again, since its answer was lost, has a new owner: it is refused because of its own "
+        "lease, and the tick has an execution that nobody has started.",
+        OVER_A_NETWORK,
+        ("drop-reply", "reset", "short-job"),
+        "The connection breaks when a claim has been applied and before its answer is there. The firing then ends with "
+        "status 0 and a skip that names itself as the holder, its execution becomes `lost` and has no start, though "
+        "nobody was killed.",
+        (
+            Change(
+                "heartbeat.py",
+                "        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:\n",
+                "        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:\n"
+                "            from oncecron.firing import _random_uuid\n\n"
+                "            firing = self._plan.firing._replace(owner=_random_uuid())\n"
+                "            self._plan = self._plan._replace(firing=firing)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "wall-clock",
+        "Trust is judged by the host's wall clock, so that a clock that is set back lets the child outlive its lease.",
+        OVER_A_NETWORK,  # of the lease on one machine holder and claimer look at one clock
+        ("clock-back", "cut", "long-job", "ignore-term", "other-tick"),
+        "The holder is cut off and its clock set back by some seconds, before or after; another host fires the next "
+        "tick at the lease's end, and the child lives on for as long as the clock was set back.",
+        (
+            Change(
+                "clock.py",
+                'BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)\n',
+                "BOOTTIME: int = time.CLOCK_REALTIME\n",
+            ),
+            Change(
+                "clock.py",
+                "        age = time.clock_gettime(BOOTTIME) -",
+                "        age = time.clock_gettime(time.CLOCK_BOOTTIME) -",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-guard",
+        "Nobody ends the job when the wrapper is killed, nor renews its lease, so that the next run begins beside it.",
+        EVERYWHERE,
+        ("kill-wrapper", "long-job", "other-tick"),
+        "The wrapper is killed (kill -9) while a job runs that is longer than the ttl; another host fires the next "
+        "tick after the lease's end, and there are two.",
+        (
+            Change(
+                "guard.py",
+                "        self._wrapper_gone = True\n",
+                "        self._wrapper_gone = True\n        os._exit(EX_TEMPFAIL)\n",
+            ),
+            Change(
+                "child.py",
+                "        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)\n",
+                "        _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-watchdog",
+        "The wrapper does not look at the end of trust: a guard that is stopped or hangs neither renews nor ends the "
+        "job, which lives on beside the next run.",
+        EVERYWHERE,
+        ("stop-guard", "long-job", "other-tick"),
+        "The guard alone is stopped (SIGSTOP) for longer than the ttl; another host fires the next tick after the "
+        "lease's end, and there are two.",
+        (
+            Change(
+                "wrapper.py",
+                "            if (until := self._trust.until) and self._now() >= until - self._margin:\n",
+                "            if False:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "leave-the-tree",
+        "The wrapper does not kill what a killed guard leaves, so that a process that left the job's session lives on "
+        "beside the next run.",
+        EVERYWHERE,
+        ("kill-guard", "setsid", "other-tick"),
+        "The guard is killed (kill -9) while a job with a grandchild in a session of its own runs; another host fires "
+        "the next tick after the lease's end, and the grandchild still lives.",
+        (
+            Change(
+                "wrapper.py",
+                "        while gone and self._tree.kill():\n",
+                "        while False:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "asking-renews",
+        "Whoever meets a lease prolongs it, so that the key of a dead host is blocked for as long as others ask.",
+        EVERYWHERE,
+        ("kill-host", "long-job", "other-tick"),
+        "All processes of a holder are killed at once, and others fire more often than once a ttl.",
+        (
+            Change(
+                "stores/postgres/schema.sql",
+                "    if found and l.expires_at > v_now + l.ttl then\n",
+                "    if found then\n",
+            ),
+            Change(
+                "stores/postgres/schema.sql",
+                "        where x.key_id = v_id and x.expires_at > v_now + x.ttl returning x.* into l;\n",
+                "        where x.key_id = v_id returning x.* into l;\n",
+            ),
+            Change(
+                "stores/redis/claim.lua",
+                "  if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- 2",
+                "  if lease.owner then -- 2",
+            ),
+            Change(
+                "stores/sqlite/firing.sql",
+                " WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl\n",
+                " WHERE key = :key AND shard = :shard AND boot = :boot\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "wrong-status",
+        "The firing ends with 0 whatever its job ended with, so that nothing tells cron of a failure.",
+        EVERYWHERE,
+        ("failing-job",),
+        "No fault is needed: a job fails.",
+        (Change("child.py", "    return os.WEXITSTATUS(status)\n", "    return 0\n"),),
+    ),
+    Mutation(
+        "kill-group-only",
+        "TERM and KILL go to the job's process group instead of to its whole tree, so that a process that called "
+        "setsid lives on, and the key is blocked with it.",
+        EVERYWHERE,
+        ("setsid", "timeout", "kill-wrapper"),
+        "A job with a grandchild in a session of its own, which ignores HUP, times out, or its wrapper is killed: the "
+        "guard waits for the grandchild for ever, renews, and every newer tick is `held`.",
+        (
+            Change(
+                "child.py",
+                "            if process := _read_process(pid):\n",
+                "            if (process := _read_process(pid)) and _in_group(pid):\n",
+            ),
+            Change(
+                "child.py",
+                "def _children(parent: int) -> list[int]:\n",
+                "_STARTED: list[int] = []\n\n\n"
+                "def _in_group(pid: int) -> bool:\n"
+                "    try:\n"
+                "        return not _STARTED or os.getpgid(pid) == _STARTED[0]\n"
+                "    except ProcessLookupError:\n"
+                "        return False\n\n\n"
+                "def _children(parent: int) -> list[int]:\n",
+            ),
+            Change(
+                "child.py",
+                '    os.close(writer)\n    with open(reader, "rb") as pipe:\n',
+                '    os.close(writer)\n    _STARTED.append(pid)\n    with open(reader, "rb") as pipe:\n',
+            ),
+        ),
+    ),
+    Mutation(
+        "token-stands-still",
+        "The fencing token of a grant is the last one again, so that a job that was overtaken passes for the present.",
+        EVERYWHERE,
+        ("other-tick",),
+        "No fault is needed: two starts of a key have the same token.",
+        (
+            Change(
+                "stores/postgres/schema.sql",
+                "  a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);\n",
+                "  a.fencing_token := greatest(k.fence, 1);\n",
+            ),
+            Change(
+                "stores/redis/claim.lua",
+                "  row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))\n",
+                "  row.fencing_token = whole(math.max(key.fence or 0, 1))\n",
+            ),
+            Change(
+                "stores/sqlite/claim.py",
+                'max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked))',
+                'max(store.one("find_key", **asked)["fence"], 1)',
+            ),
+        ),
+    ),
+    Mutation(
+        "fence-asleep",
+        "`assert_fence` accepts every token, so that a stale job writes beside the present one.",
+        ("postgres", "pgbouncer"),
+        ("freeze-host", "fenced-job", "other-tick"),
+        "A host with a job that writes through the fence is frozen beyond the ttl, another runs the next tick, and "
+        "thawed: its write is accepted after one with a higher token.",
+        (
+            Change(
+                "stores/postgres/schema.sql",
+                "  if v_fence is distinct from p_token then\n",
+                "  if false then\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-spool",
+        "What the store could not be told is not kept, so that starts and refusals are missing from the log.",
+        EVERYWHERE,
+        ("store-away", "cut", "kill-guard"),
+        "The store is away when a firing begins (its `no-store` is never told), or when a job ends and for 10 s after: "
+        "its execution becomes `lost` without an exit code, though the firing ended with the job's own status.",
+        (
+            Change(
+                "spool.py",
+                "        import json  # noqa: PLC0415 - only where the store failed\n",
+                "        return\n        import json\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "no-skip",
+        "A refusal is not recorded, so that nobody can tell why a firing started nothing.",
+        EVERYWHERE,
+        ("same-tick",),
+        "No fault is needed: a firing that was refused has neither an execution nor a skip.",
+        (
+            Change(
+                "stores/postgres/schema.sql",
+                "  if a.answer = 'refused' then\n    perform {ns}.skip_v1(",
+                "  if false then\n    perform {ns}.skip_v1(",
+            ),
+            Change(
+                "stores/redis/claim.lua", "if answer.answer == 'refused' then\n", "if false then\n"
+            ),
+            Change(
+                "stores/sqlite/firing.py",
+                "        if isinstance(answer, Refusal):\n            self._skip_if_possible(",
+                "        if False:\n            self._skip_if_possible(",
+            ),
+        ),
+    ),
+)
+
+ALL: dict[str, Mutation] = {mutation.name: mutation for mutation in _MUTATIONS}
