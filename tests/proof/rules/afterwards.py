@@ -1,0 +1,66 @@
+"""When all faults are over: every key runs again, and nothing is left behind."""
+
+from collections.abc import Iterator
+
+from history import Firing
+
+from rules.joined import WAKING, Joined
+from rules.verdict import Violation
+
+BOUND = 10.0
+"""Seconds beyond the ttl after which a key must run again: a third of the least ttl in which an expired lease is
+watched, the second by which a firing may ask late, and what a loaded machine takes to start two interpreters."""
+
+
+def blocked(joined: Joined) -> Iterator[Violation]:
+    """After the last fault each key that is fired has a start within its period, a ttl, its longest job and BOUND."""
+    history = joined.history
+    for key, its in history.head.get("keys", {}).items():
+        within = its["period"] + its["seconds"] + history.head["ttl"] + BOUND
+        until = history.quiet + within
+        asked = _asked(joined, key, history.quiet + its["period"])
+        if its.get("once") or history.end < until or not asked:
+            continue
+        if not any(
+            start.key == key and history.quiet <= start.at <= until for start in history.starts
+        ):
+            yield Violation(
+                "blocked",
+                f"{key} was not started within {within:g} s after the last fault was undone "
+                f"({joined.when(history.quiet)}), though it was fired {len(asked)} times for something new",
+                key, asked[0].tick, [history.quiet, until], [], asked,
+            )  # fmt: skip
+
+
+def _asked(joined: Joined, key: str, until: float) -> list[Firing]:
+    """Return the firings after the last fault whose tick had no start before."""
+    quiet = joined.history.quiet
+    begun = {
+        (start.key, start.tick)
+        for start in joined.history.starts
+        if start.at < quiet and start.tick is not None
+    }
+    return [
+        firing
+        for firing in joined.history.firings
+        if firing.key == key and quiet <= firing.at <= until and (key, firing.tick) not in begun
+    ]
+
+
+def left(joined: Joined) -> Iterator[Violation]:
+    """Nothing is left: no lease, lock, session, file or process."""
+    history = joined.history
+    for sentence in history.log.left:
+        yield Violation("left", sentence, moments=[history.end])
+    for start in history.starts:
+        if not start.lives:
+            continue
+        firing = joined.firing_of(start)
+        hole = firing is not None and any(
+            end >= history.end - WAKING for _, end in joined.jointly_out(firing)
+        )
+        why = ": wrapper and guard could not act" if hole else ""
+        yield Violation(
+            "left", f"{joined.start_text(start)} of {start.key} lived when the run was over{why}",
+            start.key, start.tick, [start.at, history.end], [start], [firing] if firing else [], hole,
+        )  # fmt: skip

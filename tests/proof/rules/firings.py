@@ -1,0 +1,277 @@
+"""No firing without a trace, and each leaves as it should: promises 3 and 4.
+
+A firing that started its job leaves with the job's own status, or 124, or 75 for a lost one. Of the others:
+
+    0 (or --skip-exit)   was refused: a skip is counted for it. The store writes those without waiting for the disk, so
+                         that one may be missing if the store had a fault meanwhile; such are counted
+    69                   the store was away: `no-store`, from the spool; one line, once per host and key until reached
+    75                   the lease, or the guard, was lost before the job was started: one line
+    78                   the store, or a clock, is not as it must be: one line
+    126, 127             `broken`, or an execution `not-started`: one line
+    128 + n              told to end by a signal before there was an answer
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from history import Firing
+
+from rules.joined import MOMENT, Joined, Row, alive_until, option
+from rules.verdict import Violation
+
+SKIP_LOST = 1.0
+"""Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
+
+_SAID = "oncecron: "
+_ENDING = (1, 2, 3, 15)
+_KEPT = ("is kept for later", "a record is lost")
+_BUGS = ("Traceback (most recent call last)", "internal error", "the oncecron guard failed")
+
+
+def exits(joined: Joined) -> Iterator[Violation]:
+    """Every firing ends, never by a bug of ours, and with the status that its job or its answer asks for."""
+    for firing in joined.history.firings:
+        what = None
+        if firing.status is None or firing.ended is None:
+            if not _is_out_at_the_end(joined, firing):
+                what = "never ended"
+        elif firing.status == 70 or any(bug in firing.stderr for bug in _BUGS):
+            yield _of(
+                joined, firing, "bug", f"failed by itself ({firing.status}): {_words(firing)}"
+            )
+        elif firing.status < 0:
+            if not joined.hits(firing, "wrapper", "killed"):
+                what = f"died of signal {-firing.status}, which nobody sent"
+        elif joined.starts_of(firing):
+            what = _wrong_status(joined, firing) or _outlived(joined, firing)
+        if what:
+            yield _of(joined, firing, "exit", what)
+
+
+def _is_out_at_the_end(joined: Joined, firing: Firing) -> bool:
+    return any(out.until >= joined.history.end for out in joined.out(firing, "wrapper"))
+
+
+def _wrong_status(joined: Joined, firing: Firing) -> str | None:
+    start = max(joined.starts_of(firing), key=lambda start: start.at)
+    rows = joined.rows_of(start)
+    if not rows or rows[0]["outcome"] in ("running", "not-started", "unclaimed"):
+        return None  # told by the rules of records
+    row = rows[0]
+    allowed = statuses_of(row)
+    if joined.hits(firing, "guard"):
+        allowed.add(75)
+    was_lost = "a record is lost" in firing.stderr or joined.forgets(start.at, firing.ended or 0.0)
+    if row["outcome"] == "lost" and was_lost and start.status is not None:
+        allowed.add(start.status)
+    if firing.status in allowed:
+        return None
+    return f"left with {firing.status}, though its job is recorded as {_row_text(row)}"
+
+
+def _outlived(joined: Joined, firing: Firing) -> str | None:
+    """Return which of its jobs lived on when a firing had ended by itself."""
+    for start in joined.starts_of(firing):
+        beyond = alive_until(start) - (firing.ended or 0.0)
+        excused = "cannot be killed" in firing.stderr or any(joined.jointly_out(firing))
+        if beyond > 0 and not excused:
+            return f"ended {beyond:.3f} s before the last sign of its job (pid {start.pid})"
+    return None
+
+
+def statuses_of(row: Row) -> set[int]:
+    """Return the exit statuses that say how an execution ended."""
+    match row["outcome"]:
+        case "timed-out":
+            return {124}
+        case "lost":
+            return {75}
+        case "not-started":
+            return {69, 75, 78, 126, 127, *(128 + number for number in _ENDING)}
+    if row["exit_code"] is not None:
+        return {row["exit_code"]}
+    return set() if row["signal"] is None else {128 + row["signal"]}
+
+
+def _row_text(row: Row) -> str:
+    code = row["exit_code"] if row["exit_code"] is not None else f"signal {row['signal']}"
+    return f"{row['outcome']} ({code})"
+
+
+def unexplained(joined: Joined) -> Iterator[Violation]:
+    """Every firing that ended by itself without a start has an execution, a skip, or a line that says why."""
+    skipped, away = [], []
+    for firing in joined.history.firings:
+        if firing.status is None or firing.status < 0 or joined.starts_of(firing):
+            continue
+        row = joined.own_rows.get(firing.id)
+        if firing.status == 70 or (row and firing.status in statuses_of(row)):
+            continue  # told by `exits`; recorded
+        if firing.status == _skip_exit(firing):
+            if option(firing, "--on-store-error") is None:
+                skipped.append(firing)
+        elif firing.status == 69:
+            away.append(firing)
+        elif what := _without_a_word(joined, firing, row):
+            yield _of(joined, firing, "unexplained", what)
+    yield from _uncounted_skips(joined, skipped)
+    yield from _uncounted_no_store(joined, away)
+
+
+def _without_a_word(joined: Joined, firing: Firing, row: Row | None) -> str | None:
+    """Return what is missing where a line has to say why nothing was started."""
+    status = firing.status or 0
+    hit = joined.hits(firing)
+    if status - 128 in _ENDING and hit:
+        return None
+    if status not in (75, 78, 126, 127):
+        return f"left with {status} without a start, for no reason that is known"
+    if _SAID not in firing.stderr:
+        return f"left with {status} without a word"
+    if status == 75 and not (
+        hit or row or joined.felt(firing.host, firing.at, firing.ended or firing.at)
+    ):
+        return f"left with 75, though no fault touched it: {_words(firing)}"
+    if status in (126, 127) and not _is_known_broken(joined, firing):
+        return f"left with {status} without a skip `broken`: {_words(firing)}"
+    return None
+
+
+def _is_known_broken(joined: Joined, firing: Firing) -> bool:
+    return any(
+        (row["host"], row["key"], row["reason"]) == (firing.host, firing.key, "broken")
+        and firing.tick in (None, row["tick"])
+        for row in joined.history.log.skips
+    )
+
+
+# What is counted for them
+
+
+def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
+    """Yield the firings that were refused beyond the skips that are counted, unless the store was ill."""
+    rows = [row for row in joined.history.log.skips if row["reason"] not in ("no-store", "broken")]
+    ill = {firing.id for firing in firings if _store_was_ill(joined, firing)}
+    for firing in _beyond(rows, firings, forgiven=ill):
+        if firing.id in ill:
+            joined.counts["skips lost with the store"] += 1
+        else:
+            what = f"left with {firing.status} and silence, but no skip is counted for it"
+            yield _of(joined, firing, "unexplained", what)
+
+
+def _store_was_ill(joined: Joined, firing: Firing) -> bool:
+    until = (firing.ended or firing.at) + SKIP_LOST
+    return any(joined.is_shared(fault) for fault in joined.felt(firing.host, firing.at, until))
+
+
+def _uncounted_no_store(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
+    for firing in firings:
+        if _SAID not in firing.stderr and not _was_told_before(joined, firing):
+            yield _of(
+                joined, firing, "unexplained", "left with 69 without a word, though it was news"
+            )
+    rows = [row for row in joined.history.log.skips if row["reason"] == "no-store"]
+    lost = {firing.id for firing in firings if "a record is lost" in firing.stderr}
+    lost |= {firing.id for firing in firings if _was_forgotten(joined, firing)}
+    for firing in _beyond(rows, firings, forgiven=lost):
+        if firing.id not in lost:
+            what = "left with 69, but no skip `no-store` is counted for it"
+            yield _of(joined, firing, "unexplained", what)
+
+
+def _was_forgotten(joined: Joined, firing: Firing) -> bool:
+    """Return whether a store that forgets may have had it: delivered soon after, or much later."""
+    return joined.forgets(firing.at, joined.history.end)
+
+
+def _beyond(rows: list[Row], firings: list[Firing], forgiven: set[int]) -> Iterator[Firing]:
+    """Yield as many firings of each host and key, and of each tick where it is known, as counts are missing.
+
+    Those that are forgiven come first. Counts of other ticks are good for firings whose tick only their host knew.
+    """
+    counts: dict[tuple[str, str], Counter[str | None]] = defaultdict(Counter)
+    for row in rows:
+        counts[row["host"], row["key"]][row["tick"]] += row["count"]
+    needed: dict[tuple[str, str], dict[str | None, list[Firing]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for firing in sorted(firings, key=lambda firing: firing.id not in forgiven):
+        needed[firing.host, firing.key][firing.tick].append(firing)
+    for group, by_tick in needed.items():
+        unnamed = by_tick.pop(None, [])
+        for tick, of_it in by_tick.items():
+            yield from of_it[: max(0, len(of_it) - counts[group][tick])]
+            counts[group][tick] -= min(len(of_it), counts[group][tick])
+        yield from unnamed[: max(0, len(unnamed) - counts[group].total())]
+
+
+def _was_told_before(joined: Joined, firing: Firing) -> bool:
+    """Return whether this host had said of this key that the store is away, and had not reached it since."""
+    others = [
+        other
+        for other in joined.history.firings
+        if (other.host, other.key) == (firing.host, firing.key) and other is not firing
+    ]
+    until = (firing.ended or firing.at) + MOMENT
+    hit = [other for other in others if joined.hits(other) and not joined.starts_of(other)]
+    if any(other.at <= until for other in hit):
+        return True  # between its note that the store is away and its word
+    told = [
+        other.ended
+        for other in others
+        if other.status == 69 and _SAID in other.stderr and (other.ended or until) <= until
+    ]
+    last = max((ended for ended in told if ended is not None), default=None)
+    return last is not None and not any(
+        other.at > last and _reached(joined, other) < firing.at for other in others
+    )
+
+
+def _reached(joined: Joined, firing: Firing) -> float:
+    """Return when a firing had certainly got an answer of the store."""
+    starts = joined.starts_of(firing)
+    if starts:
+        return starts[0].at
+    answered = firing.status == _skip_exit(firing) and firing.ended is not None
+    return firing.ended if answered and firing.ended is not None else math.inf
+
+
+# Silence
+
+
+def noise(joined: Joined) -> Iterator[Violation]:
+    """Nothing is printed at a success or a refusal, but that a record is kept while the store is away."""
+    for firing in joined.history.firings:
+        if firing.status not in (0, _skip_exit(firing)) or _is_verbose(firing):
+            continue
+        lines = firing.stderr.splitlines()
+        if joined.starts_of(firing):  # the job's own are its own business
+            lines = [line for line in lines if line.startswith(_SAID)]
+        if joined.felt(firing.host, firing.at, firing.ended or firing.at):
+            lines = [line for line in lines if not any(kept in line for kept in _KEPT)]
+        if lines:
+            yield _of(joined, firing, "noise", f"left with {firing.status} and said: {lines[0]}")
+
+
+def _is_verbose(firing: Firing) -> bool:
+    return any(
+        option(firing, name) is not None for name in ("-v", "-vv", "--verbose", "--on-store-error")
+    )
+
+
+def _skip_exit(firing: Firing) -> int:
+    return int(option(firing, "--skip-exit") or 0)
+
+
+def _words(firing: Firing) -> str:
+    lines = [line for line in firing.stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else "no word"
+
+
+def _of(joined: Joined, firing: Firing, rule: str, what: str) -> Violation:
+    starts = joined.starts_of(firing)
+    moments = [firing.at] if firing.ended is None else [firing.at, firing.ended]
+    text = f"{joined.firing_text(firing)} {what}"
+    return Violation(rule, text, firing.key, firing.tick, moments, starts, [firing])

@@ -1,0 +1,256 @@
+"""The checker finds what is planted about firings and what they say, and about what is left when all is over."""
+
+from typing import Any
+
+import pytest
+from checker import check
+from invented import AWAY, KEY, Invented, broken, holes
+
+
+@pytest.fixture
+def run() -> Invented:
+    """Give a history in which one host has run a tick."""
+    run = Invented()
+    run.run()
+    return run
+
+
+def row(run: Invented) -> dict[str, Any]:
+    """Return the row of the one start."""
+    return run.history.log.executions[0]
+
+
+def test_a_bug_is_a_bug(run: Invented) -> None:
+    """Exit status 70 is never right, nor is a traceback."""
+    run.fire(110.0, "h2", "t2", status=70, stderr="oncecron: internal error: ValueError: x\n")
+    assert broken(run) == ["bug"]
+
+
+def test_a_traceback_is_a_bug(run: Invented) -> None:
+    """Whatever the status."""
+    run.history.firings[0].stderr = "Traceback (most recent call last):\n"
+    assert broken(run) == ["bug"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "until", "found"),
+    [((), None, ["exit"]), (("wrapper",), 130.0, ["exit"]), (("wrapper",), None, []), (("guard",), None, ["exit"])],
+)  # fmt: skip
+def test_every_firing_ends(
+    run: Invented, roles: tuple[str, ...], until: float | None, found: list[str]
+) -> None:
+    """Unless its wrapper is stopped for good."""
+    firing = run.fire(110.0, "h2", "t2", status=None)
+    firing.ended = None
+    run.stop(firing, *roles, at=110.1, until=until)
+    assert broken(run) == found
+
+
+def test_a_firing_dies_of_a_signal_only_if_it_was_sent(run: Invented) -> None:
+    """A crash of the interpreter would look like this."""
+    firing = run.fire(110.0, "h2", "t2", status=-11)
+    assert broken(run) == ["exit"]
+    run.stop(firing, "wrapper", at=110.1, until=110.1, how="killed")
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize("status", [1, 75, 124, 128])
+def test_a_firing_leaves_with_its_job_s_status(run: Invented, status: int) -> None:
+    """It succeeded, so 0."""
+    run.history.firings[0].status = status
+    assert broken(run) == ["exit"]
+
+
+def test_a_firing_whose_guard_was_hit_may_leave_with_75(run: Invented) -> None:
+    """The record may have been made before."""
+    firing = run.history.firings[0]
+    firing.status = 75
+    run.stop(firing, "guard", at=101.1, until=101.1, how="killed")
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [("", ["exit"]), ("oncecron: key billing: a record is lost: no space\n", [])]
+)
+def test_a_job_recorded_as_lost_left_with_75(run: Invented, said: str, found: list[str]) -> None:
+    """Or its record could not be kept on the disk, in so many words."""
+    run.history.firings[0].stderr = said
+    row(run).update(outcome="lost", exit_code=None)
+    run.fault(100.5, 101.0)
+    assert broken(run) == found
+
+
+def test_a_firing_does_not_end_before_its_job(run: Invented) -> None:
+    """Its tree is gone when it leaves."""
+    start = run.history.starts[0]
+    start.status = run.history.firings[0].status = 3
+    row(run).update(outcome="failed", exit_code=3)
+    start.last_sign = 103.0
+    assert broken(run) == ["exit"]
+
+
+@pytest.mark.parametrize("counted", [1, 2])
+def test_a_refusal_is_counted(run: Invented, counted: int) -> None:
+    """One count for each firing of that host, key and tick that was refused."""
+    run.fire(110.0, "h2", "t2")
+    run.skip(run.fire(110.1, "h2", "t2"), count=counted)
+    assert broken(run) == ["unexplained"] * (2 - counted)
+
+
+def test_a_refusal_of_another_tick_or_host_does_not_count(run: Invented) -> None:
+    """Each explains its own."""
+    firing = run.fire(110.0, "h2", "t2")
+    run.skip(firing)["tick"] = "t3"
+    run.skip(firing)["host"] = "h3"
+    run.skip(firing, "no-store")
+    assert broken(run) == ["unexplained"]
+
+
+def test_a_firing_whose_host_named_its_tick_counts_with_any(run: Invented) -> None:
+    """Nobody but that host knows which it was; what is left over explains it, and no more."""
+    run.skip(run.fire(110.0, "h2", "t2"), count=2)
+    run.fire(111.0, "h2", None)
+    assert broken(run) == []
+    run.fire(112.0, "h2", None)
+    assert broken(run) == ["unexplained"]
+
+
+@pytest.mark.parametrize(("target", "found"), [("store", []), ("h2", ["unexplained"])])
+def test_a_skip_may_be_lost_with_the_store(run: Invented, target: str, found: list[str]) -> None:
+    """It does not wait for the disk; such are counted."""
+    run.fire(110.0, "h2", "t2")
+    run.fault(110.2, 112.0, target)
+    verdict = check(run.history)
+    assert [violation.rule for violation in verdict.violations] == found
+    assert verdict.counts["skips lost with the store"] == 1 - len(found)
+
+
+def test_skip_exit_is_a_refusal(run: Invented) -> None:
+    """With the status that was asked for."""
+    run.skip(run.fire(110.0, "h2", "t2", status=9, options=("--skip-exit", "9")))
+    assert broken(run) == []
+    run.fire(111.0, "h2", "t2", status=9)
+    assert broken(run) == ["unexplained"]
+
+
+def test_a_store_that_is_away_is_told_and_recorded(run: Invented) -> None:
+    """One line and a no-store from the spool."""
+    firing = run.fire(110.0, "h2", "t2", status=69, stderr=AWAY)
+    assert broken(run) == ["unexplained"]
+    run.skip(firing, "no-store")
+    assert broken(run) == []
+    firing.stderr = ""
+    assert broken(run) == ["unexplained"]
+
+
+@pytest.mark.parametrize(("reached", "found"), [(False, []), (True, ["unexplained"])])
+def test_a_store_that_is_still_away_is_no_news(
+    run: Invented, reached: bool, found: list[str]
+) -> None:
+    """The line comes once until the store is reached again."""
+    run.skip(run.fire(110.0, "h2", "t2", status=69, stderr=AWAY), "no-store")
+    if reached:
+        run.skip(run.fire(111.0, "h2", "t2"))
+    run.skip(run.fire(112.0, "h2", "t3", status=69), "no-store")
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize("status", [75, 78, 126])
+def test_a_firing_says_why_it_started_nothing(run: Invented, status: int) -> None:
+    """In a line."""
+    firing = run.fire(110.0, "h2", "t2", status=status)
+    run.skip(firing, "broken")
+    run.fault(110.0, 111.0)
+    assert broken(run) == ["unexplained"]
+    firing.stderr = "oncecron: because\n"
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize("status", [1, 64, 143])
+def test_no_other_status_is_known(run: Invented, status: int) -> None:
+    """A firing without a start has no status of a job."""
+    run.fire(110.0, "h2", "t2", status=status, stderr=AWAY)
+    assert broken(run) == ["unexplained"]
+
+
+# Silence
+
+
+def test_success_and_refusal_are_silent(run: Invented) -> None:
+    """Cron would mail it."""
+    run.skip(run.fire(110.0, "h2", "t2", stderr="oncecron: key billing is held\n"))
+    run.history.firings[0].stderr = "oncecron: hello\n"
+    assert broken(run) == ["noise", "noise"]
+
+
+def test_what_the_job_prints_is_its_own(run: Invented) -> None:
+    """And what -v asks for is wanted."""
+    run.history.firings[0].stderr = "12 bills\n"
+    run.skip(run.fire(110.0, "h2", "t2", options=("-v",), stderr="oncecron: key billing is held\n"))
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(("fault", "found"), [(True, []), (False, ["noise"])])
+def test_a_record_that_is_kept_is_told(run: Invented, fault: bool, found: list[str]) -> None:
+    """Only where something was away."""
+    run.history.firings[
+        0
+    ].stderr = "oncecron: key billing: the end could not be recorded and is kept for later: away\n"
+    if fault:
+        run.fault(101.0, 110.0)
+    assert broken(run) == found
+
+
+# Afterwards
+
+
+def quiet(run: Invented, at: float, **values: Any) -> None:
+    """Let the faults end at 130 and fire once more."""
+    run.history.quiet = 130.0
+    run.skip(run.fire(at, "h2", **values))
+
+
+def test_a_key_that_is_never_started_again_is_blocked(run: Invented) -> None:
+    """It was fired for a new tick, and there was time."""
+    quiet(run, 131.0, tick="t2")
+    assert broken(run) == ["blocked"]
+    run.run(135.0, "h3", "t3")
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize("values", [{"at": 131.0, "tick": "t1"}, {"at": 150.0, "tick": "t2"}])
+def test_a_key_that_nobody_fired_anew_is_not_blocked(run: Invented, values: dict[str, Any]) -> None:
+    """Its tick had run before, or was fired too late to tell."""
+    quiet(run, **values)
+    assert broken(run) == []
+
+
+def test_a_run_that_ends_early_cannot_tell(run: Invented) -> None:
+    """Less than period, job, ttl and bound after the last fault."""
+    quiet(run, 131.0, tick="t2")
+    run.history.end = 152.0
+    assert broken(run) == []
+
+
+def test_a_key_that_runs_once_is_not_blocked(run: Invented) -> None:
+    """It has run."""
+    run.history.head["keys"][KEY]["once"] = True
+    quiet(run, 131.0, tick="t2")
+    assert broken(run) == []
+
+
+def test_what_is_left_is_found(run: Invented) -> None:
+    """Leases, files, processes."""
+    run.history.log.left.append("the lease of billing is held")
+    run.history.starts[0].lives = True
+    assert broken(run) == ["left", "left"]
+
+
+def test_what_is_left_by_a_killed_wrapper_and_guard_is_a_hole(run: Invented) -> None:
+    """Nobody was left to end it."""
+    firing, start = run.history.firings[0], run.history.starts[0]
+    start.lives, start.ended, start.status = True, None, None
+    firing.status = -9
+    row(run).update(outcome="lost", exit_code=None)
+    run.stop(firing, "wrapper", "guard", at=100.5, until=100.5, how="killed")
+    assert (broken(run), holes(run)) == ([], ["left"])

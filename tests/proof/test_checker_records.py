@@ -1,0 +1,191 @@
+"""The checker finds what is planted about starts and their rows."""
+
+from typing import Any
+
+import pytest
+from invented import AWAY, Invented, broken
+
+
+@pytest.fixture
+def run() -> Invented:
+    """Give a history in which one host has run a tick."""
+    run = Invented()
+    run.run()
+    return run
+
+
+def row(run: Invented) -> dict[str, Any]:
+    """Return the row of the one start."""
+    return run.history.log.executions[0]
+
+
+# Starts and their rows
+
+
+def test_a_start_needs_a_row(run: Invented) -> None:
+    """A start that is in no log is found."""
+    run.history.log.executions.clear()
+    assert broken(run) == ["unrecorded"]
+
+
+def test_a_start_without_a_token_had_no_lease(run: Invented) -> None:
+    """Nothing may run without a lease here."""
+    run.history.starts[0].token = None
+    run.history.log.executions.clear()
+    assert broken(run) == ["unrecorded"]
+
+
+def test_a_start_needs_a_firing(run: Invented) -> None:
+    """Nobody else starts a job."""
+    run.history.firings[0].pid += 1
+    run.skip(run.history.firings[0])
+    assert broken(run) == ["stray"]
+
+
+def test_a_reused_pid_belongs_to_the_last_firing(run: Invented) -> None:
+    """Pids come again in a long run."""
+    again = run.fire(150.0, "h1", "t2")
+    again.pid = run.history.firings[0].pid
+    run.start(again)
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("host", "h2"), ("pid", 11001), ("tick", "t2"), ("attempt", 2), ("execution_id", 9)]
+)  # fmt: skip
+def test_a_row_says_who_and_what(run: Invented, name: str, wrong: object) -> None:
+    """The pid is the wrapper's, which cron waits for."""
+    row(run)[name] = wrong
+    assert broken(run) == ["unrecorded"]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("attempt", []), ("execution_id", []), ("pid", ["unrecorded"])]
+)
+def test_a_row_that_was_put_back_has_another_id(run: Invented, name: str, found: list[str]) -> None:
+    """And perhaps another number; who and what stay."""
+    row(run).update({name: 7, "note": "put back: the store had lost it"})
+    assert broken(run) == found
+
+
+def test_one_lease_has_one_row(run: Invented) -> None:
+    """A second row with its token is found."""
+    run.history.log.executions.append(dict(row(run)))
+    assert broken(run) == ["unrecorded"]
+
+
+@pytest.mark.parametrize("outcome", ["running", "unclaimed"])
+def test_nothing_stays_open(run: Invented, outcome: str) -> None:
+    """When all is over nothing runs, and nothing ran without a lease."""
+    row(run)["outcome"] = outcome
+    assert broken(run) == [outcome]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"outcome": "failed"},
+        {"exit_code": 3},
+        {"exit_code": 3, "outcome": "failed"},
+        {"exit_code": None},
+        {"exit_code": None, "signal": 9, "outcome": "failed"},
+        {"outcome": "not-started"},
+        {"outcome": "stopped"},
+        {"outcome": "timed-out"},
+        {"outcome": "lost", "exit_code": None},
+    ],
+)
+def test_an_outcome_is_the_job_s_own(run: Invented, wrong: dict[str, Any]) -> None:
+    """The row cannot say otherwise than the job that ended with 0."""
+    row(run).update(wrong)
+    assert "outcome" in broken(run)
+
+
+def test_a_job_that_never_ended_did_not_succeed(run: Invented) -> None:
+    """Its last word would be in its file."""
+    start = run.history.starts[0]
+    start.ended = start.status = None
+    assert broken(run) == ["outcome"]
+
+
+def test_a_job_may_end_itself_by_a_signal(run: Invented) -> None:
+    """The row then has the signal, and the firing leaves with 128 + n."""
+    run.history.starts[0].status = -15
+    run.history.firings[0].status = 143
+    row(run).update(outcome="failed", exit_code=None, signal=15)
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(("role", "found"), [("job", []), ("guard", ["outcome"])])
+def test_a_killed_job_failed_by_signal(run: Invented, role: str, found: list[str]) -> None:
+    """If somebody killed it."""
+    start, firing = run.history.starts[0], run.history.firings[0]
+    start.ended = start.status = None
+    firing.status = 137
+    row(run).update(outcome="failed", exit_code=None, signal=9)
+    run.stop(firing, role, at=101.0, until=101.0, how="killed")
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize(("limit", "found"), [("1s", []), ("1m", ["outcome"])])
+def test_a_timeout_comes_in_time(limit: str, found: list[str]) -> None:
+    """Not long before what --timeout says."""
+    run = Invented()
+    start = run.start(run.fire(status=124, options=("--timeout", limit)))
+    start.status = row(run)["exit_code"] = 9
+    assert broken(run) == found
+
+
+def test_a_stopped_job_got_a_signal(run: Invented) -> None:
+    """Or its wrapper was hit."""
+    row(run)["outcome"] = "stopped"
+    run.history.starts[0].signals.append((100.5, "TERM"))
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "at", "found"),
+    [("h1", 100.5, []), ("store", 100.5, []), ("h2", 100.5, ["outcome"]), ("store", 150.0, ["outcome"])],
+)  # fmt: skip
+def test_a_lost_job_felt_a_fault(run: Invented, target: str, at: float, found: list[str]) -> None:
+    """Of its host or of the store, while it ran or while its end was being recorded."""
+    run.history.firings[0].status = 75
+    row(run).update(outcome="lost", exit_code=None)
+    run.fault(at, at + 1, target)
+    assert broken(run) == found
+
+
+# Rows without a start
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "stopped", "timed-out", "lost"])
+def test_a_row_needs_a_start(run: Invented, outcome: str) -> None:
+    """What never started did not end."""
+    ghost = run.fire(110.0, "h2", "t2", status=75, stderr=AWAY)
+    run.row(ghost, token=1500, outcome=outcome)
+    assert "phantom" in broken(run)
+
+
+def test_a_row_needs_a_firing(run: Invented) -> None:
+    """Nobody else claims."""
+    run.row(run.history.firings[0], token=1500, outcome="not-started")
+    assert broken(run) == ["phantom"]
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("not-started", 69), ("lost", 75)])
+def test_a_claim_that_was_not_used_has_a_row(run: Invented, outcome: str, status: int) -> None:
+    """Given back, or lost by a fault."""
+    run.row(run.fire(110.0, "h2", "t2", status=status, stderr=AWAY), token=1500, outcome=outcome)
+    run.fault(110.0, 112.0)
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(("duration", "found"), [(0.1, []), (9.0, ["phantom"])])
+def test_a_job_may_die_before_its_first_line(
+    run: Invented, duration: float, found: list[str]
+) -> None:
+    """By a signal, soon, if its firing was hit."""
+    firing = run.fire(110.0, "h2", "t2", status=-9)
+    run.row(firing, token=1500, outcome="stopped", exit_code=None, signal=15, duration=duration)
+    run.stop(firing, "wrapper", at=110.2, until=110.2, how="killed")
+    assert broken(run) == found
