@@ -89,6 +89,12 @@ class Invented:
         self.history.log.skips.append(row)
         return row
 
+    def skip_of(self, host: str, at: float, tick: str = "t2") -> Firing:
+        """Add a firing that is refused, and count that; return it."""
+        firing = self.fire(at, host, tick)
+        self.skip(firing)
+        return firing
+
     def fault(
         self, at: float, until: float | None, target: str = "store", kind: str = "crash",
         hit: tuple[tuple[Firing, str, str], ...] = (),

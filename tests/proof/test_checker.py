@@ -123,12 +123,25 @@ def test_one_of_them_alone_is_no_hole(run: Invented, missing: str) -> None:
     assert (broken(run), holes(run)) == (["overlap"], [])
 
 
-def test_both_stopped_but_not_at_once_is_no_hole(run: Invented) -> None:
-    """There was no moment at which neither could act."""
+@pytest.mark.parametrize(
+    ("wakes", "rules"), [(108.5, (["overlap"], [])), (109.5, ([], ["overlap"]))]
+)
+def test_both_stopped_but_not_at_once_is_no_hole(
+    run: Invented, wakes: float, rules: object
+) -> None:
+    """There was no moment at which neither could act, if the wrapper woke before the guard was stopped."""
     older, _ = taken_over(run)
     firing = run.history.firings[older.wrapper - 1001]
-    run.stop(firing, "wrapper", at=102.0, until=104.0)
-    run.stop(firing, "guard", at=105.0, until=110.0)
+    run.stop(firing, "wrapper", at=102.0, until=wakes)
+    run.stop(firing, "guard", at=109.0, until=112.0)
+    assert (broken(run), holes(run)) == rules
+
+
+def test_both_stopped_when_it_had_begun_is_no_hole(run: Invented) -> None:
+    """They could have acted when the second tree began."""
+    older, _ = taken_over(run, at=105.0, until=110.2)
+    firing = run.history.firings[older.wrapper - 1001]
+    run.stop(firing, "wrapper", "guard", at=107.0, until=110.0)
     assert (broken(run), holes(run)) == (["overlap"], [])
 
 
@@ -155,6 +168,19 @@ def test_a_guard_killed_long_before_the_wrapper_is_no_hole(run: Invented) -> Non
     run.stop(firing, "guard", at=102.0, until=102.0, how="killed")
     run.stop(firing, "wrapper", at=108.0, until=108.0, how="killed")
     assert (broken(run), holes(run)) == (["overlap"], [])
+
+
+@pytest.mark.parametrize(("at", "rules"), [(110.0, ([], ["overlap"])), (117.0, (["overlap"], []))])
+def test_a_guard_stopped_within_the_grace_is_a_hole(
+    run: Invented, at: float, rules: object
+) -> None:
+    """It ends the job of a killed wrapper by TERM first; beyond the grace it should have been done."""
+    older, _ = taken_over(run, at=120.0, until=120.2)
+    firing = run.history.firings[older.wrapper - 1001]
+    firing.status = -9
+    run.stop(firing, "wrapper", at=102.0, until=102.0, how="killed")
+    run.stop(firing, "guard", at=at, until=121.0)
+    assert (broken(run), holes(run)) == rules
 
 
 # Ticks
@@ -231,10 +257,12 @@ def test_a_frozen_start_comes_late_with_its_old_token(run: Invented) -> None:
     """Frozen between its last look at the clock and its start: the hole that the token is for."""
     frozen = run.fire(101.5, "h1", "t2", status=75, lasts=20)
     start = run.start(frozen, at=120.0, lasts=0.2, ended=None, status=None)
-    run.start(run.fire(115.0, "h2", "t3"), lasts=8)
+    newer = run.start(run.fire(115.0, "h2", "t3"), lasts=8)
     run.stop(frozen, "wrapper", "guard", at=101.6, until=119.9)
     assert (broken(run), sorted(holes(run))) == ([], ["overlap", "token"])
     assert start in check(run.history).holes[0].starts
+    start.token = newer.token
+    assert "token" in broken(run)
 
 
 def test_a_stale_write_that_was_accepted_is_found(run: Invented) -> None:
@@ -249,7 +277,7 @@ def test_refused_writes_of_a_stale_child_are_counted(run: Invented) -> None:
     """They are what closes the hole; a refused write of whoever holds the lease is not one."""
     lost_while(run, "wrapper", "guard")
     older, newer = run.history.starts[1:]
-    older.fenced += [(105.0, True), (110.1, False), (110.2, False)]
+    older.fenced += [(104.0, True), (105.0, False), (110.1, False), (110.2, False)]
     newer.fenced += [(110.3, True), (110.4, False)]
     verdict = check(run.history)
     assert verdict.violations == []

@@ -20,9 +20,10 @@ def row(run: Invented) -> dict[str, Any]:
     return run.history.log.executions[0]
 
 
-def test_a_bug_is_a_bug(run: Invented) -> None:
-    """Exit status 70 is never right, nor is a traceback."""
-    run.fire(110.0, "h2", "t2", status=70, stderr="oncecron: internal error: ValueError: x\n")
+@pytest.mark.parametrize("said", ["", "oncecron: internal error: ValueError: x\n"])
+def test_a_bug_is_a_bug(run: Invented, said: str) -> None:
+    """Exit status 70 is never right, whatever is said."""
+    run.fire(110.0, "h2", "t2", status=70, stderr=said)
     assert broken(run) == ["bug"]
 
 
@@ -136,6 +137,7 @@ def test_skip_exit_is_a_refusal(run: Invented) -> None:
 def test_a_store_that_is_away_is_told_and_recorded(run: Invented) -> None:
     """One line and a no-store from the spool."""
     firing = run.fire(110.0, "h2", "t2", status=69, stderr=AWAY)
+    run.skip(firing, "held")
     assert broken(run) == ["unexplained"]
     run.skip(firing, "no-store")
     assert broken(run) == []
@@ -143,14 +145,14 @@ def test_a_store_that_is_away_is_told_and_recorded(run: Invented) -> None:
     assert broken(run) == ["unexplained"]
 
 
-@pytest.mark.parametrize(("reached", "found"), [(False, []), (True, ["unexplained"])])
+@pytest.mark.parametrize(("reached", "found"), [(None, []), (109.0, []), (111.0, ["unexplained"])])
 def test_a_store_that_is_still_away_is_no_news(
-    run: Invented, reached: bool, found: list[str]
+    run: Invented, reached: float | None, found: list[str]
 ) -> None:
     """The line comes once until the store is reached again."""
     run.skip(run.fire(110.0, "h2", "t2", status=69, stderr=AWAY), "no-store")
     if reached:
-        run.skip(run.fire(111.0, "h2", "t2"))
+        run.skip_of("h2", reached)
     run.skip(run.fire(112.0, "h2", "t3", status=69), "no-store")
     assert broken(run) == found
 
@@ -164,6 +166,8 @@ def test_a_firing_says_why_it_started_nothing(run: Invented, status: int) -> Non
     assert broken(run) == ["unexplained"]
     firing.stderr = "oncecron: because\n"
     assert broken(run) == []
+    run.history.log.skips.clear()
+    assert broken(run) == (["unexplained"] if status == 126 else [])
 
 
 @pytest.mark.parametrize("status", [1, 64, 143])
@@ -246,11 +250,18 @@ def test_what_is_left_is_found(run: Invented) -> None:
     assert broken(run) == ["left", "left"]
 
 
-def test_what_is_left_by_a_killed_wrapper_and_guard_is_a_hole(run: Invented) -> None:
-    """Nobody was left to end it."""
+@pytest.mark.parametrize(
+    ("how", "until", "rules"),
+    [("killed", 100.5, ([], ["left"])), ("stopped", None, ([], ["left"])), ("stopped", 103.0, (["left"], []))],
+)  # fmt: skip
+def test_what_nobody_could_end_is_a_hole(
+    run: Invented, how: str, until: float | None, rules: object
+) -> None:
+    """Wrapper and guard were killed together, or never woke."""
     firing, start = run.history.firings[0], run.history.starts[0]
     start.lives, start.ended, start.status = True, None, None
     firing.status = -9
-    row(run).update(outcome="lost", exit_code=None)
-    run.stop(firing, "wrapper", "guard", at=100.5, until=100.5, how="killed")
-    assert (broken(run), holes(run)) == ([], ["left"])
+    run.history.log.executions[0].update(outcome="lost", exit_code=None)
+    run.stop(firing, "wrapper", "guard", at=100.5, until=until, how=how)
+    run.stop(firing, "wrapper", at=150.0, until=150.0, how="killed")
+    assert (broken(run), holes(run)) == rules

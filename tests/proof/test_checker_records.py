@@ -145,7 +145,8 @@ def test_a_stopped_job_got_a_signal(run: Invented) -> None:
 
 @pytest.mark.parametrize(
     ("target", "at", "found"),
-    [("h1", 100.5, []), ("store", 100.5, []), ("h2", 100.5, ["outcome"]), ("store", 150.0, ["outcome"])],
+    [("h1", 100.5, []), ("store", 100.5, []), ("h2", 100.5, ["outcome"]), ("store", 150.0, ["outcome"]),
+     ("store", 90.0, ["outcome"])],
 )  # fmt: skip
 def test_a_lost_job_felt_a_fault(run: Invented, target: str, at: float, found: list[str]) -> None:
     """Of its host or of the store, while it ran or while its end was being recorded."""
@@ -153,6 +154,14 @@ def test_a_lost_job_felt_a_fault(run: Invented, target: str, at: float, found: l
     row(run).update(outcome="lost", exit_code=None)
     run.fault(at, at + 1, target)
     assert broken(run) == found
+
+
+def test_a_kill_is_over_at_once(run: Invented) -> None:
+    """It explains no loss of another firing of its host much later, also if nobody noted its end."""
+    run.history.firings[0].status = 75
+    row(run).update(outcome="lost", exit_code=None)
+    run.stop(run.skip_of("h1", 80.0), "wrapper", at=80.1, until=None, how="killed")
+    assert broken(run) == ["outcome"]
 
 
 # Rows without a start
@@ -178,6 +187,26 @@ def test_a_claim_that_was_not_used_has_a_row(run: Invented, outcome: str, status
     run.row(run.fire(110.0, "h2", "t2", status=status, stderr=AWAY), token=1500, outcome=outcome)
     run.fault(110.0, 112.0)
     assert broken(run) == []
+
+
+def test_a_row_is_of_the_firing_with_its_tick(run: Invented) -> None:
+    """Pids come again: the fault was at the second one's time."""
+    first, second = run.skip_of("h2", 110.0), run.fire(140.0, "h2", "t3", status=75, stderr=AWAY)
+    second.pid = first.pid
+    run.row(second, token=1500)
+    run.fault(140.0, 141.0)
+    assert broken(run) == []
+
+
+def test_each_firing_has_a_row_of_its_own(run: Invented) -> None:
+    """One row does not explain two, though their host and pid are the same."""
+    for at in (110.0, 130.0):
+        firing = run.fire(at, "h2", None, status=69, stderr=AWAY)
+        firing.pid = 77
+        run.row(firing, token=int(at), outcome="not-started")
+    assert broken(run) == []
+    run.history.log.executions.pop()
+    assert broken(run) == ["unexplained"]
 
 
 @pytest.mark.parametrize(("duration", "found"), [(0.1, []), (9.0, ["phantom"])])

@@ -67,10 +67,10 @@ def _with_a_stranger(joined: Joined, start: Start, at: float, file: str) -> Viol
 
 
 def is_excused(joined: Joined, stale: Start, since: float, until: float) -> bool:
-    """Return whether wrapper and guard could not act at `since`, and `until` then, or not much longer."""
+    """Return whether wrapper and guard could not act from `since` on, and `until` comes before they had woken."""
     firing = joined.firing_of(stale)
     return firing is not None and any(
-        begin - MOMENT <= since <= end + WAKING and until <= end + WAKING
+        begin - MOMENT <= since and until <= end + WAKING
         for begin, end in joined.jointly_out(firing)
     )
 
