@@ -54,6 +54,8 @@ class RedisFiringStore:
         alone: bool = False,  # noqa: ARG002 - nor `contended`
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Ask for (key, tick); see `FiringStore.claim`."""
+        if self._firing is not None:
+            _get_ready()  # whoever asks again may wait for long
         self._firing = firing
         values = {
             **_described(firing),
@@ -71,6 +73,8 @@ class RedisFiringStore:
         reply, sent = self._in_time("claim", firing, values, deadline)
         answer = _named(reply)
         kind = answer["answer"]
+        if kind != "refused":
+            _get_ready()
         if kind == "lease":
             self._ahead = float(answer["now"]) - sent
             self._due = answer.get("due")
@@ -254,6 +258,16 @@ class RedisFiringStore:
 
         self.close()
         return of_step(error, self._target)
+
+
+def _get_ready() -> None:
+    """Load what the way to the end may need: by then an upgrade may have replaced the files.
+
+    Most losers never come here.
+    """
+    from oncecron.stores.redis import explain  # noqa: F401
+
+    scripts.read_all()
 
 
 def _described(firing: Firing) -> Values:

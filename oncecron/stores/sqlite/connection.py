@@ -72,12 +72,20 @@ def file_of(path: str, namespace: str) -> str:
     return f"{stem}-{namespace}{suffix}"
 
 
+_read: dict[str, dict[str, str]] = {}
+
+
 def statements(name: str) -> dict[str, str]:
-    """Return the statements of the file `name`.sql beside this module, by the names above them."""
-    with open(os.path.join(os.path.dirname(__file__), f"{name}.sql"), encoding="utf-8") as file:
-        sections = file.read().split("\n-- name: ")[1:]
-    parts = (section.partition("\n") for section in sections)
-    return {title.strip(): text.strip() for title, _, text in parts}
+    """Return the statements of the file `name`.sql beside this module, by the names above them.
+
+    A file is read once by a process, like a module: an upgrade under a running job changes none of its steps.
+    """
+    if name not in _read:
+        with open(os.path.join(os.path.dirname(__file__), f"{name}.sql"), encoding="utf-8") as file:
+            sections = file.read().split("\n-- name: ")[1:]
+        parts = (section.partition("\n") for section in sections)
+        _read[name] = {title.strip(): text.strip() for title, _, text in parts}
+    return _read[name]
 
 
 def connect(path: str, *, deadline: float, create: bool) -> Connection:
@@ -170,7 +178,7 @@ class Connection:
         self._database.row_factory = sqlite3.Row
         status = os.stat(path)
         self._file = (status.st_dev, status.st_ino)
-        self._statements = statements("connection")
+        self._statements = dict(statements("connection"))
 
     def load(self, name: str) -> None:
         """Learn the statements of the file `name`.sql."""

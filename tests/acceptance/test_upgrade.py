@@ -1,0 +1,73 @@
+"""An upgrade while a job runs: its guard goes on with what it was started with, until the record of the end."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from log_of import Store
+from servers import Database, Journal, RedisServer, eventually, job
+from servers.oncecron import Oncecron
+
+import oncecron
+
+TTL = 6
+
+Fault = Callable[[], AbstractContextManager[object]]
+
+
+@pytest.fixture
+def fault(request: pytest.FixtureRequest, store: Store) -> Fault:
+    """Give what makes a renewal fail and every step be told to the store anew."""
+    if store.url.startswith("sqlite:"):
+        return lambda: _locked(store.url.removeprefix("sqlite://"))
+    if store.url.startswith("redis:"):
+        server: RedisServer = request.getfixturevalue("redis_server")
+        return lambda: nullcontext(_cut_off_redis(server))
+    database: Database = request.getfixturevalue("database")
+    statement = (
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    return lambda: nullcontext(database.execute(statement))
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def _cut_off_redis(server: RedisServer) -> None:
+    client = server.connect()
+    client.script_flush()
+    client.client_kill_filter(_type="normal", skipme=True)
+
+
+def test_a_job_outlives_the_oncecron_that_started_it(
+    store: Store,
+    fault: Fault,
+    new_host: Callable[..., Oncecron],
+    public_path: Path,
+    journal: Journal,
+) -> None:
+    """Its files are gone, the connection breaks: the lease is renewed, and the end recorded."""
+    library = public_path / "library"
+    shutil.copytree(Path(oncecron.__file__).parent, library / "oncecron")
+    host = new_host(PYTHONPATH=str(library))
+    command = job(journal, "--sleep", 6, "--exit", 3)
+    firing = host.fire("k", "-v", "--ttl", TTL, "--tick", "one", "--", *command)
+    journal.wait_for("start")
+    eventually(lambda: bool(store.executions("k")))
+    shutil.rmtree(library)
+    with fault():
+        assert firing.process.stderr
+        assert b"not renewed yet" in firing.process.stderr.readline()
+    before = store.heartbeat("k") or 0
+    eventually(lambda: (store.heartbeat("k") or 0) > before)
+    ended = firing.wait()
+    assert (ended.status, [record.outcome for record in store.executions("k")]) == (3, ["failed"])
+    assert ended.err == ""

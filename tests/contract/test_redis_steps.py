@@ -1,0 +1,47 @@
+"""When a firing reads the files of its steps on Redis: a loser few, whoever goes on all of them at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import TTL, Host, minute
+
+from oncecron.stores.redis import scripts
+from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.firing import RedisFiringStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from servers import RedisServer
+
+OF_A_CLAIM = {"shared", "claim"}
+ALL = {*OF_A_CLAIM, "renew", "retention", "finish", "skip", "deliver"}
+
+
+@pytest.fixture
+def host(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Give a host in whose process nothing has been read yet."""
+    monkeypatch.setattr(scripts, "_read", {})
+    store = RedisFiringStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
+    yield Host(store, "a")
+    store.close()
+
+
+def test_a_winner_has_read_all_that_may_come(host: Host) -> None:
+    """Its job may outlive the files."""
+    host.win(minute(1))
+    assert set(scripts._read) == ALL
+
+
+def test_a_loser_reads_the_claim_alone(host: Host, redis_server: RedisServer) -> None:
+    """Most firings lose, on every host and every minute."""
+    other = RedisFiringStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
+    Host(other, "bb").win(minute(1))
+    scripts._read.clear()
+    host.lose(minute(1))
+    assert set(scripts._read) == OF_A_CLAIM
+    host.lose(minute(1))  # as with --wait, perhaps for hours
+    assert set(scripts._read) == ALL
+    other.close()
