@@ -12,6 +12,7 @@ from servers import Database, Journal, RedisServer, eventually, job
 from servers.oncecron import Oncecron
 
 import oncecron
+from oncecron.stores.postgres import libpq
 
 TTL = 6
 
@@ -71,3 +72,10 @@ def test_a_job_outlives_the_oncecron_that_started_it(
     ended = firing.wait()
     assert (ended.status, [record.outcome for record in store.executions("k")]) == (3, ["failed"])
     assert ended.err == ""
+
+
+def test_libpq_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever connects again does it with the library that is loaded, which may be gone from the disk."""
+    loaded = libpq._load()
+    monkeypatch.setattr(libpq, "_open", lambda: pytest.fail("looked for again"))
+    assert libpq._load() is loaded

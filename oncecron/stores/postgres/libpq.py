@@ -77,12 +77,18 @@ class Result(NamedTuple):
     message: str
 
 
+_loaded: list[ctypes.CDLL] = []
+
+
 def _load() -> ctypes.CDLL:
-    library = _open()
-    for name, (result, *arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+    """Return the library, the same one as long as this process lives: an upgrade may replace its file meanwhile."""
+    if not _loaded:
+        library = _open()
+        for name, (result, *arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        _loaded.append(library)
+    return _loaded[0]
 
 
 def _open() -> ctypes.CDLL:
