@@ -70,7 +70,8 @@ class RedisFiringStore:
             "schedule": firing.schedule,
             "zone": firing.zone,
         }
-        reply, sent = self._in_time("claim", firing, values, deadline)
+        part = scripts.part_of(firing.key, firing.shard)
+        reply, sent = self._in_time("claim", part, values, deadline)
         answer = _named(reply)
         kind = answer["answer"]
         if kind != "refused":
@@ -111,7 +112,8 @@ class RedisFiringStore:
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease, or put it back where the store has lost it; see `FiringStore.renew`."""
-        answer, sent = self._in_time("renew", lease, {**self._told(), **_held(lease)}, deadline)
+        part = scripts.part_of(lease.key, lease.shard)
+        answer, sent = self._in_time("renew", part, {**self._told(), **_held(lease)}, deadline)
         if answer == b"lost":
             return None
         if answer != b"renewed" and isinstance(answer, bytes):
@@ -124,7 +126,8 @@ class RedisFiringStore:
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
         """Record the end and release the lease; see `FiringStore.finish`."""
-        due = self._due if self._due != scripts.part_of(lease.key, lease.shard) else None
+        part = scripts.part_of(lease.key, lease.shard)
+        due = self._due if self._due != part else None
         values = {
             **self._told(),
             **_held(lease),
@@ -132,7 +135,7 @@ class RedisFiringStore:
             **self._kept(retention),
             "due": due,
         }
-        return self._step("finish", lease, values, deadline, also=due) == 1
+        return self._step("finish", part, values, deadline, also=due) == 1
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Count a refusal that the store did not decide; see `FiringStore.skip`."""
@@ -146,15 +149,14 @@ class RedisFiringStore:
             "holder_host": host,
             "holder_pid": pid,
         }
-        self._step("skip", firing, values, deadline)
+        self._step("skip", scripts.part_of(firing.key, firing.shard), values, deadline)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
         """Take a record told late, or for the log alone; see `FiringStore.deliver`."""
         part = scripts.part_of(record["key"], record["shard"])
-        values = {**record, "part": part, "max_skew": MAX_CLOCK_SKEW, **self._kept(retention)}
-        self._run("deliver", [part], values, deadline)
+        self._step("deliver", part, {**record, **self._kept(retention)}, deadline)
 
     def _kept(self, retention: Retention | None) -> Values:
         if retention is None:
@@ -200,7 +202,7 @@ class RedisFiringStore:
         return self._wire
 
     def _in_time(
-        self, step: str, of: Firing | Lease, values: Values, deadline: float
+        self, step: str, part: str, values: Values, deadline: float
     ) -> tuple[Reply, float]:
         """Run a step that the server leaves alone once we listen no more; return its answer, and when it was sent.
 
@@ -211,7 +213,7 @@ class RedisFiringStore:
             sent = clock.lease_time(self.lease_clock)
             known = None if self._ahead is None else sent + self._ahead
             told = {**values, "sent_at": known, "waits": deadline - sent}
-            answer = self._step(step, of, told, deadline)
+            answer = self._step(step, part, told, deadline)
             if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
                 return answer, sent
             self._ahead = float(answer.partition(b" ")[2]) - sent
@@ -220,21 +222,12 @@ class RedisFiringStore:
         )
 
     def _step(
-        self,
-        step: str,
-        of: Firing | Lease,
-        values: Values,
-        deadline: float,
-        also: str | None = None,
+        self, step: str, part: str, values: Values, deadline: float, also: str | None = None
     ) -> Reply:
-        part = scripts.part_of(of.key, of.shard)
-        values = {**values, "part": part, "max_skew": MAX_CLOCK_SKEW}
-        return self._run(step, [part, also] if also else [part], values, deadline)
-
-    def _run(self, step: str, parts: list[str], values: Values, deadline: float) -> Reply:
-        """Run a step by its hash; with its text where the server does not know it."""
-        keys = self._names.keys(*parts)
-        words = (len(keys), *keys, *scripts.arguments(values))
+        """Run a step for a part, or two, by its hash; with its text where the server does not know it."""
+        keys = self._names.keys(*filter(None, (part, also)))
+        told = {**values, "part": part, "max_skew": MAX_CLOCK_SKEW}
+        words = (len(keys), *keys, *scripts.arguments(told))
         text = scripts.text(step)
         try:
             return self._ask(deadline, "EVALSHA", scripts.digest(text), *words)
