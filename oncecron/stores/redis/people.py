@@ -22,7 +22,7 @@ from oncecron.stores.redis.explain import ACL_RULE, of_step
 from oncecron.stores.redis.resp import ReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from oncecron.model import HistoryQuery, Retention, Roles
     from oncecron.stores.redis.address import Target
@@ -43,6 +43,7 @@ _INTEGERS = (
 _FLOATS = ("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at")
 
 Row = dict[str, Any]
+Command = tuple[Any, ...]
 
 
 class RedisPeopleStore:
@@ -76,20 +77,24 @@ class RedisPeopleStore:
         """Yield the ids of executions in the order of the question, of all parts that it means."""
         parts = self._parts(query.key)
         size = min(_PAGE if len(parts) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
-        step = _Forward if query.after_id is not None else _Backward
-        pages = [step(self._names.of_part("log", part), query.after_id, size) for part in parts]
-        heads = self._many((page.command() for page in pages), len(pages))
-        readers = [self._read(page, head or []) for page, head in zip(pages, heads, strict=True)]
-        return heapq.merge(*readers, reverse=query.after_id is None)
+        forward = query.after_id is not None
+        after = f"{query.after_id}-0" if forward else ""
+        streams = [self._names.of_part("log", part) for part in parts]
+        heads = self._many([_page(stream, after, forward, size) for stream in streams])
+        readers = [
+            self._read(stream, head or [], forward, size)
+            for stream, head in zip(streams, heads, strict=True)
+        ]
+        return heapq.merge(*readers, reverse=not forward)
 
-    def _read(self, page: _Forward | _Backward, entries: Any) -> Iterator[int]:
+    def _read(self, stream: str, entries: Any, forward: bool, size: int) -> Iterator[int]:
         while True:
             for entry_id, _ in entries:
-                page.at = entry_id.decode()
-                yield int(page.at.partition("-")[0])
-            if len(entries) < page.size:
+                yield int(entry_id.partition(b"-")[0])
+            if len(entries) < size:
                 return
-            [entries] = self._many([page.command()], 1)
+            last = entries[-1][0].decode()
+            [entries] = self._many([_page(stream, last, forward, size)])
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
@@ -103,9 +108,9 @@ class RedisPeopleStore:
         size = min(_PAGE, query.limit or _PAGE)
         for offset in itertools.count(0, size):
             command = ("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES")
-            [flat] = self._many([(*command, "LIMIT", offset, size)], 1)
+            [flat] = self._many([(*command, "LIMIT", offset, size)])
             members, times = flat[::2], flat[1::2]
-            texts = self._many([("HMGET", rows_name, *members)], 1)[0] if members else []
+            texts = self._many([("HMGET", rows_name, *members)])[0] if members else []
             skips = [
                 _skip(part, member, at, text)
                 for member, at, text in zip(members, times, texts, strict=True)
@@ -125,9 +130,7 @@ class RedisPeopleStore:
         """Return every lease of this namespace."""
         parts = self._parts(None)
         names = [self._names.of_part("lease", part) for part in parts]
-        (now, micros), *hashes = self._many(
-            [("TIME",), *(("HGETALL", name) for name in names)], len(names) + 1
-        )
+        (now, micros), *hashes = self._many([("TIME",), *(("HGETALL", name) for name in names)])
         found = {part: lease for part, lease in zip(parts, hashes, strict=True) if lease}
         leases = {part: _decoded(_text_fields(lease)) for part, lease in found.items()}
         rows = self._executions([lease["execution_id"] for lease in leases.values()])
@@ -155,7 +158,7 @@ class RedisPeopleStore:
             )
             more = 1
             while more:
-                [step] = self._many([("EVAL", text, len(keys), *keys, *values)], 1)
+                [step] = self._many([("EVAL", text, len(keys), *keys, *values)])
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         return executions, skips
 
@@ -163,7 +166,7 @@ class RedisPeopleStore:
         """Do nothing but look: Redis needs no schema. Return a sentence of what was found."""
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
-        [server] = self._many([("INFO", "server")], 1)
+        [server] = self._many([("INFO", "server")])
         version = server.get("valkey_version") or server.get("redis_version")
         return f"Redis {self._target.shown} (version {version}) needs no preparation"
 
@@ -183,7 +186,7 @@ class RedisPeopleStore:
     def _parts(self, key: str | None) -> list[str]:
         """Return the parts of a key, or of all."""
         name = self._names.of_namespace("parts")
-        [parts] = self._many([("ZRANGE", name, 0, -1)], 1)
+        [parts] = self._many([("ZRANGE", name, 0, -1)])
         known = sorted(part.decode() for part in parts)
         return [part for part in known if key is None or part.rpartition("#")[0] == key]
 
@@ -191,12 +194,12 @@ class RedisPeopleStore:
         if not ids:
             return []
         name = self._names.of_namespace("executions")
-        [texts] = self._many([("HMGET", name, *ids)], 1)
+        [texts] = self._many([("HMGET", name, *ids)])
         return [None if text is None else _decoded(_json(text)) for text in texts]
 
-    def _many(self, commands: Iterable[tuple[Any, ...]], count: int) -> list[Any]:
+    def _many(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one round trip; return their answers."""
-        if not count:
+        if not commands:
             return []
         with self._explained():
             if self._client_at_hand is None:
@@ -225,32 +228,11 @@ class RedisPeopleStore:
             raise of_step(ReplyError(f"{code}{error}"), self._target) from error
 
 
-class _Forward:
-    """Pages of a stream, the oldest entry first, after an id."""
-
-    def __init__(self, name: str, after_id: int | None, size: int) -> None:
-        self._name = name
-        self.at = f"{after_id}-0"
-        self.size = size
-
-    def command(self) -> tuple[Any, ...]:
-        """Return the command for the next page."""
-        return ("XRANGE", self._name, f"({self.at}", "+", "COUNT", self.size)
-
-
-class _Backward:
-    """Pages of a stream, the newest entry first."""
-
-    def __init__(self, name: str, after_id: int | None, size: int) -> None:
-        del after_id
-        self._name = name
-        self.at = ""
-        self.size = size
-
-    def command(self) -> tuple[Any, ...]:
-        """Return the command for the next page."""
-        newest = f"({self.at}" if self.at else "+"
-        return ("XREVRANGE", self._name, newest, "-", "COUNT", self.size)
+def _page(stream: str, after: str, forward: bool, size: int) -> Command:
+    """Return the command for a page behind the entry `after`, or for the newest one."""
+    if forward:
+        return ("XRANGE", stream, f"({after}", "+", "COUNT", size)
+    return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
 
 
 def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
