@@ -188,9 +188,4 @@ if answer.answer == 'refused' then
       holder_host = answer.holder_host, holder_pid = answer.holder_pid})
   end)
 end
-local flat = {}
-for name, value in pairs(answer) do
-  flat[#flat + 1] = name
-  flat[#flat + 1] = value
-end
-return flat
+return flat(answer)

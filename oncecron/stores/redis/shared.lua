@@ -24,6 +24,15 @@ local function fields(flat)
   return found
 end
 
+local function flat(values)
+  local found = {}
+  for field, value in pairs(values) do
+    found[#found + 1] = field
+    found[#found + 1] = value
+  end
+  return found
+end
+
 local function part_at(first)
   local found = {}
   for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows'}) do
@@ -52,14 +61,7 @@ local function seconds(value) return string.format('%.6f', value) end
 local function whole(value) return string.format('%.0f', value) end
 local function hash(name) return fields(redis.call('HGETALL', name)) end
 
-local function set(name, values)
-  local flat = {}
-  for field, value in pairs(values) do
-    flat[#flat + 1] = field
-    flat[#flat + 1] = value
-  end
-  redis.call('HSET', name, unpack(flat))
-end
+local function set(name, values) redis.call('HSET', name, unpack(flat(values))) end
 
 -- Notes as one, none of them twice.
 local function joined(...)
