@@ -27,15 +27,13 @@ from oncecron.joblog import JobLog
 from oncecron.model import Firing, Holder, Refusal
 from oncecron.options import RUN_OPTIONS
 from oncecron.plan import Log, Plan
-from oncecron.spool import Spool, SpoolError
+from oncecron.spool import SpoolError, spool_of
 from oncecron.stores import open_firing_store
-from oncecron.stores.address import masked, state_directory
 from oncecron.wrapper import supervise
 
 if TYPE_CHECKING:
     from oncecron.options import ParsedRun
     from oncecron.store import FiringStore
-    from oncecron.stores.address import Address
 
 _KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 _LONGEST_KEY = 200
@@ -85,8 +83,8 @@ def make_plan(parsed: ParsedRun) -> Plan:
         command=tuple(parsed.command),
         address=address,
         namespace=namespace,
-        spool=_spool(address, namespace),
-        log=Log(log, _spool(log, namespace)) if log else None,
+        spool=spool_of(address, namespace),
+        log=Log(log, spool_of(log, namespace)) if log else None,
         retention=settings.file.retention,
         grace=settings["grace"],
         timeout=settings["timeout"],
@@ -97,10 +95,6 @@ def make_plan(parsed: ParsedRun) -> Plan:
         verbose=settings["verbose"] or 0,
         terminal=os.isatty(0),
     )
-
-
-def _spool(address: Address, namespace: str) -> Spool:
-    return Spool(state_directory(), masked(address.target), namespace)
 
 
 def checked_key(key: str | None) -> str:

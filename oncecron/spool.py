@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from oncecron import clock
 from oncecron.errors import StoreError
+from oncecron.stores.address import masked, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oncecron.store import FiringStore
+    from oncecron.stores.address import Address
 
 OTHERS_AT_ONCE = 20
 """Records of other keys that one firing delivers, which has a job of its own."""
@@ -28,6 +30,11 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 class SpoolError(Exception):
     """The spool cannot be used; the message says why and where."""
+
+
+def spool_of(address: Address, namespace: str) -> Spool:
+    """Return this user's spool for a store."""
+    return Spool(state_directory(), masked(address.target), namespace)
 
 
 class Spool:

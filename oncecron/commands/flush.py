@@ -38,11 +38,10 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     """Deliver what is kept for the store or the log; return the exit status."""
     from oncecron.errors import EX_TEMPFAIL
     from oncecron.messages import complain
-    from oncecron.spool import Spool
+    from oncecron.spool import spool_of
     from oncecron.stores import open_firing_store
-    from oncecron.stores.address import masked, state_directory
 
-    spool = Spool(state_directory(), masked(address.target), namespace)
+    spool = spool_of(address, namespace)
     error = None
     store = open_firing_store(address, namespace, _TTL)  # connects at the first record
     if spool.has():
