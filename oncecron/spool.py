@@ -73,10 +73,8 @@ class Spool:
 
     def pending(self, key: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (path, record) of a key, or of all, the oldest first; a broken file is set aside."""
-        for name in [_name_of(key)] if key is not None else self.keys():
-            directory = os.path.join(self.root, name)
-            paths = [os.path.join(directory, file) for file in _listed(directory)]
-            for path in sorted((p for p in paths if p.endswith(".json")), key=_modified):
+        for name in self._names(key):
+            for path in sorted(self._records(name), key=_modified):
                 try:
                     record = _read(path)
                 except FileNotFoundError:
@@ -97,9 +95,12 @@ class Spool:
         )
 
     def has(self, key: str | None = None) -> bool:
-        """Return whether anything may be pending, at the cost of one look into a directory."""
-        directory = self.root if key is None else os.path.join(self.root, _name_of(key))
-        return any(not name.startswith(".") for name in _listed(directory))
+        """Return whether anything is pending, of a key at the cost of one look into a directory.
+
+        Of all it is a look for each key that ever had a record. Their directories stay: whoever adds a record must not
+        find its directory removed meanwhile.
+        """
+        return any(self._records(name) for name in self._names(key))
 
     def lock(self) -> int | None:
         """Become the only one who delivers; return a descriptor to close, or None if somebody else is."""
@@ -154,6 +155,14 @@ class Spool:
     def note_reached(self, key: str) -> None:
         """Forget that the store was away."""
         _remove(os.path.join(self.root, _name_of(key), ".unreachable"))
+
+    def _names(self, key: str | None) -> list[str]:
+        return self.keys() if key is None else [_name_of(key)]
+
+    def _records(self, name: str) -> list[str]:
+        directory = os.path.join(self.root, name)
+        files = (file for file in _listed(directory) if file.endswith(".json"))
+        return [os.path.join(directory, file) for file in files]
 
     def _directory(self, key: str) -> str:
         directory = os.path.join(self.root, _name_of(key))

@@ -99,6 +99,7 @@ def test_two_do_not_flush_at_once(any_store: Store, host: Oncecron, public_path:
     target = parse_address(any_store.url).target
     spool = Path(Spool(str(public_path / "host-a" / "oncecron"), target, "oncecron").root)
     (spool / "k").mkdir(parents=True, mode=0o700)
+    (spool / "k" / "record.json").touch()
     with (spool / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused(host("flush"), 75, "somebody else is delivering")

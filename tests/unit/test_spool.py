@@ -300,6 +300,18 @@ def test_a_lock_that_is_a_link_is_not_followed(spool: Spool, tmp_path: Path) -> 
     assert not (tmp_path / "victim").exists()
 
 
+def test_nothing_is_pending_once_all_is_delivered(spool: Spool) -> None:
+    """Neither an empty directory, nor the note of an outage, nor a file set aside is looked at again."""
+    spool.add(record())
+    spool.note_unreachable("k")
+    [(path, _)] = spool.pending("k")
+    assert spool.has("k")
+    Path(path).write_text("no record")
+    assert list(spool.pending()) == []
+    assert spool.set_aside() == [path + ".broken"]
+    assert (spool.has("k"), spool.has()) == (False, False)
+
+
 def test_an_unreachable_store_is_news_once(spool: Spool) -> None:
     """Once for each key, until it has been reached again."""
     assert spool.note_unreachable("k")
