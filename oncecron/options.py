@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from oncecron.model import MINIMUM_TTL
+
 Kind = Literal["text", "duration", "flag", "count", "integer", "choice"]
 
 
@@ -202,7 +204,7 @@ RUN_OPTIONS = (
         _WHERE,
         "60s",
         config="anywhere",
-        minimum=6,
+        minimum=MINIMUM_TTL,
     ),
     CONFIG,
     Option(

@@ -25,7 +25,6 @@ from oncecron.model import Execution, LeaseView, Skip
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-FORMATS = ("table", "json", "ndjson", "csv")
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
 _ABSENT = "-"

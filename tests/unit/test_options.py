@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from servers.require import program
 
 import oncecron
-from oncecron import cli, commands
+from oncecron import cli
 from oncecron.commands import TableCommand, completion
 from oncecron.commands import run as run_command
 from oncecron.options import RUN_OPTIONS, STORE_OPTIONS, Option, ParsedRun, parse_run
@@ -319,10 +319,3 @@ def test_fish_completes(line: str, offered: list[str]) -> None:
         [program("fish"), "--no-config", "-c", script], capture_output=True, text=True, check=True
     )
     assert [each.split("\t")[0] for each in done.stdout.splitlines()] == offered
-
-
-def test_the_formats_of_the_table_are_those_that_are_written() -> None:
-    """`--format` offers what `render` knows."""
-    from oncecron.render import FORMATS
-
-    assert commands.FORMAT.choices == FORMATS

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron import render
+from oncecron.commands import FORMAT
 from oncecron.errors import OutputError
 from oncecron.model import Execution, LeaseView, Skip
 from oncecron.render import EXECUTIONS, LEASES, SKIPS, Clock, Kind, Style, Writer
@@ -299,7 +300,7 @@ def test_a_lease_shows_its_ages_by_the_store_s_clock() -> None:
 # Streaming and trouble
 
 
-@pytest.mark.parametrize("format_", render.FORMATS)
+@pytest.mark.parametrize("format_", FORMAT.choices)
 def test_a_long_history_takes_no_memory(format_: str) -> None:
     """Fifty thousand records pass through in the memory of a few hundred."""
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Literal
 
-Options = tuple[tuple[str, str], ...]
 Host = tuple[str, int]
 
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
