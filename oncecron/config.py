@@ -53,6 +53,7 @@ class Settings:
         self._job = self.file.jobs.get(key or "", {})
         self._values: dict[str, Any] = {}
         self._sources: dict[str, str] = {}
+        self._address: Address | None = None
         for option in options:
             self._values[option.name] = self._find(option)
 
@@ -92,6 +93,11 @@ class Settings:
 
     def address(self) -> Address:
         """Return the store. Raises `ConfigurationError` when there is none: nothing runs by default."""
+        if self._address is None:
+            self._address = self._find_address()
+        return self._address
+
+    def _find_address(self) -> Address:
         text = self._values[STORE.name]
         if text is None or (
             not self.typed("store") and not os.environ.get(STORE.environment or "")

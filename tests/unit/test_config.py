@@ -311,6 +311,17 @@ def test_a_log_is_not_read_by_everybody_with_its_password(tmp_path: Path) -> Non
     assert (own.target, others) == (URL, None)
 
 
+def test_the_store_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks again means the same store, whatever stands in the file by then."""
+    path = put(tmp_path / "store", "postgresql://h/jobs\n")
+    monkeypatch.setenv("ONCECRON_STORE_FILE", path)
+    found = settings(log="postgresql://h/log")
+    assert found.address().target == "postgresql://h/jobs"
+    put(tmp_path / "store", "postgresql://h/log\n")
+    assert found.log() is not None
+    assert found.address().target == "postgresql://h/jobs"
+
+
 def test_what_root_reads_must_be_root_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its owner chooses what root runs."""
     path = put(tmp_path / "c.toml", 'ttl = "60s"\n')
