@@ -137,23 +137,27 @@ def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
 
 
 def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:
+    """Return the gap; one that is configured for another rule does not apply."""
     given: float | None = settings["min-gap"]
-    if firing_tick.rule == "minute":
-        return _MIN_GAP if given is None else given
-    if given is not None and firing_tick.rule != "none":
+    if firing_tick.rule in ("minute", "none"):
+        return _MIN_GAP if given is None and firing_tick.rule == "minute" else given
+    if settings.typed("min-gap"):
         raise UsageError(
             "--min-gap: it belongs to the default rule and to --no-tick, not to a named tick"
         )
-    return given
+    return None
 
 
 def _starting_deadline(settings: Settings, firing_tick: tick.Tick) -> float | None:
+    """Return the deadline; one that is configured for another rule does not apply."""
     given: float | None = settings["starting-deadline"]
-    if given is not None and firing_tick.instant is None:
+    if firing_tick.instant is not None:
+        return given
+    if settings.typed("starting-deadline"):
         raise UsageError(
             "--starting-deadline: it counts from a scheduled time, and this tick has none"
         )
-    return given
+    return None
 
 
 def _again(settings: Settings) -> bool:

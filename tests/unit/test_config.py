@@ -7,7 +7,8 @@ import pytest
 
 from oncecron.config import Settings, read_file
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
-from oncecron.options import RUN_OPTIONS
+from oncecron.firing import make_plan
+from oncecron.options import RUN_OPTIONS, ParsedRun
 from oncecron.stores.address import has_password, masked, parse_address
 
 SECRET = "s3cret"
@@ -320,6 +321,19 @@ def test_the_store_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     put(tmp_path / "store", "postgresql://h/log\n")
     assert found.log() is not None
     assert found.address().target == "postgresql://h/jobs"
+
+
+@pytest.mark.parametrize("rule", [{"tick": "t1"}, {"no-tick": "true"}, {"schedule": "@daily"}, {}])
+def test_what_is_configured_for_another_rule_does_not_apply(
+    tmp_path: Path, rule: dict[str, str]
+) -> None:
+    """A tick named by hand is none the worse for the gap and the deadline of the crontab's line."""
+    text = 'store = "local"\n[job.k]\nmin_gap = "5m"\nstarting_deadline = "1h"\n'
+    given = {"key": "k", "config": put(tmp_path / "c.toml", text), **rule}
+    firing = make_plan(ParsedRun(given, ["true"])).firing
+    has_gap, has_deadline = firing.tick.rule in ("minute", "none"), firing.tick.instant is not None
+    assert firing.min_gap == (300.0 if has_gap else None)
+    assert firing.starting_deadline == (3600.0 if has_deadline else None)
 
 
 def test_what_root_reads_must_be_root_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
