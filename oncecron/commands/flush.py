@@ -39,8 +39,9 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     from oncecron.errors import EX_TEMPFAIL
     from oncecron.messages import complain
     from oncecron.spool import spool_of
-    from oncecron.stores import open_firing_store
+    from oncecron.stores import check_with_driver, open_firing_store
 
+    check_with_driver(address)  # with nothing to deliver nobody else looks at it
     spool = spool_of(address, namespace)
     error = None
     store = open_firing_store(address, namespace, _TTL)  # connects at the first record

@@ -20,6 +20,14 @@ def check_address(address: Address, namespace: str) -> None:
         check_namespace(namespace)
 
 
+def check_with_driver(address: Address) -> None:
+    """Raise `StoreRefusesError` for what only the driver knows to be wrong; nothing is connected."""
+    if address.kind == "postgres":
+        from oncecron.stores.postgres.wire import check
+
+        check(address.target)
+
+
 def open_firing_store(address: Address, namespace: str, ttl: float) -> FiringStore:
     """Return what a firing needs of the store; it connects at the first call. `ttl` in seconds."""
     if address.kind == "sqlite":

@@ -113,13 +113,25 @@ def _open() -> ctypes.CDLL:
 _ignore_notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)(lambda _argument, _message: None)
 
 
+def check(url: str) -> None:
+    """Raise `BrokenConninfoError` for a connection string that libpq cannot read."""
+    pq = _load()
+    message = c_void_p()
+    options = pq.PQconninfoParse(os.fsencode(url), byref(message))
+    if options:
+        pq.PQconninfoFree(options)
+        return
+    text = ctypes.string_at(message.value).decode("utf-8", "replace") if message.value else ""
+    pq.PQfreemem(message)
+    raise BrokenConninfoError(text)
+
+
 class Connection:
     """One PGconn. Connecting blocks, for connect_timeout a host; nothing else does."""
 
     def __init__(self, url: str, parameters: Mapping[str, str]) -> None:
-        """Connect; what stands in the URL outranks the parameters. Raises `LibpqError`."""
+        """Connect; what stands in the URL, which was checked, outranks the parameters. Raises `LibpqError`."""
         self._pq = _load()
-        self._check(url)
         keywords = [*parameters, "dbname"]
         values = [*parameters.values(), url]
         self._conn: int | None = self._pq.PQconnectdbParams(_texts(keywords), _texts(values), 1)
@@ -129,16 +141,6 @@ class Connection:
             raise LibpqError(message)
         self._pq.PQsetNoticeProcessor(self._conn, ctypes.cast(_ignore_notice, c_void_p), None)
         self._pq.PQsetnonblocking(self._conn, 1)
-
-    def _check(self, url: str) -> None:
-        message = c_void_p()
-        options = self._pq.PQconninfoParse(os.fsencode(url), byref(message))
-        if options:
-            self._pq.PQconninfoFree(options)
-            return
-        text = ctypes.string_at(message.value).decode("utf-8", "replace") if message.value else ""
-        self._pq.PQfreemem(message)
-        raise BrokenConninfoError(text)
 
     def error(self) -> str:
         """Return libpq's last message."""

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from oncecron.errors import StoreUnavailable
-from oncecron.stores.postgres import address
+from oncecron.stores.postgres import address, libpq
 from oncecron.stores.postgres.libpq import BrokenConninfoError, Connection, LibpqError, Row
 
 if TYPE_CHECKING:
@@ -30,6 +30,14 @@ class StatementError(Exception):
         self.sqlstate = sqlstate
 
 
+def check(url: str) -> None:
+    """Raise `StoreRefusesError` for an address that cannot be read; nothing is connected."""
+    try:
+        libpq.check(url)
+    except BrokenConninfoError as error:
+        raise address.broken(str(error), url) from error
+
+
 class Wire:
     """One session. Not connected again by itself: open a new one."""
 
@@ -43,10 +51,9 @@ class Wire:
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
         parameters = address.parameters(min(patience, left), name)
+        check(url)
         try:
             self._connection = Connection(url, parameters)
-        except BrokenConninfoError as error:
-            raise address.broken(str(error), url) from error
         except LibpqError as error:
             raise address.explain(str(error), url) from error
         self.backend_pid = self._connection.backend_pid
