@@ -43,17 +43,17 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/schema.sql",
-                "    if not p_again and t.outcome is not null and t.outcome <> 'running'\n",
-                "    if false and t.outcome is not null and t.outcome <> 'running'\n",
+                "    if not p_again and t.outcome not in ('running', 'not-started') then\n",
+                "    if false then\n",
             ),
             Change(
                 "stores/redis/claim.lua",
-                "  if row.outcome == 'running' then return end\n",
-                "  do return end\n",
+                "  if row and row.outcome == 'running' then return end\n",
+                "  if row then return end\n",
             ),
             Change(
                 "stores/sqlite/claim.py",
-                '    if newest["outcome"] == "running":\n',
+                '    if outcome == "running":\n',
                 "    if newest is not None:\n",
             ),
         ),

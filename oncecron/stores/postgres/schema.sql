@@ -280,13 +280,12 @@ begin
 
     -- the tick,
     select x.* into t from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick order by x.attempt desc limit 1;
-    if not p_again and t.outcome is not null and t.outcome <> 'running'
-       and not (t.outcome = 'not-started' and (p_tick_at is null or p_tick_at >= k.high_water)) then
+    if not p_again and t.outcome not in ('running', 'not-started') then
       a.answer := 'refused'; a.reason := 'done'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
       a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
       exit;
     end if;
-    if not p_again and t.outcome is null and p_tick_at <= k.high_water then
+    if not p_again and (t.outcome is null and p_tick_at <= k.high_water or t.outcome = 'not-started' and p_tick_at < k.high_water) then
       a.answer := 'refused'; a.reason := 'passed';
       a.detail := 'by tick ' || to_char(k.high_water at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"');
       exit;

@@ -89,17 +89,12 @@ end
 local function been(key)
   if given.again or not given.tick then return end
   local row = execution(redis.call('HGET', own.ticks, given.tick))
+  if row and row.outcome == 'running' then return end
+  if row and row.outcome ~= 'not-started' then return refused('done', row, nil, row.outcome) end
   local instant, high_water = tonumber(given.tick_instant), tonumber(key.high_water)
-  if not row then
-    if instant and high_water and instant <= high_water then
-      return refused('passed', nil, nil, 'by tick ' .. key.high_water_tick)
-    end
-    return
+  if instant and high_water and (instant < high_water or instant == high_water and not row) then
+    return refused('passed', nil, nil, 'by tick ' .. key.high_water_tick)
   end
-  if row.outcome == 'running' then return end
-  local overtaken = instant and high_water and instant < high_water
-  if row.outcome == 'not-started' and not overtaken then return end
-  return refused('done', row, nil, row.outcome)
 end
 
 -- 6. The gap and the deadline.

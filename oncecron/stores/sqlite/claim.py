@@ -149,15 +149,15 @@ def _been(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     instant = firing.tick.instant
     high_water = key["high_water"] if key is not None and instant is not None else None
     newest = store.one("find_newest", **asked)
-    if newest is None:
-        overtaken = high_water is not None and instant is not None and instant <= high_water
-        return Refusal("passed") if overtaken else None
-    if newest["outcome"] == "running":
+    outcome = None if newest is None else newest["outcome"]
+    if outcome == "running":
         return None  # without a lease: the lock has to tell
-    overtaken = high_water is not None and instant is not None and instant < high_water
-    if newest["outcome"] == "not-started" and not overtaken:
+    if outcome not in (None, "not-started"):
+        return _done(newest)
+    if instant is None or high_water is None:
         return None
-    return _done(newest)
+    overtaken = instant < high_water or (instant == high_water and newest is None)
+    return Refusal("passed") if overtaken else None
 
 
 def _too_soon(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
