@@ -6,6 +6,7 @@ directory of its own; nothing outlives the test process, however that one ends.
 
 from servers.certificates import Certificates
 from servers.cron import CronHost
+from servers.disk import Disk
 from servers.journal import Journal, assert_exclusive, assert_tokens_rise, job
 from servers.namespaces import Host, Network
 from servers.pgbouncer import PgBouncer
@@ -23,6 +24,7 @@ __all__ = [
     "Certificates",
     "CronHost",
     "Database",
+    "Disk",
     "FaultProxy",
     "Host",
     "Journal",
