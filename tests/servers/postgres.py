@@ -7,10 +7,12 @@ the tests kill processes, not machines.
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -74,16 +76,18 @@ class PostgresServer:
     """One server with its own data directory and port.
 
     `prefix` is a command in front of the server's, such as `host.prefix` of a network namespace,
-    `host` the address it listens on; other keywords are settings of postgresql.conf.
+    `host` the address it listens on, `disk` a directory in which its data is to be; other
+    keywords are settings of postgresql.conf.
     """
 
     def __init__(
-        self, *, host: str = "127.0.0.1", prefix: Sequence[str] = (), **settings: object
-    ) -> None:
+        self, *, host: str = "127.0.0.1", prefix: Sequence[str] = (), disk: Path | None = None,
+        **settings: object,
+    ) -> None:  # fmt: skip
         self.host = host
         self.port = free_port()
         self.directory = server_directory("postgres")
-        self.data = self.directory / "data"
+        self.data = (disk or self.directory) / "data"
         self.settings = SETTINGS | settings
         self.prefix = list(prefix)
         self.programs = postgres_programs()
@@ -213,9 +217,25 @@ class PostgresServer:
 
     # Standby
 
-    def make_standby(self, *, through: Endpoint | None = None, **settings: object) -> "Standby":
-        """Make and start a hot standby; `through` is a proxy that its WAL comes by."""
-        return Standby(self, through, **settings).start()
+    def make_standby(self, *, through: Endpoint | None = None, **options: Any) -> "Standby":
+        """Make and start a hot standby; `through` is a proxy that its WAL comes by.
+
+        It listens where its primary does, unless told otherwise.
+        """
+        return Standby(self, through, **options).start()
+
+    def copy_from(self, primary: "PostgresServer", through: Endpoint | None = None) -> None:
+        """Replace the data of this server, which is down, by a copy of another's, to follow it from the next start.
+
+        Without `through` it reaches the other one by the unix socket.
+        """
+        shutil.rmtree(self.data, ignore_errors=True)
+        host = through.host if through else str(primary.directory)
+        self._run(
+            "pg_basebackup", "-D", self.data, "-h", host, "-U", SUPERUSER,
+            "-p", (through or primary).port, "-R", "-X", "stream", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+        self._configure_files()
 
     # Within
 
@@ -257,7 +277,7 @@ class PostgresServer:
             )  # fmt: skip
 
     def _run(self, name: str, *arguments: object) -> None:
-        command = [*as_server_user(), str(self.programs / name), *map(str, arguments)]
+        command = [*self.prefix, *as_server_user(), str(self.programs / name), *map(str, arguments)]
         environment = os.environ | {"PGPASSWORD": password_of(SUPERUSER), "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             command, env=environment, cwd=self.directory, capture_output=True, check=False
@@ -269,10 +289,9 @@ class PostgresServer:
 class Standby(PostgresServer):
     """A hot standby of another server, until it is promoted."""
 
-    def __init__(
-        self, primary: PostgresServer, through: Endpoint | None, **settings: object
-    ) -> None:
-        super().__init__(host=primary.host, prefix=primary.prefix, **(primary.settings | settings))
+    def __init__(self, primary: PostgresServer, through: Endpoint | None, **options: Any) -> None:
+        here: dict[str, Any] = {"host": primary.host, "prefix": primary.prefix}
+        super().__init__(**(here | primary.settings | options))
         self.primary = primary
         self.through = through
 
@@ -296,13 +315,7 @@ class Standby(PostgresServer):
         eventually(lambda: self.execute("select 1 where not pg_is_in_recovery()") != [])
 
     def _initialise(self) -> None:
-        source = self.through
-        host = source.host if source else str(self.primary.directory)
-        self._run(
-            "pg_basebackup", "-D", self.data, "-h", host, "-U", SUPERUSER,
-            "-p", (source or self.primary).port, "-R", "-X", "stream", "-c", "fast", "--no-sync",
-        )  # fmt: skip
-        self._configure_files()
+        self.copy_from(self.primary, self.through)
 
     def _create_roles(self) -> None:
         """Do nothing: they came with the copy."""

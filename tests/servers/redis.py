@@ -74,9 +74,10 @@ class RedisServer:
             }
             self.settings.setdefault("tls-auth-clients", "no")
         self.process: subprocess.Popen[bytes] | None = None
+        self._written: dict[str, Any] | None = None
 
     def start(self) -> "RedisServer":
-        """Start it and wait until it answers."""
+        """Start it and wait until it answers; what it wrote into its configuration itself is still there."""
         conf = self._write_conf()
         command = [server_program(), str(conf), *self.mode]
         self.process = spawn(
@@ -189,12 +190,15 @@ class RedisServer:
         }
 
     def _write_conf(self) -> Any:
+        conf = self.directory / "redis.conf"
+        if self._written == self.settings:
+            return conf  # with what CONFIG REWRITE, or a sentinel, has learnt since
         lines = [f"user {ADMIN} on >{ADMIN_PASSWORD} ~* &* +@all"]
         for name, value in self.settings.items():
             several = value if isinstance(value, list) else [value]
             lines += [f"{name} {one}" for one in several]
-        conf = self.directory / "redis.conf"
         conf.write_text("\n".join(lines) + "\n")
+        self._written = dict(self.settings)
         user = server_user()
         if user is not None:
             os.chown(conf, user.pw_uid, user.pw_gid)  # sentinels write what they learn into it

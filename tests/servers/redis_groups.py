@@ -1,7 +1,7 @@
 """Several Redis servers together: sentinels that watch a master and its replicas, and a cluster."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -34,19 +34,26 @@ class Sentinels:
     """Three sentinels, a master and its replicas; `url` names the sentinels.
 
     They know each other from the beginning: to find each other would take them seconds. They take
-    a master that is silent for `down_after` seconds for down. Keywords are settings of the servers.
+    a master that is silent for `down_after` seconds for down. `places` are `host` and `prefix` of the
+    servers, and of the sentinels, in their order. Other keywords are settings of the servers.
     """
 
     name = "jobs"
 
-    def __init__(self, *, replicas: int = 1, down_after: float = 0.5, **settings: Any) -> None:
+    def __init__(
+        self, *, replicas: int = 1, down_after: float = 0.5,
+        places: Sequence[Mapping[str, Any]] = ({}, {}, {}), **settings: Any,
+    ) -> None:  # fmt: skip
         self.down_after = down_after
         self.settings = settings
-        first = RedisServer(**settings)
+        first = RedisServer(**places[0], **settings)
         self.servers = [first]
         following = f"{first.host} {first.port}"
-        self.servers += [RedisServer(**settings, replicaof=following) for _ in range(replicas)]
-        self.sentinels = [Sentinel() for _ in range(3)]
+        self.servers += [
+            RedisServer(**place, **settings, replicaof=following)
+            for place in places[1 : replicas + 1]
+        ]
+        self.sentinels = [Sentinel(**place) for place in places]
 
     def start(self) -> "Sentinels":
         """Start all and wait until a failover would succeed."""
