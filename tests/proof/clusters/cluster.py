@@ -1,0 +1,107 @@
+"""What a store is to the chaos suite: where hosts find it, what can befall it, what it says afterwards."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from servers import FaultProxy, Network
+
+
+class StoreFault(NamedTuple):
+    """Something that befalls the store, of its own accord or by its operator.
+
+    One at a time: two together may do what nobody promises to survive, as losing the standby and then the primary.
+    """
+
+    kind: str
+    begin: Callable[[Random], str]
+    """Do it, and return a detail for the history."""
+    undo: Callable[[], None]
+    """Return when the store is well again; does no harm when it already is."""
+    seconds: tuple[float, float]
+    """How long it may last."""
+
+
+class Cluster(Protocol):
+    """A store with its servers, used by one thread: what that one starts dies with it."""
+
+    kind: str
+    faults: list[StoreFault]
+    proxies: dict[str, list[FaultProxy]]
+    """By name of a firing host: what only that host's traffic passes."""
+
+    def url(self, host: str, *, proxied: bool) -> str:
+        """Return ONCECRON_STORE of a host, with a login that may fire and read, and nothing else."""
+
+    def environment(self) -> dict[str, str]:
+        """Return what a host needs beside the address."""
+
+    def fenced_write(self) -> list[str]:
+        """Return a command that writes under a fencing token; a job adds key and token. 0 is accepted."""
+
+    def register(self) -> list[tuple[str, int]]:
+        """Return key and token of the accepted writes, those of a key in the order in which they came to be."""
+
+    def leftovers(self) -> list[str]:
+        """Say in a sentence each what there is that should be gone when nothing runs."""
+
+    def well(self) -> None:
+        """Wait until the store does what is asked of it."""
+
+    def stop(self) -> None:
+        """End all; the servers' logs stay in the directory of the run."""
+
+
+class Seat(NamedTuple):
+    """Where a server stands: the keywords that all servers of the tests take."""
+
+    host: str
+    prefix: Sequence[str]
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Return the keywords."""
+        return self._asdict()
+
+
+class Place:
+    """Seats for the servers of a store, and middleboxes beside them: on a network of hosts, else on loopback."""
+
+    def __init__(self, network: Network | None) -> None:
+        self.network = network
+
+    def seat(self, name: str) -> Seat:
+        """Return a seat on a host of this name, which is new."""
+        if self.network is None:
+            return Seat("127.0.0.1", ())
+        host = self.network.host(name)
+        return Seat(host.address, host.prefix)
+
+
+class Middleboxes:
+    """Proxies beside the servers that the traffic of one host passes."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[FaultProxy]] = {}
+
+    def before(self, host: str, servers: Iterable[Any]) -> list[FaultProxy]:
+        """Return those of a host, one a server; made when they are first asked for."""
+        if host not in self.of:
+            self.of[host] = [
+                FaultProxy(server.port, to=server.host, host=server.host, prefix=server.prefix)
+                for server in servers
+            ]
+        return self.of[host]
+
+    def close(self) -> None:
+        """End all."""
+        for proxy in (proxy for proxies in self.of.values() for proxy in proxies):
+            proxy.close()
+
+
+def save_log(directory: Path, name: str, server: Any) -> None:
+    """Keep the log of a server beyond its life."""
+    with contextlib.suppress(OSError):
+        (directory / f"{name}.log").write_text(server.log())
