@@ -7,8 +7,8 @@ from patched import Change, DoesNotApplyError, Mutation, copy
 
 __all__ = ["ALL", "Change", "DoesNotApplyError", "Mutation", "copy"]
 
-EVERYWHERE = ("postgres", "pgbouncer", "redis", "sqlite")
-OVER_A_NETWORK = ("postgres", "pgbouncer", "redis")
+EVERYWHERE = ("postgres", "pooled", "redis", "sqlite")
+OVER_A_NETWORK = ("postgres", "pooled", "redis")
 
 _MUTATIONS = (
     Mutation(
@@ -18,7 +18,7 @@ _MUTATIONS = (
         # Behind a pooler there is no session lock, and on Redis and SQLite the lease is all that there is: without
         # it nothing would be left to break.
         ("postgres",),
-        ("reset", "cut", "kill-guard", "long-job", "ignore-term", "other-tick"),
+        ("a proxy that resets",),
         "The session of a holder ends (RST, a terminated backend, a stopped guard's dropped connection) and it cannot "
         "come back at once; another host fires the next tick before the holder's child is dead, up to 11/12 ttl later.",
         (
@@ -38,7 +38,7 @@ _MUTATIONS = (
         "lock-without-tick",
         "A tick that is done is not refused, so that a short job runs once on every host that fires late.",
         EVERYWHERE,
-        ("short-job", "same-tick"),
+        (),
         "No fault is needed: a second host fires the same tick when the job of the first has ended.",
         (
             Change(
@@ -63,7 +63,7 @@ _MUTATIONS = (
         "The end is recorded and the lease released as soon as the direct child has ended, so that what it started "
         "lives on beside the next run.",
         EVERYWHERE,
-        ("fork", "failing-job", "timeout", "kill-wrapper", "other-tick"),
+        (),
         "A job that fails, times out or is told to stop leaves a process that ignores TERM; another host fires the "
         "next tick within the grace. What a successful job leaves is allowed, and shows nothing.",
         (
@@ -79,7 +79,7 @@ _MUTATIONS = (
         "Trust counts from when the answer to a renewal arrived instead of when it was sent, so that the child may "
         "outlive the lease by as long as the answer took.",
         OVER_A_NETWORK,
-        ("delay-replies", "cut", "long-job", "ignore-term", "other-tick"),
+        ("late answers, then silence",),
         "Answers alone are late, by d just under ttl/6 (a request that is late moves the expiry as well, and hides "
         "it), then nothing passes any more before the next renewal: the child is killed d - 0.093 ttl after the "
         "lease's end, at most 0.07 ttl (0.4 s of 6 s, 0.9 s of 12 s; with 60 s never, as an answer is waited for "
@@ -98,7 +98,7 @@ _MUTATIONS = (
         "A claim that is sent again, since its answer was lost, has a new owner: it is refused because of its own "
         "lease, and the tick has an execution that nobody has started.",
         OVER_A_NETWORK,
-        ("drop-reply", "reset", "short-job"),
+        ("lose an answer",),
         "The connection breaks when a claim has been applied and before its answer is there. The firing then ends with "
         "status 0 and a skip that names itself as the holder, its execution becomes `lost` and has no start, though "
         "nobody was killed.",
@@ -117,7 +117,7 @@ _MUTATIONS = (
         "wall-clock",
         "Trust is judged by the host's wall clock, so that a clock that is set back lets the child outlive its lease.",
         OVER_A_NETWORK,  # of the lease on one machine holder and claimer look at one clock
-        ("clock-back", "cut", "long-job", "ignore-term", "other-tick"),
+        ("set the clock back and cut",),
         "The holder is cut off and its clock set back by some seconds, before or after; another host fires the next "
         "tick at the lease's end, and the child lives on for as long as the clock was set back.",
         (
@@ -137,7 +137,7 @@ _MUTATIONS = (
         "no-guard",
         "Nobody ends the job when the wrapper is killed, nor renews its lease, so that the next run begins beside it.",
         EVERYWHERE,
-        ("kill-wrapper", "long-job", "other-tick"),
+        ("kill the wrapper",),
         "The wrapper is killed (kill -9) while a job runs that is longer than the ttl; another host fires the next "
         "tick after the lease's end, and there are two.",
         (
@@ -158,7 +158,7 @@ _MUTATIONS = (
         "The wrapper does not look at the end of trust: a guard that is stopped or hangs neither renews nor ends the "
         "job, which lives on beside the next run.",
         EVERYWHERE,
-        ("stop-guard", "long-job", "other-tick"),
+        ("stop the guard",),
         "The guard alone is stopped (SIGSTOP) for longer than the ttl; another host fires the next tick after the "
         "lease's end, and there are two.",
         (
@@ -174,7 +174,7 @@ _MUTATIONS = (
         "The wrapper does not kill what a killed guard leaves, so that a process that left the job's session lives on "
         "beside the next run.",
         EVERYWHERE,
-        ("kill-guard", "setsid", "other-tick"),
+        ("kill the guard",),
         "The guard is killed (kill -9) while a job with a grandchild in a session of its own runs; another host fires "
         "the next tick after the lease's end, and the grandchild still lives.",
         (
@@ -189,7 +189,7 @@ _MUTATIONS = (
         "asking-renews",
         "Whoever meets a lease prolongs it, so that the key of a dead host is blocked for as long as others ask.",
         EVERYWHERE,
-        ("kill-host", "long-job", "other-tick"),
+        ("power off",),
         "All processes of a holder are killed at once, and others fire more often than once a ttl.",
         (
             Change(
@@ -218,7 +218,7 @@ _MUTATIONS = (
         "wrong-status",
         "The firing ends with 0 whatever its job ended with, so that nothing tells cron of a failure.",
         EVERYWHERE,
-        ("failing-job",),
+        (),
         "No fault is needed: a job fails.",
         (Change("child.py", "    return os.WEXITSTATUS(status)\n", "    return 0\n"),),
     ),
@@ -227,7 +227,7 @@ _MUTATIONS = (
         "TERM and KILL go to the job's process group instead of to its whole tree, so that a process that called "
         "setsid lives on, and the key is blocked with it.",
         EVERYWHERE,
-        ("setsid", "timeout", "kill-wrapper"),
+        ("kill the wrapper",),
         "A job with a grandchild in a session of its own, which ignores HUP, times out, or its wrapper is killed: the "
         "guard waits for the grandchild for ever, renews, and every newer tick is `held`.",
         (
@@ -258,7 +258,7 @@ _MUTATIONS = (
         "token-stands-still",
         "The fencing token of a grant is the last one again, so that a job that was overtaken passes for the present.",
         EVERYWHERE,
-        ("other-tick",),
+        (),
         "No fault is needed: two starts of a key have the same token.",
         (
             Change(
@@ -281,8 +281,8 @@ _MUTATIONS = (
     Mutation(
         "fence-asleep",
         "`assert_fence` accepts every token, so that a stale job writes beside the present one.",
-        ("postgres", "pgbouncer"),
-        ("freeze-host", "fenced-job", "other-tick"),
+        ("postgres", "pooled"),
+        ("freeze the host",),
         "A host with a job that writes through the fence is frozen beyond the ttl, another runs the next tick, and "
         "thawed: its write is accepted after one with a higher token.",
         (
@@ -297,7 +297,7 @@ _MUTATIONS = (
         "no-spool",
         "What the store could not be told is not kept, so that starts and refusals are missing from the log.",
         EVERYWHERE,
-        ("store-away", "cut", "kill-guard"),
+        ("away", "freeze the server", "connection storm"),
         "The store is away when a firing begins (its `no-store` is never told), or when a job ends and for 10 s after: "
         "its execution becomes `lost` without an exit code, though the firing ended with the job's own status.",
         (
@@ -312,7 +312,7 @@ _MUTATIONS = (
         "no-skip",
         "A refusal is not recorded, so that nobody can tell why a firing started nothing.",
         EVERYWHERE,
-        ("same-tick",),
+        (),
         "No fault is needed: a firing that was refused has neither an execution nor a skip.",
         (
             Change(

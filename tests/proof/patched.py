@@ -50,9 +50,9 @@ class Mutation:
     stores: tuple[str, ...]
     """Where it applies."""
     shows: tuple[str, ...]
-    """Kinds of faults, jobs and firings that make it show."""
+    """Words in the names of the nemesis' faults that make it show; none where it shows without."""
     how: str
-    """Which of them together, and when."""
+    """What must come together, and when."""
     changes: tuple[Change, ...]
 
 

@@ -41,7 +41,7 @@ def standing(kind: str, network: Network | None, state: Path) -> Iterator[Standi
         for name, proxied in (("alpha", False), ("beta", True)):
             prefix = network.host(name).prefix if network else ()
             url = cluster.url(name, proxied=proxied)
-            hosts.append(Oncecron(url, state, name, prefix=prefix, **cluster.environment()))
+            hosts.append(Oncecron(url, state, name, prefix=prefix))
         yield Standing(cluster, hosts)
     finally:
         cluster.stop()

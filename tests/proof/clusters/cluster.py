@@ -35,9 +35,6 @@ class Cluster(Protocol):
     def url(self, host: str, *, proxied: bool) -> str:
         """Return ONCECRON_STORE of a host, with a login that may fire and read, and nothing else."""
 
-    def environment(self) -> dict[str, str]:
-        """Return what a host needs beside the address."""
-
     def fenced_write(self) -> list[str]:
         """Return a command that writes under a fencing token; a job adds key and token. 0 is accepted."""
 

@@ -36,6 +36,7 @@ class PooledCluster:
         self.pooler = PgBouncer(
             self.server, "transaction", **here.seat("pool1").words,
             max_client_conn=MOST_CLIENTS, server_login_retry=1,
+            tcp_keepidle=5, tcp_keepintvl=2, tcp_keepcnt=3,  # a host that is gone is noticed soon
         ).start()  # fmt: skip
         self._pausing: psycopg.Connection[Any] | None = None
         self.faults = [
@@ -51,10 +52,6 @@ class PooledCluster:
         """Name the pooler."""
         [end] = self._boxes.before(host, [self.pooler]) if proxied else [self.pooler]
         return self.database.present.url("runner", via=end)
-
-    def environment(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
 
     def fenced_write(self) -> list[str]:
         """Return `psql` by way of the pooler, as the role of jobs."""

@@ -58,10 +58,6 @@ class PostgresCluster:
             "runner", self._boxes.before(host, self.servers) if proxied else self.servers
         )
 
-    def environment(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
-
     def fenced_write(self) -> list[str]:
         """Return `psql` as the role of jobs."""
         url = self._url("jobber", self.servers)

@@ -50,10 +50,6 @@ class SingleRedis:
         [end] = self._boxes.before(host, [self.server]) if proxied else [self.server]
         return self.server.url(via=end, login=LOGIN)
 
-    def environment(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
-
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
         return self._register.command()

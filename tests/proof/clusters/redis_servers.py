@@ -17,6 +17,7 @@ SETTINGS: dict[str, object] = {
     "appendfsync": "always",
     "maxmemory-policy": "noeviction",
     "auto-aof-rewrite-min-size": "8mb",
+    "tcp-keepalive": 5,
     "user": [f"{USER} on >{PASSWORD} {RIGHTS}"],
 }
 AWAY = (redis.RedisError, AssertionError)

@@ -64,10 +64,6 @@ class SentinelCluster:
         del host, proxied
         return self.group.url(wait=1, username=USER, password=PASSWORD)
 
-    def environment(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
-
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
         return self._register.command()

@@ -36,10 +36,6 @@ class SQLiteCluster:
         del host, proxied
         return f"sqlite://{self.path}"
 
-    def environment(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
-
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
         return self._register.command()

@@ -1,0 +1,254 @@
+"""The faults of hosts, their processes, networks and clocks: each a kind that can be begun and undone.
+
+What could not be done, because nothing ran that it could reach, is not done.
+"""
+
+import signal
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from firing_hosts import FiringHost, Tree
+from generator import KEYS, TTL
+from history import Firing, now
+from servers import FaultProxy, Host
+from servers.process import Process, send
+
+LATE = 0.94 * TTL / 6
+"""Just within the time for which a renewal is waited for, in seconds."""
+JUST = 1.5
+OUTLIVING = {key.name for key in KEYS if key.seconds > TTL}
+ROLES = ("wrapper", "guard", "job")
+Hit = list[tuple[int, str, str]]
+Done = tuple[str, Hit]
+"""A detail for the history, and whom a signal reached."""
+
+
+class Kind(NamedTuple):
+    """A kind of fault of one host; `undo` is called once, after so many seconds.
+
+    Of one group a host has one at a time, for undoing the one would undo the other.
+    """
+
+    group: str
+    name: str
+    seconds: tuple[float, float]
+    begin: Callable[[], Done | None]
+    undo: Callable[[], None]
+    weight: float = 1.0
+    then: tuple[float, Callable[[], None]] | None = None
+    """What is done besides when it has lasted for so many seconds."""
+
+
+class HostFaults:
+    """What can be done to one host; `firings` tells which of its firings live."""
+
+    def __init__(
+        self, host: FiringHost, stores: Sequence[Host], proxies: Sequence[FaultProxy], random: Random,
+        firings: Callable[[], list[Firing]],
+    ) -> None:  # fmt: skip
+        """Take the machines of the store, and the proxies in front of it for this host alone."""
+        self.host = host
+        self._random = random
+        self._firings = firings
+        self._stores = stores
+        self._proxies = proxies
+        self._stopped: list[Process] = []
+
+    def kinds(self) -> list[Kind]:
+        """Return all that is possible here."""
+        found = [*self._of_processes(), *self._of_the_machine()]
+        if self.host.machine and self._stores:
+            found += self._of_the_network()
+        if self._proxies:
+            found += self._of_the_proxies()
+        return found
+
+    def _of_processes(self) -> list[Kind]:
+        at_once = (0.0, 0.0)
+        kill = [
+            Kind(
+                "processes",
+                f"kill the {role}",
+                at_once,
+                lambda r=role: self._kill((r,)),
+                _nothing,
+                1.5,
+            )
+            for role in ROLES
+        ]
+        kill.append(
+            Kind(
+                "processes",
+                "kill wrapper and guard",
+                at_once,
+                lambda: self._kill(ROLES[:2]),
+                _nothing,
+                0.5,
+            )
+        )
+        stop = [
+            Kind(
+                "processes",
+                f"stop the {role}",
+                (1, 10),
+                lambda r=role: self._stop((r,)),
+                self._go_on,
+            )
+            for role in ROLES
+        ]
+        stop.append(
+            Kind(
+                "processes",
+                "stop wrapper and guard",
+                (4, 12),
+                lambda: self._stop(ROLES[:2]),
+                self._go_on,
+                0.5,
+            )
+        )
+        return kill + stop
+
+    def _of_the_machine(self) -> list[Kind]:
+        host = self.host
+
+        def power_off() -> Done:
+            return self._everything("killed", host.power_off)
+
+        def freeze() -> Done:
+            return self._everything("stopped", host.freeze)
+
+        found = [
+            Kind("processes", "power off the host", (0, 0), power_off, _nothing),
+            Kind("processes", "freeze the host", (1, 14), freeze, host.thaw),
+        ]
+        if host.has_clock:
+            found.append(Kind("clock", "step the clock", (3, 20), self._step_clock, _nothing, 2))
+        return found
+
+    def _of_the_network(self) -> list[Kind]:
+        host, stores = self.host, self._stores
+        assert host.machine is not None
+        cut = host.machine.cut
+
+        def mend() -> None:
+            host.mend_network(stores)
+
+        def do(step: Callable[[], None], detail: str = "") -> Callable[[], Done]:
+            return lambda: (step(), (detail, []))[1]
+
+        def swallow(towards: str) -> Callable[[], None]:
+            return lambda: host.silence(towards, stores)
+
+        def step_back_and_cut() -> Done | None:
+            if not self._has_just_begun():
+                return None
+            host.give_clock(host.offset - 20)
+            cut()
+            return f"{host.offset:+g} s", []
+
+        def mend_both() -> None:
+            mend()
+            host.give_clock(0)
+
+        found = [
+            Kind("network", "cut the host off in silence", (1, 15), do(cut), mend, 2),
+            Kind("network", "take the link down", (1, 10), do(lambda: cut(silent=False)), mend),
+            Kind("network", "swallow what it sends", (1, 12), do(swallow("store")), mend),
+            Kind("network", "swallow what it is sent", (1, 12), do(swallow("host")), mend),
+            Kind("network", "reset its connections", (1, 8), do(lambda: host.reset(stores)), mend),
+            Kind("network", "lose packets", (2, 10), self._lose_packets, mend),
+        ]
+        if host.has_clock:
+            name = "set the clock back and cut the host off"
+            found.append(Kind("network", name, (TTL * 1.5, TTL * 2), step_back_and_cut, mend_both))
+        return found
+
+    def _of_the_proxies(self) -> list[Kind]:
+        passing = self._forward
+        # The answer to one renewal comes as late as it may, and then no other does.
+        late_then_silent = Kind(
+            "proxy", "late answers, then silence", (TTL * 1.5, TTL * 2), self._late_answers, passing,
+            then=(TTL / 3, lambda: self._tell("deaf")),
+        )  # fmt: skip
+        return [
+            late_then_silent,
+            Kind("proxy", "delay", (2, 12), self._delay, passing, 2),
+            Kind("proxy", "a deaf proxy", (1, 12), lambda: self._tell("deaf"), passing),
+            Kind("proxy", "a proxy that forwards one way", (1, 12), self._one_way, passing),
+            Kind("proxy", "a proxy that resets", (1, 6), lambda: self._tell("reset"), passing),
+            Kind("proxy", "sever the connections", (0, 0), lambda: self._tell("sever"), _nothing),
+            Kind("proxy", "lose an answer", (2, 4), self._lose_an_answer, passing, 2),
+        ]
+
+    # What they do
+
+    def _tell(self, order: str, *values: object) -> Done:
+        for proxy in self._proxies:
+            getattr(proxy, order)(*values)
+        return " ".join(map(str, values)), []
+
+    def _forward(self) -> None:
+        self._tell("passing")
+
+    def _delay(self) -> Done:
+        return self._tell("delay", round(self._random.uniform(0.02, 0.48), 2))
+
+    def _one_way(self) -> Done:
+        return self._tell("one_way", self._random.choice(["server", "client"]))
+
+    def _lose_an_answer(self) -> Done:
+        return self._tell("drop_next_reply", self._random.randint(1, 4))
+
+    def _late_answers(self) -> Done | None:
+        if not self._has_just_begun():
+            return None
+        for proxy in self._proxies:
+            proxy.delay(LATE, towards="client")
+        return f"{LATE:g} s", []
+
+    def _has_just_begun(self) -> bool:
+        """Return whether a job runs here that will outlive its lease, if nobody ends it."""
+        return any(
+            now() - firing.at < JUST and firing.key in OUTLIVING and Tree(firing.pid).job
+            for firing in self._firings()
+        )
+
+    def _kill(self, roles: Sequence[str]) -> Done | None:
+        return self._signal(roles, signal.SIGKILL, "killed")
+
+    def _stop(self, roles: Sequence[str]) -> Done | None:
+        return self._signal(roles, signal.SIGSTOP, "stopped")
+
+    def _go_on(self) -> None:
+        send(self._stopped, signal.SIGCONT)
+
+    def _signal(self, roles: Sequence[str], number: int, how: str) -> Done | None:
+        """Signal these parts of one firing, drawn from those whose job has started."""
+        firings = self._firings()
+        self._random.shuffle(firings)
+        for firing in firings:
+            tree = Tree(firing.pid)
+            if tree.job and tree.signal(roles, number):
+                self._stopped = tree.parts(roles)
+                return firing.key, [(firing.id, role, how) for role in roles]
+        return None
+
+    def _everything(self, how: str, step: Callable[[], None]) -> Done:
+        hit = [(firing.id, role, how) for firing in self._firings() for role in ROLES]
+        step()
+        return "", hit
+
+    def _step_clock(self) -> Done:
+        seconds = self._random.choice([-90.0, -20.0, -3.0, 0.0, 3.0, 20.0, 90.0])
+        self.host.give_clock(seconds)
+        return f"{seconds:+g} s", []
+
+    def _lose_packets(self) -> Done:
+        share = self._random.uniform(0.1, 0.6)
+        self.host.lose(share, self._stores)
+        return f"{share:.0%}", []
+
+
+def _nothing() -> None:
+    return

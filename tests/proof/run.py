@@ -1,0 +1,318 @@
+"""One run: hosts fire, the nemesis strikes, everything is undone, what is left is gathered.
+
+One thread fires, kills and reaps, for a child of ours dies with the thread that started it; a second, the operator,
+keeps the store, whose faults take seconds. No promise is judged here: that is the checker's, from what was recorded.
+"""
+
+import dataclasses
+import heapq
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import clusters
+import history
+from faults import HostFaults
+from firing_hosts import FiringHost, firing_of, locked_files
+from generator import KEYS, TTL, Key, Shot, shots
+from history import Firing, Recorder, now
+from nemesis import Nemesis
+from servers import Network
+from servers.process import send
+
+CALM = 2 * TTL + 10
+"""Seconds in which each key must run when every fault is undone; the hosts go on until then."""
+LONGEST_END = 60.0
+"""Seconds for the firings that are under way to end, when no more are fired."""
+LONGEST_NOTICE = 45.0
+"""Seconds until a server has noticed that a client is gone without a word."""
+TURN = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What a run is asked for."""
+
+    store: str
+    seed: int
+    minutes: float
+    directory: Path
+    oncecron: Path
+    hosts: int = 3
+    keys: Sequence[Key] = KEYS
+    faults: Callable[[str], bool] = lambda _: True
+    rooted: bool = True
+
+
+class Run:
+    """The hosts, what they have under way, and the record of it."""
+
+    def __init__(self, wanted: Wanted, stack: ExitStack, tell: Callable[[str], None]) -> None:
+        self.wanted = wanted
+        self.tell = tell
+        self.recorder = Recorder(wanted.directory)
+        self.journal = wanted.directory / "journal"
+        self.journal.mkdir(mode=0o777)
+        self.stderr = wanted.directory / "stderr"
+        self.stderr.mkdir()
+        self._ids = itertools.count(1)
+        self._living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
+        self._stack = stack
+        self._begin_at = 0.0
+        self._set_up()
+
+    def _set_up(self) -> None:
+        wanted = self.wanted
+        self.operator = self._stack.enter_context(ThreadPoolExecutor(1, "operator"))
+        network = Network() if wanted.rooted else None
+        if network:
+            self._stack.callback(network.remove)
+        names = [f"host-{letter}" for letter in "abcdefgh"[: wanted.hosts]]
+        machines = {name: network.host(name) if network else None for name in names}
+        self.cluster = self.operator.submit(
+            clusters.start, wanted.store, network, wanted.directory, TTL, script=wanted.oncecron
+        ).result()
+        self._stack.callback(lambda: self.operator.submit(self.cluster.stop).result())
+        stores = [host for host in network.hosts if host.name not in names] if network else []
+        # All but the first are behind proxies; the last has a clock that can be moved.
+        self.hosts = {
+            name: FiringHost(
+                name, machines[name], wanted.directory,
+                self.operator.submit(self._url, name, number > 0).result(),
+            )
+            for number, name in enumerate(names)
+        }  # fmt: skip
+        self.hosts[names[-1]].give_clock(0)
+        random = Random(f"{wanted.seed} nemesis")
+        faults = [
+            HostFaults(
+                host, stores, self.cluster.proxies.get(name, []), random,
+                lambda host=host: self._firings_of(host),
+            )
+            for name, host in self.hosts.items()
+        ]  # fmt: skip
+        self.nemesis = Nemesis(
+            random, faults, self.cluster, self.operator, self.recorder, wanted.faults
+        )
+
+    def _url(self, name: str, proxied: bool) -> str:
+        url: str = self.cluster.url(name, proxied=proxied)
+        return url
+
+    def _firings_of(self, host: FiringHost) -> list[Firing]:
+        return [firing for firing, _ in self._living.values() if firing.host == host.name]
+
+    # The run
+
+    def go(self) -> None:
+        """Fire and strike for so long, undo everything, go on for a while, gather."""
+        wanted = self.wanted
+        seconds = wanted.minutes * 60
+        self.recorder.head(
+            seed=wanted.seed, store=wanted.store, minutes=wanted.minutes, ttl=TTL,
+            hosts=list(self.hosts),
+            keys={
+                key.name: {"seconds": key.seconds, "period": key.period, "rule": key.rule}
+                for key in wanted.keys
+            },
+        )  # fmt: skip
+        planned = shots(wanted.seed, wanted.keys, list(self.hosts), time.time(), seconds + 4 * CALM)
+        self._queue = [(shot.at, number, shot) for number, shot in enumerate(planned)]
+        heapq.heapify(self._queue)
+        self._begin_at = now()
+        next_word = now() + 10
+        while now() - self._begin_at < seconds:
+            self._turn()
+            self.nemesis.step()
+            if now() > next_word:
+                next_word += 10
+                self._say_how_far()
+        while not self.nemesis.undo_all():
+            self._turn()
+        self._wait_for(self.operator.submit(self.cluster.well))
+        self.recorder.moment("quiet")
+        quiet = now()
+        while now() < quiet + CALM and not self._all_have_run(quiet):
+            self._turn()
+        self._let_them_end()
+        self._fire_what_waits_for_its_minute()
+        self._let_them_end()
+        self.recorder.moment("end")
+        self._gather()
+
+    def _all_have_run(self, since: float) -> bool:
+        """Return whether each key has started since then, but for those that have minutes for it."""
+        names = [key.name for key in self.wanted.keys if not key.by_clock]
+        return all(_newest(self.journal / name) > since for name in names)
+
+    def _wait_for(self, operation: Any) -> None:
+        while not operation.done():
+            self._turn()
+        operation.result()
+
+    def _turn(self) -> None:
+        while self._queue and self._queue[0][0] <= now() - self._begin_at:
+            _, number, shot = heapq.heappop(self._queue)
+            self._fire(number, shot)
+        self._reap()
+        time.sleep(TURN)  # between two looks at who has ended
+
+    def _fire(self, number: int, shot: Shot) -> None:
+        host = self.hosts[shot.host]
+        due = shot.at - (host.offset if shot.key.by_clock else 0)
+        if (
+            host.frozen or due > now() - self._begin_at + TURN
+        ):  # its cron fires when it can, by its clock
+            later = max(due, now() - self._begin_at + 0.2)
+            heapq.heappush(self._queue, (later, number, shot))
+            return
+        self._start(host, shot)
+
+    def _start(self, host: FiringHost, shot: Shot) -> None:
+        command = shot.command(self.wanted.oncecron, self.journal, self.cluster.fenced_write())
+        firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
+        with (self.stderr / str(firing.id)).open("wb") as stderr:
+            process = host.start(
+                command, host.environment(WITNESS_FIRING=str(firing.id)),
+                stdout=subprocess.DEVNULL, stderr=stderr,
+            )  # fmt: skip
+        firing.pid = process.pid
+        self._living[firing.id] = firing, process
+        self.recorder.firing(firing)
+
+    def _reap(self) -> None:
+        for firing, process in list(self._living.values()):
+            if process.poll() is not None:
+                self._has_ended(firing, process)
+
+    def _has_ended(self, firing: Firing, process: "subprocess.Popen[bytes]") -> None:
+        firing.ended, firing.status = now(), process.returncode
+        path = self.stderr / str(firing.id)
+        firing.stderr = path.read_text(errors="replace")
+        if not firing.stderr:
+            path.unlink()
+        self.recorder.firing(firing)
+        del self._living[firing.id]
+
+    def _let_them_end(self) -> None:
+        end = now() + LONGEST_END
+        while self._living and now() < end:
+            self._reap()
+            time.sleep(TURN)  # between two looks at who has ended
+
+    def _fire_what_waits_for_its_minute(self) -> None:
+        """Run those keys once more: a lease that a dead host left is gone at the next claim."""
+        host = next(iter(self.hosts.values()))
+        for key in self.wanted.keys:
+            if key.by_clock:
+                by_hand = dataclasses.replace(key, rule="none", run="")
+                self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
+
+    def _say_how_far(self) -> None:
+        firings, faults = self.recorder.firings, self.recorder.faults
+        last = max(faults.values(), key=lambda fault: fault.at, default=None)
+        self.tell(
+            f"{now() - self._begin_at:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
+            f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
+        )
+
+    # Afterwards
+
+    def _gather(self) -> None:
+        left = []
+        for host in self.hosts.values():
+            host.give_clock(0)
+            done = host.run([str(self.wanted.oncecron), "flush"])
+            if done.returncode:
+                left.append(
+                    f"{host.name}: flush ended with {done.returncode}: {done.stderr.strip()}"
+                )
+            left += [f"{host.name}: {path} is left" for path in _undelivered(host.state)]
+            left += self._living_processes(host)
+        first = next(iter(self.hosts.values()))
+        log = {
+            "executions": self._rows(first),
+            "skips": self._rows(first, "--skips"),
+            "left": left + self._left_in_the_store(),
+            "register": self.operator.submit(self.cluster.register).result(),
+        }
+        for path in locked_files(self.journal):
+            with path.open("a") as file:
+                file.write(json.dumps({"event": "lives", "at": now()}) + "\n")
+        (self.wanted.directory / "log.json").write_text(json.dumps(log))
+
+    def _left_in_the_store(self) -> list[str]:
+        """Return what is still there when every session of a host that died has been noticed."""
+        for proxy in (proxy for proxies in self.cluster.proxies.values() for proxy in proxies):
+            proxy.sever()  # a middlebox forgets whom it has not heard of; these have no timer for it
+        end = now() + LONGEST_NOTICE
+        while left := self.operator.submit(self.cluster.leftovers).result():
+            if now() > end:
+                return list(left)
+            time.sleep(0.5)  # between two looks
+        return []
+
+    def _rows(self, host: FiringHost, *options: str) -> list[dict[str, Any]]:
+        command = [
+            str(self.wanted.oncecron),
+            "history",
+            *options,
+            "--format",
+            "json",
+            "--limit",
+            "0",
+        ]
+        done = host.run(command)
+        if done.returncode:
+            raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+
+    def _living_processes(self, host: FiringHost) -> list[str]:
+        """Return what runs there still, and end it; daemons that were left behind have had their time."""
+        processes = host.processes()
+        left = [
+            f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
+            for process in processes
+            if firing_of(process.pid) not in self._unguarded()
+        ]
+        send(processes, signal.SIGKILL)
+        return left
+
+    def _unguarded(self) -> set[int | None]:
+        """Return the firings that lost both wrapper and guard: nobody could end what they had started."""
+        hit = [hit[:2] for fault in self.recorder.faults.values() for hit in fault.hit]
+        return {firing for firing, role in hit if role == "guard" and (firing, "wrapper") in hit}
+
+
+def _newest(directory: Path) -> float:
+    """Return when the last job of a key has started, by the names of their files."""
+    names = os.listdir(directory) if directory.exists() else []
+    return max((float(name.rpartition("-")[2]) for name in names), default=0.0)
+
+
+def _command(pid: int) -> str:
+    path = Path(f"/proc/{pid}/cmdline")
+    return path.read_bytes().replace(b"\0", b" ").decode(errors="replace") if path.exists() else "-"
+
+
+def _undelivered(state: Path) -> list[Path]:
+    """Return the files that are no lock and no memory of the store's absence."""
+    found = (Path(directory) / name for directory, _, names in os.walk(state) for name in names)
+    return [path for path in found if path.name not in (".lock", ".unreachable")]
+
+
+def one(wanted: Wanted, tell: Callable[[str], None]) -> history.History:
+    """Run once and return what happened."""
+    with ExitStack() as stack:
+        Run(wanted, stack, tell).go()
+    return history.load(wanted.directory)
