@@ -87,7 +87,7 @@ class FiringHost:
         """Return all that runs here."""
         if self.machine:
             return self.machine.processes()
-        ours = f"WITNESS_HOST={self.name}\0".encode()
+        ours = f"XDG_STATE_HOME={self.state}\0".encode()
         return [process for process in process_table() if ours in _environment(process.pid)]
 
     def freeze(self) -> None:

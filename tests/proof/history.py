@@ -138,6 +138,10 @@ class Recorder:
         """Record `quiet` or `end`."""
         self._write(name, {"at": now()})
 
+    def close(self) -> None:
+        """Say no more."""
+        self._file.close()
+
     def _write(self, event: str, values: dict[str, Any]) -> None:
         self._file.write(json.dumps({"event": event, **values}) + "\n")
         self._file.flush()

@@ -67,6 +67,7 @@ class Run:
         self._ids = itertools.count(1)
         self._living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
         self._stack = stack
+        stack.callback(self.recorder.close)
         self._begin_at = 0.0
         self._set_up()
 

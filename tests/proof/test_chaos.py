@@ -1,0 +1,75 @@
+"""Every promise holds under the nemesis, and a broken copy is found out: what `tests/chaos` runs, for a short while."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import SystemRandom
+
+import clusters
+import mutations
+import pytest
+from checker import check
+from history import History
+from run import Wanted, one
+from servers.oncecron import CONSOLE_SCRIPT
+from servers.process import public_directory, remove_directory
+from servers.require import require_root
+from timeline import draw, summary
+
+MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.5"))
+BROKEN = {"few": ("lock-without-tick", "no-guard"), "all": tuple(mutations.ALL)}[
+    os.environ.get("ONCECRON_TEST_MUTATIONS", "few")
+]
+FOUND_WITHIN = 0.75
+"""Minutes that a broken copy is given."""
+
+pytestmark = pytest.mark.timeout(300 + MINUTES * 120)
+
+
+@pytest.fixture
+def kept() -> Iterator[Path]:
+    """Make a directory for the run that every host can enter."""
+    path = public_directory("chaos")
+    yield path
+    remove_directory(path)
+
+
+def told(history: History) -> str:
+    """Return what a person is told of a run that went wrong."""
+    verdict = check(history)
+    drawn = [draw(history, violation) for violation in verdict.violations[:3]]
+    return "\n\n".join([summary(verdict, history), *drawn])
+
+
+@pytest.mark.parametrize("store", clusters.KINDS)
+def test_every_promise_holds(store: str, kept: Path) -> None:
+    """No violation outside the documented holes, whatever the nemesis draws."""
+    require_root("the chaos suite")
+    seed = SystemRandom().randrange(10**6)
+    history = one(Wanted(store, seed, MINUTES, kept, CONSOLE_SCRIPT), print)
+    assert history.starts
+    assert history.faults
+    assert not check(history).violations, told(history)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_copy_is_found_out(name: str, kept: Path) -> None:
+    """The checker sees what no promise allows."""
+    require_root("the chaos suite")
+    mutation = mutations.ALL[name]
+    script = mutations.copy(mutation, kept / "mutated")
+    store = "sqlite" if "sqlite" in mutation.stores and not mutation.shows else mutation.stores[0]
+    minutes = FOUND_WITHIN if mutation.shows else FOUND_WITHIN / 4
+    wanted = Wanted(
+        store, SystemRandom().randrange(10**6), minutes, kept, script,
+        faults=lambda kind: any(word in kind for word in mutation.shows),
+    )  # fmt: skip
+    history = one(wanted, print)
+    assert check(history).violations, told(history)
+
+
+def test_without_root_the_reduced_form_runs(kept: Path) -> None:
+    """Hosts are process trees then, and a store on loopback is behind proxies."""
+    history = one(Wanted("redis", 1, 0.1, kept, CONSOLE_SCRIPT, rooted=False), print)
+    assert len(history.starts) > 1
+    assert not check(history).violations, told(history)
