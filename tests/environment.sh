@@ -42,6 +42,9 @@ missing_packages() {
   installed man || echo man-db
   installed zsh || echo zsh
   installed fish || echo fish
+  installed spin || echo spin
+  installed gcc || echo gcc
+  [ -e /usr/include/stdio.h ] || echo libc6-dev
 }
 
 # The packages' own services are not wanted: a policy that exists only meanwhile forbids starting.
