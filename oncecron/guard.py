@@ -188,10 +188,23 @@ class Guard:
         self._lease = lease
         if self._abandoned is not None:
             self._record(Ending("not-started", None, None, 0.0, "told to stop"), self._abandoned)
-        elif lease.trusted_until - self._now() < lease.ttl / 2:
-            self._heartbeat.renew()  # the answer was slow: not enough trust left to start with
-        else:
+        elif self._may_start(lease):
             self._start()
+        else:
+            self._heartbeat.renew()  # the answer was slow: not enough trust left to start with
+
+    def _may_start(self, lease: Lease) -> bool:
+        """Look at the clock, with the wrapper told: it fences whoever is stopped between the look and the start."""
+        if not self._trusted_enough(lease):
+            return False
+        self._trust.until = lease.trusted_until
+        if not self._trusted_enough(lease):  # stopped before the wrapper was told
+            self._trust.until = NOTHING_TO_FENCE
+            return False
+        return True
+
+    def _trusted_enough(self, lease: Lease) -> bool:
+        return lease.trusted_until - self._now() >= lease.ttl / 2
 
     def _unconfirmed(self, claim: Unconfirmed) -> None:
         """Give back what was granted and does not count: only a positive word re-opens its tick."""
@@ -261,8 +274,6 @@ class Guard:
 
     def _start(self) -> None:
         plan, lease = self._plan, self._lease
-        if lease:
-            self._trust.until = lease.trusted_until
         self._started_wall = clock.wall()
         job = Job(grace=plan.grace, timeout=plan.timeout, ttl=plan.firing.ttl, say=self._say)
         environment = plan.job_environment(lease)

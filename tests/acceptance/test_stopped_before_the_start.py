@@ -1,0 +1,48 @@
+"""A guard that is stopped after its last look at the clock and before its job has begun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from subprocess import PIPE
+from typing import TYPE_CHECKING
+
+from servers import Journal, eventually, job
+from servers.oncecron import Firing
+from servers.process import read_process, send, spawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TTL = 6
+STOPS_BEFORE_THE_START = """
+import os, signal
+from oncecron.guard import Guard
+start = Guard._start
+def stopped(guard):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    start(guard)
+Guard._start = stopped
+from oncecron.__main__ import main
+main()
+"""
+
+
+def test_a_guard_stopped_between_its_last_look_and_the_start_is_fenced(
+    public_path: Path, journal: Journal
+) -> None:
+    """The wrapper ends it before its trust does, so that it cannot start a job without a lease later."""
+    options = ["--store", f"sqlite://{public_path}/store.db", "--ttl", str(TTL), "--tick", "one"]
+    command = [sys.executable, "-c", STOPS_BEFORE_THE_START, "run", "--key", "k", *options, "--"]
+    environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(public_path)}
+    firing = Firing(spawn([*command, *job(journal)], env=environment, stdout=PIPE, stderr=PIPE))
+    guard = firing.guard()
+    eventually(lambda: (now := read_process(guard.pid)) is not None and now.state == "T")
+    try:
+        end = firing.wait(TTL + 4)
+    finally:
+        send([guard], signal.SIGCONT)
+    assert end.status == 75
+    assert "the oncecron guard did not stop the command in time" in end.err
+    assert journal.runs() == []
