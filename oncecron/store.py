@@ -7,7 +7,8 @@ call takes the lease. Errors: `StoreUnavailable` when asking again may help, `St
 The claim is one algorithm, kept by every store, in this order:
 
 0. A known owner: an execution of this owner and key that still has its lease gets the same lease again,
-   renewed (its answer was lost). If it has ended since, the answer is `done`.
+   renewed (its answer was lost). If it has ended since, the answer is `done`. An owner is never refused because of
+   its own lease: one that comes to light only later, by a claim that was slow, is `AskAgain("contended")`.
 1. The key is registered. `paused` and `drained` are refused. A host clock more than `MAX_CLOCK_SKEW` off the
    store's is a `ConfigurationError` where the tick is an instant named by that clock.
 2. Looking, first without and then under the lock of the key (steps 3 and 4 come between):

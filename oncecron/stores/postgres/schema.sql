@@ -243,6 +243,10 @@ begin
     v_now := clock_timestamp();
     select x.* into k from {ns}.job_key x where x.key_id = v_id;
     select x.* into l from {ns}.lease x where x.key_id = v_id;
+    if l.owner = p_owner then       -- committed since step 0, by a session that we gave up: asked again, step 0 knows it
+      a.answer := 'again'; a.reason := 'contended'; a.after := 0; a.ends_in := 0;
+      exit;
+    end if;
     if found and l.expires_at > v_now + l.ttl then
       update {ns}.lease x set expires_at = v_now + x.ttl, heartbeat_at = least(x.heartbeat_at, v_now)
         where x.key_id = v_id and x.expires_at > v_now + x.ttl returning x.* into l;
