@@ -16,8 +16,9 @@ The claim is one algorithm, kept by every store, in this order:
    - somebody has a living lease: `held` for a firing of the same tick. For any other tick, a holder whose last
      heartbeat is older than two intervals, or whose session lock is free, may be dead: `AskAgain("orphaned")`
      until that lease has ended or was renewed; else `held`;
-   - the tick has an execution: `done`, unless its newest says `not-started`. An instant below the high-water
-     mark, or at it without an execution, is `passed`. `again` skips both.
+   - the tick has an execution: `done`, unless all that it has say `not-started`. An instant below the high-water
+     mark, or at it without an execution or where retention may have forgotten a start, is `passed`. `again`
+     skips both.
 3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
    and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
    `AskAgain("contended")`, or go on without it if told to (`alone`).

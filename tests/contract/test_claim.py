@@ -258,32 +258,11 @@ def test_a_newer_tick_closes_one_that_did_not_start(a: Host, b: Host) -> None:
     assert b.lose(minute(1)).reason == "passed"
 
 
-def test_only_the_newest_attempt_can_open_a_tick(a: Host, b: Host) -> None:
-    """It ran in the end; what did not start before is past."""
+def test_a_tick_that_ran_in_the_end_is_done(a: Host, b: Host) -> None:
+    """What did not start before is past."""
     a.run(minute(1), "not-started")
     a.run(minute(1))
     assert b.lose(minute(1)).reason == "done"
-
-
-def test_again_runs_a_tick_that_is_done(a: Host, b: Host) -> None:
-    """As a further attempt with a higher token."""
-    first = a.run(minute(1))
-    second = b.run(minute(1), again=True)
-    assert second.attempt == 2
-    assert second.token > first.token
-
-
-def test_again_runs_a_tick_that_has_passed(a: Host, b: Host) -> None:
-    """And does not open what lies between."""
-    a.run(minute(3))
-    assert b.run(minute(1), again=True).attempt == 1
-    assert b.lose(minute(2)).reason == "passed"
-
-
-def test_again_is_still_exclusive(a: Host, b: Host) -> None:
-    """Nothing forces two at a time."""
-    a.win(minute(1))
-    assert b.lose(minute(1), again=True).reason == "held"
 
 
 # 5. An expired lease

@@ -282,14 +282,18 @@ begin
       end if;
     end if;
 
-    -- the tick,
-    select x.* into t from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick order by x.attempt desc limit 1;
+    -- the tick: its newest attempt that may have started, or if none did the newest,
+    select x.* into t from {ns}.job_execution x
+      where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;
     if not p_again and t.outcome not in ('running', 'not-started') then
       a.answer := 'refused'; a.reason := 'done'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
       a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
       exit;
     end if;
-    if not p_again and (t.outcome is null and p_tick_at <= k.high_water or t.outcome = 'not-started' and p_tick_at < k.high_water) then
+    if not p_again and coalesce(t.outcome, 'not-started') = 'not-started' and (p_tick_at < k.high_water
+         -- An attempt that retention has forgotten may have started.
+         or p_tick_at = k.high_water and coalesce((
+              select max(x.attempt) > count(*) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), true)) then
       a.answer := 'refused'; a.reason := 'passed';
       a.detail := 'by tick ' || to_char(k.high_water at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"');
       exit;
@@ -318,7 +322,7 @@ begin
 
   -- 7. Granted.
   a.answer := 'lease';
-  a.attempt := coalesce(t.attempt, 0) + 1;
+  a.attempt := 1 + coalesce((select max(x.attempt) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), 0);
   a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);
   a.started_at := {ns}.epoch(v_now);
   insert into {ns}.job_execution

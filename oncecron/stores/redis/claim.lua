@@ -88,7 +88,7 @@ end
 -- 2. The tick has an execution, or a newer one has overtaken it.
 local function been(key)
   if given.again or not given.tick then return end
-  local row = execution(redis.call('HGET', own.ticks, given.tick))
+  local row = attempt_that_counts(given.tick)
   if row and row.outcome == 'running' then return end
   if row and row.outcome ~= 'not-started' then return refused('done', row, nil, row.outcome) end
   local instant, high_water = tonumber(given.tick_instant), tonumber(key.high_water)

@@ -105,7 +105,19 @@ local function execution_known_as(id, owner)
   if found and found.was == id then return newest, found end
 end
 
+-- The newest attempt of a tick that may have started, or if none did one that did not. One that did not start names the
+-- last before it that may have, as `earlier`; where retention has forgotten that, there is no answer.
+local function attempt_that_counts(tick)
+  local row = tick and execution(redis.call('HGET', own.ticks, tick))
+  while row and row.outcome == 'not-started' and row.earlier do row = execution(row.earlier) end
+  return row
+end
+
 local function insert_execution(row)
+  local before = row.tick and redis.call('HGET', own.ticks, row.tick)
+  local last = execution(before)
+  if last then row.earlier = before end
+  if last and last.outcome == 'not-started' then row.earlier = last.earlier end
   local id = whole(redis.call('HINCRBY', shared.namespace, 'last_execution_id', 1))
   write_execution(id, row)
   redis.call('XADD', own.log, id .. '-0', 'id', id)

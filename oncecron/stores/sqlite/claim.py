@@ -156,7 +156,8 @@ def _been(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
         return _done(newest)
     if instant is None or high_water is None:
         return None
-    overtaken = instant < high_water or (instant == high_water and newest is None)
+    forgotten = newest is None or newest["forgotten"]  # and may have started
+    overtaken = instant < high_water or (instant == high_water and forgotten)
     return Refusal("passed") if overtaken else None
 
 
@@ -175,9 +176,8 @@ def _too_soon(store: Connection, firing: Firing, asked: Values) -> Refusal | Non
 
 
 def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
-    newest = store.one("find_newest", **asked)
     granted = {
-        "attempt": 1 if newest is None else newest["attempt"] + 1,
+        "attempt": store.one("next_attempt", **asked)[0],
         "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
         "started_at": asked["now"],
     }

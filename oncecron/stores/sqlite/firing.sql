@@ -43,11 +43,17 @@ UPDATE lease
  WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl
 
 -- name: find_newest
--- The newest execution of a tick.
-SELECT attempt, outcome, host, pid, user, started_at FROM job_execution
+-- The newest attempt of a tick that may have started, or if none did the newest; and whether retention has forgotten one.
+SELECT outcome, host, pid, user, started_at,
+       (SELECT max(attempt) > count(*) FROM job_execution
+         WHERE key = :key AND tick = :tick AND shard = :shard) AS forgotten
+  FROM job_execution
  WHERE key = :key AND tick = :tick AND shard = :shard
- ORDER BY attempt DESC
+ ORDER BY outcome = 'not-started', attempt DESC
  LIMIT 1
+
+-- name: next_attempt
+SELECT coalesce(max(attempt), 0) + 1 FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard
 
 -- name: declare_lost
 -- Compare-and-set: still running, and no living lease says so.
