@@ -44,11 +44,12 @@ def start_record(firing: Firing, lease: Lease) -> dict[str, Any]:
 
 
 def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
-    """Return a refusal."""
+    """Return a refusal; a firing has one for a reason at most, so that its owner tells it from all others."""
     host, pid, _ = refusal.holder or (None, None, None)
     return {
         **_firing_fields(firing),
         "kind": "skip",
+        "owner": firing.owner,
         "reason": refusal.reason,
         "holder_host": host,
         "holder_pid": pid,

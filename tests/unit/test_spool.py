@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from oncecron.model import Firing, Holder, Refusal
+from oncecron.records import skip_record
 from oncecron.spool import Spool, SpoolError
+from oncecron.tick import named_tick
 
 STORE = "postgresql://user:***@db.example/jobs"
 
@@ -109,6 +112,26 @@ def test_the_same_record_is_kept_once(spool: Spool) -> None:
         (1, "second"),
         (2, None),
     ]
+
+
+def test_refusals_of_two_firings_are_two_records(spool: Spool) -> None:
+    """Containers fire the same key in the same hundredth of a second, each with process 7."""
+    firing = Firing(
+        *("k", 0, named_tick("one"), "owner-1", Holder("h", 7, "u"), "true", 1.5, 60.0),
+        *(None, None, False, None, None),
+    )
+    for owner in ("owner-1", "owner-2"):
+        spool.add(skip_record(firing._replace(owner=owner), Refusal("no-store")))
+    assert sorted(taken["owner"] for _, taken in spool.pending("k")) == ["owner-1", "owner-2"]
+
+
+def test_a_firing_can_keep_a_refusal_and_an_execution(spool: Spool) -> None:
+    """It gave up an unanswered claim: that it did not start, and why."""
+    spool.add(record(attempt=None))
+    refusal = record(kind="skip")
+    del refusal["attempt"]
+    spool.add(refusal)
+    assert sorted(taken["kind"] for _, taken in spool.pending("k")) == ["execution", "skip"]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
