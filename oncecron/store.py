@@ -110,6 +110,10 @@ class FiringStore(Protocol):
         its token; whoever was `running` with a lower one and has no lease here becomes `lost`, and so does a
         start that comes after a higher one. A `not-started` without a token says nothing. With a retention the end
         of an execution removes a few expired rows, as `finish` does.
+
+        A refusal is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
+        eight that were delivered to its row. That is enough: those of a spool come in order and one at a time, and one
+        told twice, since nobody heard that it had arrived, is the first to be told again.
         """
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:

@@ -159,4 +159,5 @@ def skip_record(firing: Firing, reason: str, at: float) -> dict[str, Any]:
         "fired_at": firing.fired_at,
         "at": at,
         "count": 1,
+        "owner": firing.owner,
     }

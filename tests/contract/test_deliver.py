@@ -310,12 +310,46 @@ def test_only_what_was_spooled_is_called_late(a: Host, log: Log) -> None:
 # Refusals
 
 
+def no_store(host: Host, *, at: float) -> dict[str, Any]:
+    """Return what a firing of the tick keeps while the store is away."""
+    return skip_record(host.firing(minute(1)), "no-store", at)
+
+
 def test_a_delivered_refusal_is_counted_once(a: Host, log: Log) -> None:
     """Also when it is delivered again after a newer one."""
-    firing = a.firing(minute(1))
-    first, second = (skip_record(firing, "no-store", clock.wall() - ago) for ago in (20, 10))
+    first, second = (no_store(a, at=clock.wall() - ago) for ago in (20, 10))
     a.deliver(first, first, second, first)
     assert log.counts() == {"no-store": 2}
+
+
+def test_a_refusal_is_counted_whatever_its_hosts_clock_showed(a: Host, log: Log) -> None:
+    """The clock was set back meanwhile: each firing is one more, and the row is as old as its newest."""
+    now = clock.wall()
+    records = [no_store(a, at=now - ago) for ago in (10, 20, 20, 5, 30)]
+    for record in records:
+        a.deliver(record, record)
+    [skip] = log.skips()
+    assert skip.count == len(records)
+    assert skip.at == pytest.approx(now - 5, abs=0.001)
+
+
+def test_a_refusal_told_again_between_those_of_another_user_is_counted_once(
+    a: Host, log: Log
+) -> None:
+    """Two users of a host share the row, and each delivers a spool of its own."""
+    mine, others = ([no_store(a, at=clock.wall() - ago) for ago in (20, 10)] for _ in range(2))
+    a.deliver(mine[0], others[0], mine[0], mine[1], others[0], others[1], mine[1])
+    assert log.counts() == {"no-store": 4}
+
+
+def test_a_refusal_that_the_store_counted_itself_is_another(a: Host, b: Host, log: Log) -> None:
+    """What is delivered and what is refused by the store are counted in one row, each once."""
+    record = skip_record(a.firing(minute(1)), "held", clock.wall())
+    a.deliver(record)
+    b.win(minute(1))
+    a.lose(minute(1))
+    a.deliver(record)
+    assert log.counts() == {"held": 2}
 
 
 def test_a_delivered_refusal_is_a_row_like_others(a: Host, log: Log) -> None:

@@ -148,7 +148,7 @@ class PostgresFiringStore:
         host, pid, _ = refusal.holder or (None, None, None)
         values = (
             *(firing.key, firing.shard, firing.tick.text, firing.holder.host, refusal.reason),
-            *(firing.holder.pid, firing.fired_at, host, pid, refusal.detail, None, 1),
+            *(firing.holder.pid, firing.fired_at, host, pid, refusal.detail, None, 1, None),
         )
         self._call_installed("skip_v1", values, deadline)
 

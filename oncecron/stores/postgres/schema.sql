@@ -89,8 +89,9 @@ create table {ns}.skip (
   holder_host text,
   holder_pid  integer,
   detail      text,
-  at          timestamptz not null,
+  at          timestamptz not null,          -- of the newest
   count       bigint not null default 1,
+  delivered   text,                          -- owners of the last eight that were told late or for the log alone
   primary key (key_id, tick, host, reason)
 );
 create index skip_at on {ns}.skip using brin (at) with (autosummarize = on, pages_per_range = 32);
@@ -376,22 +377,23 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- A refusal is a row per (key, tick, host, reason) with a count.  It never waits for the disk, and when it
--- cannot be written the answer stands all the same.
+-- cannot be written the answer stands all the same.  One that is delivered is known by its firing's owner.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
-  p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint
+  p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
+  p_delivered_of text
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count)
+  insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
     values ({ns}.key_id_v1(p_key, p_shard), coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
-            p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count)
+            p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of)
     on conflict (key_id, tick, host, reason) do update
       set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
-          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail
-      -- Delivered in the order in which they happened: what is not newer than the row is in it already.
-      where p_at is null or excluded.at > s.at;
+          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
+          delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
+      where (strpos(s.delivered, excluded.delivered) > 0) is not true;
 exception when others then
   raise log 'oncecron: skip of key % not recorded: %', p_key, sqlerrm;
 end $$;
@@ -427,7 +429,7 @@ begin
     p_backend_start, p_watched, p_alone);
   if a.answer = 'refused' then
     perform {ns}.skip_v1(p_key, p_shard, p_tick, p_host, a.reason, p_pid, p_fired_at, a.holder_host, a.holder_pid,
-      a.detail, null, 1);
+      a.detail, null, 1, null);
   end if;
   return a;
 end $$;
@@ -584,7 +586,7 @@ begin
   if p ->> 'kind' = 'skip' then
     perform {ns}.skip_v1(p ->> 'key', (p ->> 'shard')::int, v_tick, p ->> 'host', p ->> 'reason', (p ->> 'pid')::int,
       (p ->> 'fired_at')::float8, p ->> 'holder_host', (p ->> 'holder_pid')::int, p ->> 'detail',
-      (p ->> 'at')::float8, coalesce((p ->> 'count')::bigint, 1));
+      (p ->> 'at')::float8, coalesce((p ->> 'count')::bigint, 1), p ->> 'owner');
     return;
   end if;
   if v_outcome <> 'running' then

@@ -2,7 +2,7 @@
 -- what really happened, releases only its own lease, inserts what this server never saw, never fails on a conflict.
 register()
 if given.kind == 'skip' then
-  count_skip(given, true)
+  count_skip(given)
   return 1
 end
 local late = given.late and 'recorded later'

@@ -16,7 +16,7 @@
 --   owners      hash     owner -> "ATTEMPT:EXECUTION_ID ..." as it counts them itself
 --   log         stream   EXECUTION_ID-0: which executions there are, in order
 --   skips       zset     JSON of [tick, host, reason], by when it last happened
---   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count
+--   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count, delivered
 
 local function fields(flat)
   local found = {}
@@ -206,14 +206,17 @@ end
 
 local function has_no_end(row) return row.outcome == 'running' or row.outcome == 'lost' and not row.duration end
 
--- One row per (tick, host, reason) of a part, counted; a delivered one that is not newer than the row is in it already.
-local function count_skip(skip, delivered)
+-- One row per (tick, host, reason) of a part, counted. One that is delivered is known by its firing's owner, of 36 characters;
+-- the row keeps the last eight.
+local function count_skip(skip)
   local member = cjson.encode({skip.tick or '', skip.host, skip.reason})
-  local at = redis.call('ZSCORE', own.skips, member)
-  if delivered and at and tonumber(skip.at) <= tonumber(at) then return end
   local row = cjson.decode(redis.call('HGET', own.skip_rows, member) or '{}')
+  if skip.owner then
+    if string.find(row.delivered or '', skip.owner, 1, true) then return end
+    row.delivered = string.sub((row.delivered and row.delivered .. ' ' or '') .. skip.owner, 1 - 8 * 37)
+  end
   row.count = whole((row.count or 0) + (skip.count or 1))
   row.pid, row.holder_host, row.holder_pid, row.detail = skip.pid, skip.holder_host, skip.holder_pid, skip.detail
-  redis.call('ZADD', own.skips, skip.at or seconds(now), member)
+  redis.call('ZADD', own.skips, 'GT', skip.at or seconds(now), member)
   redis.call('HSET', own.skip_rows, member, cjson.encode(row))
 end

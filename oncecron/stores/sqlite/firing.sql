@@ -125,16 +125,17 @@ INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, 
 VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, 1)
 ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
    SET count = count + 1, pid = excluded.pid, holder_host = excluded.holder_host,
-       holder_pid = excluded.holder_pid, at = excluded.at
+       holder_pid = excluded.holder_pid, at = max(at, excluded.at)
 
 -- name: deliver_skip
--- Delivered in the order in which they happened, so what is not newer than the row is in it already.
-INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count)
-VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count)
+-- Known by its firing's owner, of 36 characters.
+INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, delivered)
+VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count, :owner)
 ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
    SET count = count + excluded.count, pid = excluded.pid, holder_host = excluded.holder_host,
-       holder_pid = excluded.holder_pid, at = excluded.at
- WHERE excluded.at > at
+       holder_pid = excluded.holder_pid, at = max(at, excluded.at),
+       delivered = substr(coalesce(delivered || ' ', '') || excluded.delivered, 1 - 8 * 37)
+ WHERE coalesce(instr(delivered, excluded.delivered), 0) = 0
 
 -- name: find_delivered
 -- One that gave up before it knew a number means its newest.

@@ -110,11 +110,12 @@ CREATE TABLE skip (
   tick        TEXT    NOT NULL,  -- '' for no tick
   host        TEXT    NOT NULL,
   reason      TEXT    NOT NULL,
-  pid         INTEGER NOT NULL,  -- of the newest
+  pid         INTEGER NOT NULL,  -- of the last
   holder_host TEXT,
   holder_pid  INTEGER,
-  at          REAL    NOT NULL,
+  at          REAL    NOT NULL,  -- of the newest
   count       INTEGER NOT NULL,
+  delivered   TEXT,              -- owners of the last eight that were told late or for the log alone
   PRIMARY KEY (key, tick, shard, host, reason)
 ) WITHOUT ROWID
 
