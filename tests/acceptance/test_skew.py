@@ -74,7 +74,7 @@ def test_skewed_hosts_start_each_minute_once(world: World, options: Sequence[str
     """None is started twice or missed, but the one that a fast host overtakes when it joins: `passed`."""
     minutes = [FIRST + MINUTE * number for number in range(5)]
     dues = every_host([SLOW, FAST, STEPPED], minutes) + every_host([AHEAD], minutes[3:])
-    assert set(world.play(dues, *options)) == {QUIET}
+    assert set(world.play(dues, *options, in_turn=True)) == {QUIET}
     overtaken = named(minutes[2])
     assert world.started() == [named(minute) for minute in minutes if minute != minutes[2]]
     # By the minute, the clock that was stepped back shows the one before: at first, one older than all.
@@ -127,7 +127,7 @@ def test_a_clock_stepped_back_into_the_minute_before_starts_nothing_more(world: 
     """It starts first, as the minute before; the others within the gap are refused as `recent`."""
     days = [FIRST, FIRST + DAY]
     stepped = Site("stepped", 0.5, -2)
-    assert set(world.play(every_host([stepped, RIGHT, SLOW], days))) == {QUIET}
+    assert set(world.play(every_host([stepped, RIGHT, SLOW], days), in_turn=True)) == {QUIET}
     assert world.started() == [named(day - MINUTE) for day in days]
     assert [(s.tick, s.host, s.holder_host) for s in world.skips("recent")] == [
         (named(day), host, "stepped") for day in days for host in ("right", "slow")
@@ -166,7 +166,7 @@ def test_with_a_schedule_a_clock_stepped_back_still_means_the_tick(world: World)
     """The clock shows 01:59:59 again when the command reads it: the tick is that of two, not yesterday's."""
     days = [FIRST, FIRST + DAY]
     stepped = Site("stepped", 0.5, -2)
-    assert set(world.play(every_host([stepped, RIGHT], days), *DAILY)) == {QUIET}
+    assert set(world.play(every_host([stepped, RIGHT], days), *DAILY, in_turn=True)) == {QUIET}
     assert world.started() == [named(day) for day in days]
     assert {start.host for start in world.journal.starts()} == {"stepped"}
 

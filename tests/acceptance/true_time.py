@@ -133,8 +133,13 @@ class World:
         self.clock.set(true)
         return self.fire(site, true + site.ahead, *options, **more).wait()  # type: ignore[arg-type]
 
-    def play(self, dues: Iterable[Due], *options: object, **environment: str) -> list[Ended]:
-        """Let all that is due fire, in the order of the true time."""
+    def play(
+        self, dues: Iterable[Due], *options: object, in_turn: bool = False, **environment: str
+    ) -> list[Ended]:
+        """Let all that is due fire, in the order of the true time.
+
+        `in_turn`: each when the one before has ended, which on a busy machine half a second does not give.
+        """
         running: list[Firing] = []
         ended: list[Ended] = []
         for due in sorted(dues, key=lambda due: due.true):
@@ -146,6 +151,8 @@ class World:
             elif left > 0:
                 time.sleep(left)  # so far apart are the hosts' clocks
             running.append(self.fire(due.site, due.shown, *options, **environment))
+            if in_turn:
+                ended.append(running.pop().wait())
         return ended + [firing.wait() for firing in running]
 
     def started(self) -> list[str]:
