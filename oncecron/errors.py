@@ -65,6 +65,8 @@ class StoreError(OncecronError):
     """The store failed."""
 
     exit_status = EX_UNAVAILABLE
+    unanswered = False
+    """Whether it was asked and did not answer: it may have done what it was asked for."""
 
 
 class StoreUnavailable(StoreError):  # noqa: N818 - the words of the design: the store is unavailable

@@ -5,7 +5,8 @@ event), at most a second:
 
     claiming   an answer -> start the job, or leave.  The wrapper is gone, or tells a signal that ends -> give up;
                a lease that comes all the same, or that does not count (`Unconfirmed`), is given back as
-               `not-started`, which alone re-opens the tick
+               `not-started`, which alone re-opens the tick; for one that may have been granted, since a claim
+               was not answered, that word is spooled
     running    a signal from the wrapper -> to the job.  The wrapper is gone -> TERM, grace, KILL.  The lease is
                renewed -> trust moves.  It is lost for good -> KILL.  All else that ends a job is `job`'s
     recording  the tree is gone: trust is cleared, the end recorded or spooled, the exit status told
@@ -178,9 +179,9 @@ class Guard:
         elif isinstance(event, Lost):
             self._lost()
         elif isinstance(event, Refused):
-            self._refused(event.refusal)
+            self._refused(*event)
         elif isinstance(event, Failed):
-            self._failed(event.error)
+            self._failed(*event)
         elif isinstance(event, Recorded) and self._end is not None:
             self._recorded(event.error)
 
@@ -238,26 +239,31 @@ class Guard:
             self._say("the lease was lost before the command was started")
             self._leave(EX_TEMPFAIL)
 
-    def _refused(self, refusal: Refusal) -> None:
+    def _refused(self, refusal: Refusal, unanswered: bool) -> None:
         if self._plan.verbose or os.isatty(2):
             self._say(messages.refusal_sentence(self._plan.firing, refusal), key=False)
         self._log.tell(records.skip_record(self._plan.firing, refusal))
+        by = (refusal.reason, refusal.holder)
+        if unanswered and by == ("done", self._plan.firing.holder):
+            self._spool_not_started("its claim was answered when the lease had ended")
         self._leave(self._plan.skip_exit)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, unanswered: bool) -> None:
         if self._abandoned is not None:
-            self._leave(self._abandoned)
+            self._exit_status = self._abandoned
         elif isinstance(error, StoreUnavailable):
-            exit_status = self._no_store(error)
+            self._exit_status = self._no_store(error)
             if self._plan.on_store_error == "run":
                 self._start()
-            else:
-                self._leave(exit_status)
+                return
         elif isinstance(error, OncecronError):
             self._say(str(error))
-            self._leave(error.exit_status)
+            self._exit_status = error.exit_status
         else:
             raise error  # a bug of ours: nothing runs yet
+        if unanswered:
+            self._spool_not_started("told to stop" if self._abandoned is not None else str(error))
+        self._leave(self._exit_status)
 
     def _no_store(self, error: StoreUnavailable) -> int:
         """Say and record that the store is away; return the exit status of a firing that starts nothing."""
@@ -322,10 +328,13 @@ class Guard:
         if self._end is not None:
             self._recorded(StoreUnavailable("the store does not answer"))
         elif self._abandoned is not None:
-            # A claim may be under way: only a positive word re-opens its tick.
-            ending = Ending("not-started", None, None, 0.0, "told to stop")
-            self._spool(records.execution_record(self._plan.firing, self._lease, ending))
+            self._spool_not_started("told to stop")  # a claim may be under way
             self._leave(self._abandoned)
+
+    def _spool_not_started(self, why: str) -> None:
+        """Keep the positive word that alone re-opens a tick, for a lease that may have been granted."""
+        ending = Ending("not-started", None, None, 0.0, why)
+        self._spool(records.execution_record(self._plan.firing, self._lease, ending))
 
     def _spool(self, record: dict[str, object]) -> None:
         try:

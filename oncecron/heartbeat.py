@@ -7,6 +7,7 @@ this thread on the way to a kill. It is the only user of its store object.
              budget (--connect-timeout) ends; `AskAgain` is obeyed.  Granted -> parked until the job has been
              started (the guard forks while this thread holds no lock of any library).  Granted, but not as
              safely as the store's address asks for -> asked again; when the budget ends it is given back.
+             Asked, and never answered -> the guard is told that it may have been granted
     beat     renews every sixth of the ttl, at once when the session's socket stirs (the first sign that a
              server is going), and again and again with jitter while the store is away.  Each renewal
              moves the end of trust; a lease that is lost for good is an event for the guard.
@@ -48,12 +49,15 @@ class Refused(NamedTuple):
     """The claim was answered by a refusal."""
 
     refusal: Refusal
+    unanswered: bool
 
 
 class Failed(NamedTuple):
     """The claim was not answered; nothing was started."""
 
     error: Exception
+    unanswered: bool
+    """Whether the store was asked, so that it may have granted a lease."""
 
 
 class Renewed(NamedTuple):
@@ -89,6 +93,7 @@ class Heartbeat:
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._abandoned = False
+        self._unanswered = False
         self._started = False
         self._lost = False
         self._renewal_wanted = False
@@ -143,11 +148,11 @@ class Heartbeat:
             self._clock = self._store.lease_clock
             answer = self._claim()
         except Exception as error:  # noqa: BLE001 - the guard tells the user, whatever it is
-            self._post(Failed(error))
+            self._post(Failed(error, self._unanswered))
             return
         if isinstance(answer, Refusal):
             self._store.close()
-            self._post(Refused(answer))
+            self._post(Refused(answer, self._unanswered))
             return
         lease = answer.lease if isinstance(answer, Unconfirmed) else answer
         self._post(answer if isinstance(answer, Unconfirmed) else Granted(lease))
@@ -179,7 +184,10 @@ class Heartbeat:
         self._deliver_spooled(self._plan.firing.key)
         claim = _Claim(self._plan, self._store, self._now())
         while not self._abandoned:
-            answer, pause = claim.ask(self._now())
+            try:
+                answer, pause = claim.ask(self._now())
+            finally:
+                self._unanswered = claim.unanswered
             if answer is not None:
                 return answer
             self._sleep(pause)
@@ -267,6 +275,7 @@ class _Claim:
         self._stale: AskAgain | None = None
         self._alone = False
         self.unconfirmed: Unconfirmed | None = None
+        self.unanswered = False
 
     def ask(self, now: float) -> tuple[Lease | Unconfirmed | Refusal | None, float]:
         """Ask once; return the answer, or None and the seconds after which to ask again."""
@@ -278,6 +287,7 @@ class _Claim:
                 alone=self._alone,
             )
         except StoreError as error:
+            self.unanswered |= error.unanswered
             return self._failed(error)
         if isinstance(answer, Unconfirmed):
             self.unconfirmed = answer

@@ -79,7 +79,8 @@ class FiringStore(Protocol):
 
         `watched` is what the last answer `stale` told, two heartbeats ago; `alone` goes on without the
         session lock after two seconds of `contended`. `Unconfirmed` must be asked for again, or given back
-        by `finish`. Raises `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW` apart.
+        by `finish`. A claim that was not answered (`StoreError.unanswered`) may have been granted. Raises
+        `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW` apart.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:

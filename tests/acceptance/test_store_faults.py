@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from breakable import Breakable, start_breakable
 from servers import Journal, PostgresServer, RedisServer, assert_exclusive, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import Firing, Oncecron
 from servers.process import send
 
 TTL = 6
@@ -168,6 +168,78 @@ def test_a_reply_that_was_lost_after_the_claim_is_asked_for_again(
     assert (end.status, end.err) == (0, "")
     assert len(journal.runs()) == 1
     assert [row[:2] for row in ended(store)] == [("one", "succeeded")]
+
+
+def without_an_answer(
+    store: Breakable, host: Callable[..., Oncecron], proxy: Any, *options: object
+) -> Firing:
+    """Fire tick one by way of a proxy that loses the answer to the claim, and lets nobody in from then on."""
+    host().run("warm-up", "--tick", "one", "--", "true")
+    proxy.drop_next_reply(containing=store.claim, then_refuse=True)
+    firing = host(via=proxy).fire("k", "--ttl", TTL, "--tick", "one", *options, "--", "false")
+    proxy.wait_dropped()
+    assert ended(store) == [("one", "running", None)]
+    return firing
+
+
+def flushed(host: Oncecron, proxy: Any) -> list[bytes]:
+    """Let the host reach the store again; return what it delivers."""
+    proxy.passing()
+    end = host("flush")
+    assert (end.status, end.err) == (0, "")
+    return sorted(end.out.splitlines())
+
+
+def test_a_claim_that_was_never_answered_did_not_start(
+    store: Breakable, host: Callable[..., Oncecron], journal: Journal, new_proxy: Any
+) -> None:
+    """The store stays away for good: that it did not start is kept, and opens the tick to the others."""
+    proxy = new_proxy(store.server)
+    end = without_an_answer(store, host, proxy, "--connect-timeout", "1s").wait()
+    assert (end.status, end.err.count("\n")) == (69, 1)
+    words = [b"delivered k one no-store", b"delivered k one not-started"]
+    assert flushed(host(via=proxy), proxy) == words
+    assert ended(store) == [("one", "not-started", None)]
+    assert host("host-b").run("k", "--tick", "one", "--", *job(journal)) == (0, b"", "")
+    assert [run.first.host for run in journal.runs()] == ["host-b"]
+
+
+def test_a_claim_that_was_never_answered_and_told_to_stop_did_not_start(
+    store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
+) -> None:
+    """The same word from a firing that is ended while it asks again."""
+    proxy = new_proxy(store.server)
+    firing = without_an_answer(store, host, proxy)
+    firing.process.send_signal(signal.SIGTERM)
+    assert firing.wait().status == 128 + signal.SIGTERM
+    assert flushed(host(via=proxy), proxy) == [b"delivered k one not-started"]
+    assert ended(store) == [("one", "not-started", None)]
+
+
+def test_a_claim_that_was_answered_too_late_did_not_start(
+    store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
+) -> None:
+    """Its lease has ended meanwhile: what others took for lost was never started."""
+    proxy = new_proxy(store.server)
+    firing = without_an_answer(store, host, proxy)
+    other = host("host-b").run("k", "--ttl", TTL, "--tick", "two", "--wait", 3 * TTL, "--", "true")
+    assert other == (0, b"", "")
+    proxy.passing()
+    assert firing.wait() == (0, b"", "")
+    assert [row[:2] for row in ended(store)] == [("one", "lost"), ("two", "succeeded")]
+    assert flushed(host(via=proxy), proxy) == [b"delivered k one not-started"]
+    assert [row[:2] for row in ended(store)] == [("one", "not-started"), ("two", "succeeded")]
+
+
+def test_a_store_that_was_never_reached_is_no_claim(
+    store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
+) -> None:
+    """Nothing was asked, so that all that is kept is the refusal."""
+    proxy = new_proxy(store.server)
+    proxy.refuse()
+    options = ("--tick", "one", "--connect-timeout", "1s")
+    assert host(via=proxy).run("k", *options, "--", "false").status == 69
+    assert flushed(host(via=proxy), proxy) == [b"delivered k one no-store"]
 
 
 def test_a_reply_that_was_lost_after_the_end_is_recorded_once(

@@ -113,6 +113,18 @@ def test_who_gave_up_before_an_answer_means_its_newest(a: Host, b: Host, log: Lo
     assert b.win(minute(1)).attempt == 2
 
 
+def test_who_gave_up_before_an_answer_was_not_lost(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Its lease was taken away meanwhile: the tick is open again."""
+    firing, lease = won(a)
+    store.expire(KEY)
+    assert b.lose(minute(1)).detail == "lost"
+    a.deliver({**execution_record(firing, lease, "not-started"), "attempt": None})
+    assert log.outcomes() == ["not-started"]
+    assert b.win(minute(1)).attempt == 2
+
+
 def test_another_owners_record_ends_nothing(a: Host, b: Host, log: Log) -> None:
     """What runs goes on, under its lease."""
     _, lease = won(a)

@@ -78,14 +78,17 @@ class FaultProxy:
         """Hold each chunk back for so long: in each direction, or only towards `server` or `client`."""
         self._tell("delay", [seconds, [towards] if towards else ["server", "client"]])
 
-    def drop_next_reply(self, n: int = 1, containing: bytes = b"") -> None:
+    def drop_next_reply(
+        self, n: int = 1, containing: bytes = b"", *, then_refuse: bool = False
+    ) -> None:
         """Lose the server's answer to the n-th request from now, then close the connection.
 
         The server gets the request, does it in full and sees an orderly end of the session. A
         request is what a client says after the server has spoken; only those with the bytes
-        `containing` count. Name them wherever more than one client may speak.
+        `containing` count. Name them wherever more than one client may speak. `then_refuse`: in the
+        same moment as `refuse` does.
         """
-        self._tell("drop", [n, containing.hex()])
+        self._tell("drop", [n, containing.hex(), then_refuse])
 
     def dropped_replies(self) -> int:
         """Return how many answers were lost by `drop_next_reply`."""

@@ -120,6 +120,7 @@ class Proxy:
         self.resetting = False
         self.delays: dict[str, float] = {}
         self.drop: tuple[int, bytes] | None = None
+        self.refuse_after_drop = False
         self.dropped = 0
         self.orders = bytearray()
 
@@ -188,9 +189,9 @@ class Proxy:
         seconds, towards = value
         self.delays = {f"to_{name}": seconds for name in towards}
 
-    def do_drop(self, value: tuple[int, str]) -> None:
-        """Lose the answer to the n-th request with these bytes."""
-        n, containing = value
+    def do_drop(self, value: tuple[int, str, bool]) -> None:
+        """Lose the answer to the n-th request with these bytes, and perhaps stop listening then."""
+        n, containing, self.refuse_after_drop = value
         self.drop = (n, bytes.fromhex(containing))
 
     def do_dropped(self, _: None) -> int:
@@ -344,6 +345,8 @@ class Proxy:
 
     def _lose_client(self, connection: Connection) -> None:
         self.dropped += 1
+        if self.refuse_after_drop:
+            self.do_refuse(None)
         self._watch(connection.client, 0, connection)
         connection.client.close()
         # The server finishes the request and ends the session by itself; its words are drained.

@@ -200,9 +200,11 @@ class PostgresFiringStore:
         return self._wire
 
     def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
+        wire = self._connected(deadline)
         try:
-            return self._connected(deadline).ask(statement, values, deadline=deadline)
-        except StoreUnavailable:
+            return wire.ask(statement, values, deadline=deadline)
+        except StoreUnavailable as error:
+            error.unanswered = True
             self.close()  # whatever it still does with the answer: this session is never asked again
             raise
 

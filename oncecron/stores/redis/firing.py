@@ -240,9 +240,11 @@ class RedisFiringStore:
             raise self._refused(error) from error
 
     def _ask(self, deadline: float, *words: str | float) -> Reply:
+        wire = self._connected(deadline)
         try:
-            return self._connected(deadline).ask(*words, deadline=deadline)
-        except StoreUnavailable:
+            return wire.ask(*words, deadline=deadline)
+        except StoreUnavailable as error:
+            error.unanswered = True
             self.close()  # whatever the server still does with it: this connection is never asked again
             raise
 
