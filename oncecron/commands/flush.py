@@ -65,18 +65,26 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
 
 
 def _deliver(spool: Spool, store: FiringStore, stream: TextIO, whither: str) -> StoreError | None:
-    """Deliver all; return the last failure. One bad record does not keep the others from the store."""
+    """Deliver all; return the last failure. One bad record does not keep the others from the store.
+
+    But those of its key wait behind one that was not answered: told again, it must be the next that is told.
+    """
     from oncecron import clock, render
     from oncecron.errors import StoreError
 
     last: StoreError | None = None
     failures = 0
+    unanswered: set[str] = set()
     for path, record in spool.pending():
+        if record["key"] in unanswered:
+            continue
         try:
             store.deliver(record, deadline=clock.lease_time(store.lease_clock) + _WITHIN)
         except StoreError as error:
             last = error
             failures += 1
+            if error.unanswered:
+                unanswered.add(record["key"])
             store.close()
             if failures == _FAILURES:
                 break

@@ -89,6 +89,23 @@ def test_flush_delivers_what_the_store_has_not_got(
     assert host("flush").out == b""
 
 
+def test_a_record_told_twice_is_counted_once(
+    database: Database, public_path: Path, new_proxy: Callable[[PostgresServer], FaultProxy]
+) -> None:
+    """The answer to its delivery was lost: those of its key wait, and it is the first to be told again."""
+    proxy = new_proxy(database.server)
+    host = Oncecron(database.url(via=proxy), public_path)
+    proxy.refuse()
+    command = ("--no-tick", "--connect-timeout", "1s", "--", "true")
+    for firing in [host.fire("a", *command) for _ in range(10)]:
+        assert firing.wait().status == 69
+    proxy.passing()
+    proxy.drop_next_reply(containing=b"deliver_v1")
+    refused(host("flush"), 69, "10 records are kept in ")
+    assert host("flush").out == b"delivered a - no-store\n" * 10
+    assert [each["count"] for each in answer(host, "history", "--skips")] == [10]
+
+
 def test_two_do_not_flush_at_once(any_store: Store, host: Oncecron, public_path: Path) -> None:
     """The second is told to try again."""
     import fcntl
