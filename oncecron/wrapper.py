@@ -200,12 +200,16 @@ class Wrapper:
         end = "the command was killed" if gone else "a process of it cannot be killed"
         messages.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
-        self._spool(records.execution_record(self._plan.firing, self._lease, ending))
+        self._spool(records.execution_record(self._plan.firing, self._lease, ending), gone=gone)
         return exit_status
 
-    def _spool(self, record: dict[str, object]) -> None:
-        """Keep the record for the store, and for the log beside it."""
-        for spool in filter(None, (self._plan.spool, self._plan.log and self._plan.log.spool)):
+    def _spool(self, record: dict[str, object], *, gone: bool) -> None:
+        """Keep the record for the store, and for the log beside it.
+
+        Delivered to the store it releases the lease, which while something lives is to keep others out until it ends.
+        """
+        plan = self._plan
+        for spool in (*([plan.spool] if gone else []), *([plan.log.spool] if plan.log else [])):
             try:
                 spool.add(record)
             except SpoolError as error:

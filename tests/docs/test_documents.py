@@ -352,7 +352,8 @@ def test_links_lead_somewhere() -> None:
 def test_names_of_other_tests_and_files_in_the_readme_exist() -> None:
     """`tests/run` and the environment variables of the tests."""
     text = README.read_text(encoding="utf-8")
-    sources = [ROOT / "tests" / "run", *(ROOT / "tests").rglob("*.py")]
+    shell = [ROOT / "tests" / name for name in ("run", "environment.sh")]
+    sources = [*shell, *(ROOT / "tests").rglob("*.py")]
     used = {
         name
         for source in sources

@@ -1,0 +1,45 @@
+"""A process that nobody can kill: one in uninterruptible sleep, or of another user."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from subprocess import PIPE
+from typing import TYPE_CHECKING
+
+from servers import Journal, job
+from servers.oncecron import Firing, Oncecron
+from servers.process import send, spawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KILLS_NOBODY = """
+from oncecron import child, wrapper
+wrapper._KILL_WITHIN = 0.2
+child.Tree.kill = lambda tree: True
+from oncecron.__main__ import main
+main()
+"""
+
+
+def test_while_something_lives_its_lease_is_not_given_away(
+    public_path: Path, journal: Journal
+) -> None:
+    """The guard is gone and the job cannot be killed: the next firing of the same host is refused."""
+    store = f"sqlite://{public_path}/state/store.db"
+    run = ["run", "--key", "k", "--store", store, "--tick"]
+    command = [sys.executable, "-c", KILLS_NOBODY, *run, "one", "--", *job(journal, "--sleep", 30)]
+    environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(public_path / "state")}
+    firing = Firing(spawn(command, env=environment, stdout=PIPE, stderr=PIPE))
+    journal.wait_for("start")
+    send([firing.guard()], signal.SIGKILL)
+    firing.process.wait(10)
+    journal.kill_jobs()  # they hold the output
+    end = firing.wait()
+    assert end.status == 75
+    assert "cannot be killed" in end.err
+    host = Oncecron(store, public_path, XDG_STATE_HOME=str(public_path / "state"))
+    assert host.run("k", "--tick", "two", "-v", "--", "echo", "ran").out == b""
+    assert b"held" in host("locks").out
