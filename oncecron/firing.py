@@ -19,7 +19,6 @@ from oncecron.errors import (
     EX_NOT_FOUND,
     CommandError,
     ConfigurationError,
-    StoreError,
     UnknownZoneError,
     UsageError,
 )
@@ -206,17 +205,13 @@ def _refuse_missing_interpreter(path: str) -> None:
 
 def _record_broken(plan: Plan, store: FiringStore, why: str) -> None:
     refusal = Refusal("broken", detail=why)
-    record = records.skip_record(plan.firing, refusal)
     log = JobLog(plan)
-    log.tell(record)
+    log.tell(records.skip_record(plan.firing, refusal))
     deadline = clock.lease_time(store.lease_clock) + min(plan.connect_timeout, _RECORD_WITHIN)
     try:
-        store.skip(plan.firing, refusal, deadline=deadline)
-    except StoreError:
-        try:
-            plan.spool.add(record)
-        except SpoolError as error:
-            messages.complain(f"a record is lost: {error}")
+        records.tell_skip(store, plan.spool, plan.firing, refusal, deadline=deadline)
+    except SpoolError as error:
+        messages.complain(f"a record is lost: {error}")
     finally:
         store.close()
         log.close()

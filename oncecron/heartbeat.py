@@ -22,11 +22,11 @@ import select
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron import clock, messages
+from oncecron import clock, messages, records
 from oncecron.backoff import Backoff, jittered, random_fraction
 from oncecron.errors import StoreError, StoreUnavailable
 from oncecron.model import HEARTBEATS_PER_TTL, AskAgain, Ending, Lease, Refusal, Unconfirmed
-from oncecron.spool import OTHERS_AT_ONCE
+from oncecron.spool import OTHERS_AT_ONCE, SpoolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -358,5 +358,9 @@ class _Claim:
         return None, answer.after + 0.25 * random_fraction()
 
     def _refused(self, answer: AskAgain, now: float) -> Refusal:
-        self._store.skip(self._plan.firing, answer.refusal, deadline=now + _ASK_WITHIN)
-        return answer.refusal
+        plan, refusal, deadline = self._plan, answer.refusal, now + _ASK_WITHIN
+        try:
+            records.tell_skip(self._store, plan.spool, plan.firing, refusal, deadline=deadline)
+        except SpoolError as error:
+            messages.complain(f"key {plan.firing.key}: a record is lost: {error}")
+        return refusal

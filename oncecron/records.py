@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncecron import clock
+from oncecron.errors import StoreError
 from oncecron.model import Ending
 
 if TYPE_CHECKING:
     from oncecron.model import Firing, Lease, Refusal
+    from oncecron.spool import Spool
+    from oncecron.store import FiringStore
 
 
 def execution_record(
@@ -57,6 +60,19 @@ def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
         "at": clock.wall(),
         "count": 1,
     }
+
+
+def tell_skip(
+    store: FiringStore, spool: Spool, firing: Firing, refusal: Refusal, *, deadline: float
+) -> None:
+    """Record a refusal that the store did not decide; one that is away is told later.
+
+    It never changes what was decided. Raises `SpoolError` when the disk does not take it either.
+    """
+    try:
+        store.skip(firing, refusal, deadline=deadline)
+    except StoreError:
+        spool.add(skip_record(firing, refusal))
 
 
 def _firing_fields(firing: Firing) -> dict[str, Any]:

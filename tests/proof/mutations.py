@@ -317,8 +317,8 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/schema.sql",
-                "  if a.answer = 'refused' then\n    perform {ns}.skip_v1(",
-                "  if false then\n    perform {ns}.skip_v1(",
+                "  if a.answer = 'refused' then\n    begin\n      perform {ns}.skip_v1(",
+                "  if false then\n    begin\n      perform {ns}.skip_v1(",
             ),
             Change(
                 "stores/redis/claim.lua", "if answer.answer == 'refused' then\n", "if false then\n"

@@ -376,8 +376,8 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
        and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid)
 $$;
 
--- A refusal is a row per (key, tick, host, reason) with a count.  It never waits for the disk, and when it
--- cannot be written the answer stands all the same.  One that is delivered is known by its firing's owner.
+-- A refusal is a row per (key, tick, host, reason) with a count.  It never waits for the disk, unless it is delivered: then
+-- nobody else has it any more, and it is known by its firing's owner.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
@@ -385,7 +385,9 @@ create function {ns}.skip_v1(
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform set_config('synchronous_commit', 'off', true);
+  if p_at is null then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
   insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
     values ({ns}.key_id_v1(p_key, p_shard), coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
             p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of)
@@ -394,8 +396,6 @@ begin
           holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
           delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
       where (strpos(s.delivered, excluded.delivered) > 0) is not true;
-exception when others then
-  raise log 'oncecron: skip of key % not recorded: %', p_key, sqlerrm;
 end $$;
 
 -- What a firing calls: the decision, the skip, and, where the backend is the client's own (libpq's backend pid is
@@ -428,8 +428,12 @@ begin
     make_interval(secs => p_starting_deadline), p_again, p_schedule, p_zone, make_interval(secs => p_max_skew), v_session,
     p_backend_start, p_watched, p_alone);
   if a.answer = 'refused' then
-    perform {ns}.skip_v1(p_key, p_shard, p_tick, p_host, a.reason, p_pid, p_fired_at, a.holder_host, a.holder_pid,
-      a.detail, null, 1, null);
+    begin
+      perform {ns}.skip_v1(p_key, p_shard, p_tick, p_host, a.reason, p_pid, p_fired_at, a.holder_host, a.holder_pid,
+        a.detail, null, 1, null);
+    exception when others then      -- the answer stands all the same
+      raise log 'oncecron: skip of key % not recorded: %', p_key, sqlerrm;
+    end;
   end if;
   return a;
 end $$;
