@@ -118,7 +118,7 @@ def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
         limit = seconds(firing, "--timeout")
         if limit is None:
             return "is recorded as timed-out without --timeout"
-        lived = alive_until(start) - start.at
+        lived = alive_until(start) - firing.at  # its first word may come late
         if not start.signals and lived < limit - MOMENT:
             return f"is recorded as timed-out after {lived:.1f} s"
     elif not start.signals and not joined.hits(firing):
