@@ -1,11 +1,13 @@
 """What a firing says, and with which status it leaves, when the store is not as it should be."""
 
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis_wires import Scripted
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 from servers.process import free_port
@@ -225,3 +227,22 @@ def test_a_broken_url_is_told_with_its_cure(
     ended = fire(store)
     assert ended.status == 78
     assert said in one_line(ended)
+
+
+def test_a_notice_while_connecting_is_not_mailed(
+    fire: Callable[..., Ended], new_scripted: Callable[..., Scripted]
+) -> None:
+    """A server that is being stopped says so to whoever is just logging in; libpq would print it."""
+
+    def warn(connection: socket.socket, _: int) -> None:
+        if len(connection.recv(8)) == 8:  # asks for TLS
+            connection.sendall(b"N")
+        connection.recv(1 << 16)
+        fields = b"SWARNING\0C57P02\0Mterminating connection\0\0"
+        notice = b"N" + (4 + len(fields)).to_bytes(4, "big") + fields
+        connection.sendall(b"R\0\0\0\x08\0\0\0\0" + notice)
+        connection.close()
+
+    said = one_line(fire(url(new_scripted(warn).port), *SHORT))
+    assert "server closed the connection" in said
+    assert "WARNING" not in said

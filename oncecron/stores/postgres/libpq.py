@@ -87,6 +87,7 @@ def _load() -> ctypes.CDLL:
         for name, (result, *arguments) in _SIGNATURES.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
+        _silence_stdio()
         _loaded.append(library)
     return _loaded[0]
 
@@ -107,6 +108,20 @@ def _open() -> ctypes.CDLL:
         raise StoreRefusesError(
             f"{_SYSTEM_LIBRARY} was not found; install psycopg[binary], or libpq5 from your distribution"
         ) from error
+
+
+def _silence_stdio() -> None:
+    """Let what C prints to its `stderr` go nowhere: a notice that comes while libpq connects, before it can be told.
+
+    Python and the job have descriptor 2, not this stream. Only glibc's can be changed; it is `const` in musl.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):
+        return
+    library.fopen.restype, library.fopen.argtypes = c_void_p, (c_char_p, c_char_p)
+    nowhere = library.fopen(os.fsencode(os.devnull), b"we")
+    if nowhere:
+        c_void_p.in_dll(library, "stderr").value = nowhere
 
 
 # libpq would print notices to standard error, which cron would mail.
