@@ -94,6 +94,24 @@ def test_a_replica_that_comes_back_in_time_lets_the_claim_count(
     assert outcomes(pair) == [(1, "succeeded")]
 
 
+def test_an_end_that_no_replica_has_is_kept_until_one_has_it(
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """A switchover would forget it: the job would be called lost. Delivered to the master alone it is kept too."""
+    firing = host().fire("k", *SHORT, "--", *job(journal, "--sleep", 1))
+    journal.wait_for("start")
+    pair.replica.sigstop()
+    ended = firing.wait(60)
+    assert ended.status == 0
+    assert "the end could not be recorded and is kept for later" in ended.err
+    assert host()("flush").status == 69
+    pair.replica.sigcont()
+    assert host()("flush").status == 0
+    with pair.replica.connect(decode_responses=True) as replica:
+        row = json.loads(replica.hget("oncecron:{oncecron}:executions", "1"))
+    assert row["outcome"] == "succeeded"
+
+
 def test_when_the_command_starts_the_replica_has_the_claim(
     pair: Pair, host: Callable[..., Oncecron]
 ) -> None:

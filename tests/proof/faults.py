@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from firing_hosts import FiringHost, Tree
+from firing_hosts import FiringHost, Tree, firing_of
 from generator import KEYS, TTL
 from history import Firing, now
 from servers import FaultProxy, Host
@@ -91,7 +91,7 @@ class HostFaults:
             Kind(
                 "processes",
                 f"stop the {role}",
-                (1, 10),
+                (1, 2 * TTL),
                 lambda r=role: self._stop((r,)),
                 self._go_on,
             )
@@ -198,7 +198,11 @@ class HostFaults:
         return self._tell("one_way", self._random.choice(["server", "client"]))
 
     def _lose_an_answer(self) -> Done:
-        return self._tell("drop_next_reply", self._random.randint(1, 4))
+        """Of any request, or of the next claim, told by a word that only claims have."""
+        of_a_claim = b"host_now" if self.host.store.startswith("redis") else b"claim_v1"
+        if self._random.random() < 0.5:
+            return self._tell("drop_next_reply", self._random.randint(1, 4))
+        return self._tell("drop_next_reply", 1, of_a_claim)
 
     def _late_answers(self) -> Done | None:
         if not self._has_just_begun():
@@ -235,7 +239,9 @@ class HostFaults:
         return None
 
     def _everything(self, how: str, step: Callable[[], None]) -> Done:
-        hit = [(firing.id, role, how) for firing in self._firings() for role in ROLES]
+        # Also of those whose wrapper is gone already.
+        firings = {firing_of(process.pid) for process in self.host.processes()}
+        hit = [(firing, role, how) for firing in sorted(filter(None, firings)) for role in ROLES]
         step()
         return "", hit
 

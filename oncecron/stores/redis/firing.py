@@ -79,7 +79,9 @@ class RedisFiringStore:
         if kind == "lease":
             self._ahead = float(answer["now"]) - sent
             self._due = answer.get("due")
-            return self._confirmed(_lease(firing, answer, sent), deadline)
+            lease = _lease(firing, answer, sent)
+            error = self._unreplicated("the claim", deadline)
+            return Unconfirmed(lease, error) if error else lease
         if kind == "clocks":
             raise ConfigurationError(
                 f"the tick {firing.tick.text} is {abs(float(answer['off'])):.0f} s off: "
@@ -93,22 +95,22 @@ class RedisFiringStore:
             raise wrong_server(self._target, answer)
         return _again(answer) if kind == "again" else _refusal(answer)
 
-    def _confirmed(self, lease: Lease, deadline: float) -> Lease | Unconfirmed:
-        """Return the lease when as many replicas as the address asks for have it."""
+    def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
+        """Return why what was just told does not count: fewer replicas have it than the address asks for."""
         wanted = self._target.wait
         if not wanted:
-            return lease
+            return None
         left = min(self._patience, deadline - clock.lease_time(self.lease_clock))
         try:
             acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
         except ReplyError as error:
-            return Unconfirmed(lease, self._refused(error))
+            return self._refused(error)
         except StoreError as error:
-            return Unconfirmed(lease, error)
+            return error
         if isinstance(acknowledged, int) and acknowledged >= wanted:
-            return lease
-        why = f"Redis {self._target.shown}: {acknowledged!r} of {wanted} replicas (?wait=) have the claim"
-        return Unconfirmed(lease, StoreUnavailable(why))
+            return None
+        why = f"{acknowledged!r} of {wanted} replicas (?wait=) have {what}"
+        return StoreUnavailable(f"Redis {self._target.shown}: {why}")
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease, or put it back where the store has lost it; see `FiringStore.renew`."""
@@ -135,7 +137,11 @@ class RedisFiringStore:
             **self._kept(retention),
             "due": due,
         }
-        return self._step("finish", part, values, deadline, also=due) == 1
+        in_time = self._step("finish", part, values, deadline, also=due) == 1
+        # A claim that is given back may be forgotten: its tick stays closed then. What ran may not.
+        if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
+            raise error
+        return in_time
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Count a refusal that the store did not decide; see `FiringStore.skip`."""
@@ -157,6 +163,8 @@ class RedisFiringStore:
         """Take a record told late, or for the log alone; see `FiringStore.deliver`."""
         part = scripts.part_of(record["key"], record["shard"])
         self._step("deliver", part, {**record, **self._kept(retention)}, deadline)
+        if error := self._unreplicated("the record", deadline):
+            raise error
 
     def _kept(self, retention: Retention | None) -> Values:
         if retention is None:
