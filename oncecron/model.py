@@ -212,6 +212,8 @@ class Skip(NamedTuple):
     pid: int
     at: float
     count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
+    detail: str | None
+    """Of the newest: who paused or drained and why, how the tick was done, what was broken."""
 
 
 class LeaseView(NamedTuple):

@@ -372,6 +372,7 @@ SKIPS = Kind(
         Column("HOST", _plain("host")),
         Column("HOLDER", _holder),
         Column("COUNT", _plain("count"), right=True),
+        Column("DETAIL", _plain("detail")),
     ),
 )
 LEASES = Kind(

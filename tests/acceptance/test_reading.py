@@ -27,6 +27,7 @@ EXECUTION = [
 ]
 SKIP = [
     *("key", "shard", "tick", "reason", "holder_host", "holder_pid", "host", "pid", "at", "count"),
+    "detail",
 ]
 LEASE = [
     *("key", "shard", "tick", "execution_id", "attempt", "state", "host", "pid", "user"),
@@ -108,6 +109,7 @@ def test_the_skips_tell_who_was_refused_and_because_of_whom(past: Oncecron) -> N
     [skip] = answer(past, "history", "--skips", "billing")
     assert list(skip) == SKIP
     assert (skip["reason"], skip["host"], skip["holder_host"]) == ("done", "host-b", "host-a")
+    assert skip["detail"] == "succeeded"
     assert answer(past, "history", "--skips", "--outcome", "done") == [skip]
     assert answer(past, "history", "--skips", "--outcome", "held") == []
     assert answer(past, "history", "--skips", "--limit", "0", "--since", "1h") == [skip]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hosts import KEY, Host, minute
+from hosts import KEY, Host, minute, skip_record
 
 from oncecron import clock
 from oncecron.model import Lease, Refusal
@@ -187,8 +187,19 @@ def test_a_refusal_that_the_store_did_not_decide_is_recorded(a: Host, log: Log) 
     """A host that could not start the command claims nothing, but it is seen."""
     firing = a.firing(minute(1))
     a.store.skip(firing, Refusal("broken", detail="not found"), deadline=a.deadline())
-    assert log.counts() == {"broken": 1}
+    [skip] = log.skips()
+    assert (skip.reason, skip.count, skip.detail) == ("broken", 1, "not found")
     a.win(minute(1))
+
+
+def test_a_refusal_keeps_the_newest_detail(a: Host, log: Log) -> None:
+    """Whether it was told at once or late."""
+    firing = a.firing(minute(1))
+    for detail in ("not found", "no interpreter"):
+        a.store.skip(firing, Refusal("broken", detail=detail), deadline=a.deadline())
+    assert [skip.detail for skip in log.skips()] == ["no interpreter"]
+    a.deliver({**skip_record(firing, "broken", clock.wall()), "detail": "a directory"})
+    assert [skip.detail for skip in log.skips()] == ["a directory"]
 
 
 def test_a_refusal_starts_nothing(a: Host, b: Host, log: Log) -> None:

@@ -40,7 +40,7 @@ EXECUTION = Execution(
     owner="6b1d2f3a-0000-4000-8000-000000000000",
     note=None,
 )
-SKIP = Skip("billing", 0, "t", "held", "host-a", 42, "host-b", 43, 1795140002.0, 2)
+SKIP = Skip("billing", 0, "t", "held", "host-a", 42, "host-b", 43, 1795140002.0, 2, "succeeded")
 LEASE = LeaseView(
     *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
     *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None, 1795140015.0),
@@ -49,7 +49,7 @@ LEASE = LeaseView(
 PUBLISHED = {
     EXECUTIONS: "execution_id key shard tick attempt outcome exit_code signal host pid user command started_at "
     "finished_at duration fencing_token owner note",
-    SKIPS: "key shard tick reason holder_host holder_pid host pid at count",
+    SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
     LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
     "fencing_token backend_pid client_address",
 }

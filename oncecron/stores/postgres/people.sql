@@ -91,7 +91,8 @@ select {execution_columns}
 
 -- name: skips
 -- The newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
-select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count
+select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
+       s.detail
   from {ns}.skips s
  where (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
    and (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))

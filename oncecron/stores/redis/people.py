@@ -297,6 +297,7 @@ def _skip(part: str, member: bytes, at: float, text: bytes) -> Skip:
         pid=row["pid"],
         at=float(at),
         count=row["count"],
+        detail=row.get("detail"),
     )
 
 

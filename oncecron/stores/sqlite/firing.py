@@ -98,6 +98,7 @@ class SQLiteFiringStore:
                 pid=firing.holder.pid,
                 holder_host=holder and holder.host,
                 holder_pid=holder and holder.pid,
+                detail=refusal.detail,
                 at=clock.wall(),
             )
 

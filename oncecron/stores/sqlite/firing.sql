@@ -121,19 +121,19 @@ UPDATE job_key SET last_start = previous_start, last_lateness = previous_latenes
  WHERE key = :key AND shard = :shard AND last_execution_id = :execution_id
 
 -- name: count_skip
-INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count)
-VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, 1)
+INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, detail)
+VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, 1, :detail)
 ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
    SET count = count + 1, pid = excluded.pid, holder_host = excluded.holder_host,
-       holder_pid = excluded.holder_pid, at = max(at, excluded.at)
+       holder_pid = excluded.holder_pid, detail = excluded.detail, at = max(at, excluded.at)
 
 -- name: deliver_skip
 -- Known by its firing's owner, of 36 characters.
-INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, delivered)
-VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count, :owner)
+INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, detail, delivered)
+VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count, :detail, :owner)
 ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
    SET count = count + excluded.count, pid = excluded.pid, holder_host = excluded.holder_host,
-       holder_pid = excluded.holder_pid, at = max(at, excluded.at),
+       holder_pid = excluded.holder_pid, detail = excluded.detail, at = max(at, excluded.at),
        delivered = substr(coalesce(delivered || ' ', '') || excluded.delivered, 1 - 8 * 37)
  WHERE coalesce(instr(delivered, excluded.delivered), 0) = 0
 

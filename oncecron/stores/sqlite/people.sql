@@ -39,7 +39,7 @@ SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host
  WHERE execution_id = :execution_id
 
 -- name: skips
-SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count
+SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail
   FROM skip
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)

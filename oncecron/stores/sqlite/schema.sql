@@ -115,6 +115,7 @@ CREATE TABLE skip (
   holder_pid  INTEGER,
   at          REAL    NOT NULL,  -- of the newest
   count       INTEGER NOT NULL,
+  detail      TEXT,
   delivered   TEXT,              -- owners of the last eight that were told late or for the log alone
   PRIMARY KEY (key, tick, shard, host, reason)
 ) WITHOUT ROWID
