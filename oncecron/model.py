@@ -239,6 +239,25 @@ class LeaseView(NamedTuple):
     """When the store was asked, by its clock: what the times are compared with. Not published."""
 
 
+ALL_KEYS = "*"
+"""What a pause of all keys has instead of a key; no key can be called so."""
+
+
+class Pause(NamedTuple):
+    """What refuses firings: a paused key, a pause of all keys, or a drained host."""
+
+    key: str | None
+    """Or `ALL_KEYS`; None: a host is drained."""
+    host: str | None
+    """The drained host."""
+    author: str
+    """USER@HOST."""
+    reason: str | None
+    since: float
+    until: float | None
+    """None: until somebody ends it."""
+
+
 class HistoryQuery(NamedTuple):
     """Which records are wanted; None means any."""
 
@@ -254,8 +273,9 @@ class HistoryQuery(NamedTuple):
 
 
 class Roles(NamedTuple):
-    """Database roles that get rights: firings, readers, jobs that check their fence."""
+    """Database roles that get rights: firings, readers, jobs that check their fence, operators."""
 
     run: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
+    operate: tuple[str, ...] = ()

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         HistoryQuery,
         Lease,
         LeaseView,
+        Pause,
         Refusal,
         Retention,
         Roles,
@@ -144,6 +145,30 @@ class PeopleStore(Protocol):
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
+
+    def keys(self) -> Sequence[str]:
+        """Return every key that has ever fired."""
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now: pauses that have not ended, and drained hosts."""
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key, or of `ALL_KEYS`, for so long; return the pause and what it replaced.
+
+        Every claim that is decided after this has returned is refused. What runs is not touched, and a claim that is
+        sent again for it keeps its lease.
+        """
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of the key, or that of `ALL_KEYS`, which is another; return it, or None if there was none."""
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host, as `pause` does those of a key."""
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; return what it was drained by, or None if it was not."""
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from oncecron.errors import StoreError, StoreRefusesError
-from oncecron.model import Execution, LeaseView, Skip
+from oncecron.model import Execution, LeaseView, Pause, Skip
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.wire import StatementError
@@ -33,6 +33,7 @@ _OLDEST_SERVER = 130000
 _INSUFFICIENT_PRIVILEGE = "42501"
 _UNDEFINED_OBJECT = "42704"
 _READERS_CURE = "have the schema's owner run `oncecron init --read-role ROLE`"
+_OPERATORS_CURE = "have the schema's owner run `oncecron init --operator-role ROLE`"
 _OWNERS_CURE = "do it as the role that owns the schema"
 _INIT_CURE = (
     "run it as the schema's or the database's owner, or have a DBA run what "
@@ -103,6 +104,36 @@ class PostgresPeopleStore:
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
         return [_lease(row) for row in self._ask("leases", {})]
+
+    def keys(self) -> Sequence[str]:
+        """Return every key that has ever fired."""
+        return [row[0] for row in self._ask("keys", {}, _OPERATORS_CURE)]
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now."""
+        return [Pause._make(row) for row in self._ask("pauses", {})]
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key; see `PeopleStore.pause`."""
+        values = {"key": key, "author": author, "reason": reason, "seconds": seconds}
+        return _now_and_before(self._operate("pause", values))
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key; see `PeopleStore.resume`."""
+        return next(self._operate("resume", {"key": key}), None)
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host; see `PeopleStore.drain`."""
+        return _now_and_before(self._operate("drain", {"host": host, "author": author}))
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; see `PeopleStore.undrain`."""
+        return next(self._operate("undrain", {"host": host}), None)
+
+    def _operate(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
+        return map(Pause._make, self._ask(section, values, _OPERATORS_CURE))
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
@@ -234,13 +265,17 @@ class PostgresPeopleStore:
         return schema.explain(told, self._namespace, None)
 
 
+def _now_and_before(pauses: Iterator[Pause]) -> tuple[Pause, Pause | None]:
+    return next(pauses), next(pauses, None)
+
+
 def _sections(namespace: str) -> dict[str, str]:
     """Return the statements of people.sql by name, for this namespace."""
     path = os.path.join(os.path.dirname(__file__), "people.sql")
     with open(path, encoding="utf-8") as file:
         parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
     sections = {name.strip(): _without_comments(text) for name, _, text in parts}
-    for name in ("execution_columns", "execution_filters"):
+    for name in ("execution_columns", "execution_filters", "pause_columns"):
         sections = {
             key: text.replace("{" + name + "}", sections[name]) for key, text in sections.items()
         }

@@ -112,6 +112,28 @@ select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid
   from {ns}.leases l
  order by l.key, l.shard
 
+-- name: keys
+select distinct k.key from {ns}.keys k order by k.key
+
+-- name: pause_columns
+p.key, p.host, p.author, p.reason, extract(epoch from p.since)::float8, extract(epoch from p.until)::float8
+
+-- name: pauses
+-- That of all keys first, the hosts last.
+select {pause_columns} from {ns}.pauses p order by p.host nulls first, p.key <> '*', p.key
+
+-- name: pause
+select {pause_columns} from {ns}.pause_v1(%(key)s, %(author)s, %(reason)s, %(seconds)s) p
+
+-- name: resume
+select {pause_columns} from {ns}.resume_v1(%(key)s) p
+
+-- name: drain
+select {pause_columns} from {ns}.drain_v1(%(host)s, %(author)s) p
+
+-- name: undrain
+select {pause_columns} from {ns}.undrain_v1(%(host)s) p
+
 -- name: part_ids
 -- The keys and shards whose names retention looks through.
 select key_id from {ns}.keys order by key_id

@@ -21,6 +21,7 @@ MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
 _FIRING = ("claim_v1", "renew_v1", "adopt_v1", "finish_v1", "skip_v1", "deliver_v1")
+_OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1")
 
 
 def quoted(namespace: str) -> str:
@@ -63,12 +64,19 @@ def grants(namespace: str, roles: Roles) -> str:
         name = _role(role)
         lines.append(f"grant usage on schema {ns} to {name};")
         lines.append(
-            f"grant select on {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.leases to {name};"
+            f"grant select on {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.leases, {ns}.pauses to {name};"
         )
     for role in roles.job:
         name = _role(role)
         lines.append(f"grant usage on schema {ns} to {name};")
         lines.append(f"grant execute on function {ns}.assert_fence to {name};")
+    for role in roles.operate:
+        name = _role(role)
+        lines.append(f"grant usage on schema {ns} to {name};")
+        lines.append(f"grant select on {ns}.meta, {ns}.keys, {ns}.pauses to {name};")
+        lines += [
+            f"grant execute on function {ns}.{function} to {name};" for function in _OPERATING
+        ]
     return "".join(line + "\n" for line in lines)
 
 

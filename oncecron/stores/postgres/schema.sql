@@ -147,6 +147,28 @@ begin
   return v_id;
 end $$;
 
+-- 1. Paused or drained; null if neither. The key's own pause before that of all keys.
+create function {ns}.gate_v1(p_key text, p_host text) returns {ns}.answer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  a {ns}.answer;
+  p {ns}.pause;
+  d {ns}.drain;
+begin
+  select x.* into p from {ns}.pause x
+    where x.key in (p_key, '*') and (x.until is null or x.until > clock_timestamp()) order by x.key = '*' limit 1;
+  if found then
+    a.answer := 'refused'; a.reason := 'paused'; a.holder_since := {ns}.epoch(p.created_at);
+    a.detail := concat_ws(': ', 'by ' || p.author, p.reason);
+    return a;
+  end if;
+  select x.* into d from {ns}.drain x where x.host = p_host;
+  if found then
+    a.answer := 'refused'; a.reason := 'drained'; a.holder_since := {ns}.epoch(d.created_at); a.detail := 'by ' || d.author;
+  end if;
+  return a;
+end $$;
+
 -- The claim, step by step as store.py tells it.  Changes nothing unless it grants, declares a lost execution lost or cuts
 -- a lease that ends too far in the future.
 create function {ns}.decide_v1(
@@ -162,8 +184,6 @@ declare
   l       {ns}.lease;
   e       {ns}.job_execution;   -- of the lease
   t       {ns}.job_execution;   -- of the tick
-  p       {ns}.pause;
-  d       {ns}.drain;
   v_now   timestamptz := clock_timestamp();
   v_id    integer;
   v_class integer := '{ns}.job_key'::regclass::oid::int4;
@@ -195,16 +215,8 @@ begin
   end if;
 
   -- 1. Paused or drained; clocks too far apart to name a tick.
-  select x.* into p from {ns}.pause x
-    where x.key in (p_key, '*') and (x.until is null or x.until > v_now) order by x.key desc limit 1;
-  if found then
-    a.answer := 'refused'; a.reason := 'paused'; a.holder_since := {ns}.epoch(p.created_at);
-    a.detail := concat_ws(': ', 'by ' || p.author, p.reason);
-    return a;
-  end if;
-  select x.* into d from {ns}.drain x where x.host = p_host;
-  if found then
-    a.answer := 'refused'; a.reason := 'drained'; a.holder_since := {ns}.epoch(d.created_at); a.detail := 'by ' || d.author;
+  a := {ns}.gate_v1(p_key, p_host);
+  if a.answer is not null then
     return a;
   end if;
   if p_rule in ('schedule', 'minute') and (p_host_now - v_now > p_max_skew or v_now - p_host_now > p_max_skew)
@@ -238,6 +250,9 @@ begin
       perform set_config('lock_timeout', (extract(epoch from least(interval '2 seconds', p_ttl / 12)) * 1000)::int::text, true);
       perform 1 from {ns}.job_key x where x.key_id = v_id for update;
       perform set_config('lock_timeout', '0', true);
+      -- 1 again: whoever paused meanwhile has been told that nothing starts any more.
+      a := {ns}.gate_v1(p_key, p_host);
+      exit when a.answer is not null;
     end if;
 
     -- 2 and again under the lock: the lease,
@@ -556,6 +571,7 @@ begin
       select y.ctid from {ns}.skip y where y.at < now() - p_keep_skips limit p_most for update skip locked)
     returning 1)
   select count(*) into skips from gone;
+  delete from {ns}.pause x where x.key in (select y.key from {ns}.pause y where y.until <= now() for update skip locked);
   select y.execution_id into v_names from {ns}.job_execution y
     where y.key_id = p_key_id and y.tick is not null and y.tick_at is null order by y.execution_id desc offset p_names limit 1;
   if v_names is not null then
@@ -711,6 +727,66 @@ create view {ns}.leases as
      and b.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
     left join pg_catalog.pg_stat_activity s on s.pid = coalesce(b.pid, l.backend_pid)
    where l.key_id is not null or b.pid is not null;
+
+-- What refuses firings now: a pause of a key or of all (`*`), or a drained host.
+create view {ns}.pauses as
+  select p.key, null::text as host, p.author, p.reason, p.created_at as since, p.until
+    from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp()
+   union all
+  select null, d.host, d.author, null, d.created_at, null from {ns}.drain d;
+
+-- Wait for the claims of a key, or of all, that have passed the gate, and keep others before it until this transaction
+-- ends.  The lock conflicts with that of a claim, not with that of a job that checks its fence.  A key that fires for
+-- the first time in this very moment has no row to lock yet.
+create function {ns}.await_claims_v1(p_key text) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select 1 from {ns}.job_key k where p_key in (k.key, '*') order by k.key_id for key share
+$$;
+
+-- What people do.  Each answers with the pause that is there now, if any, and then with the one that was there before.
+create function {ns}.pause_v1(p_key text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+declare
+  v_before {ns}.pauses;
+begin
+  perform {ns}.await_claims_v1(p_key);
+  perform 1 from {ns}.pause x where x.key = p_key for update;
+  select x.* into v_before from {ns}.pauses x where x.key = p_key;
+  insert into {ns}.pause (key, until, reason, author)
+    values (p_key, clock_timestamp() + make_interval(secs => p_seconds), p_reason, p_author)
+    on conflict (key) do update
+      set until = excluded.until, reason = excluded.reason, author = excluded.author, created_at = excluded.created_at;
+  return query select x.* from {ns}.pauses x where x.key = p_key;
+  if v_before.key is not null then return next v_before; end if;
+end $$;
+
+create function {ns}.resume_v1(p_key text) returns setof {ns}.pauses
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select x.* from {ns}.pauses x where x.key = p_key;
+  delete from {ns}.pause x where x.key = p_key;
+end $$;
+
+create function {ns}.drain_v1(p_host text, p_author text) returns setof {ns}.pauses
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+declare
+  v_before {ns}.pauses;
+begin
+  perform {ns}.await_claims_v1('*');
+  perform 1 from {ns}.drain x where x.host = p_host for update;
+  select x.* into v_before from {ns}.pauses x where x.host = p_host;
+  insert into {ns}.drain (host, author) values (p_host, p_author)
+    on conflict (host) do update set author = excluded.author, created_at = excluded.created_at;
+  return query select x.* from {ns}.pauses x where x.host = p_host;
+  if v_before.host is not null then return next v_before; end if;
+end $$;
+
+create function {ns}.undrain_v1(p_host text) returns setof {ns}.pauses
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select x.* from {ns}.pauses x where x.host = p_host;
+  delete from {ns}.drain x where x.host = p_host;
+end $$;
 
 revoke all on schema {ns} from public;
 revoke all on all tables in schema {ns} from public;

@@ -55,8 +55,9 @@ local function gate()
     local pause = redis.call('HGET', shared.pauses, name)
     pause = pause and cjson.decode(pause)
     if pause and (not pause['until'] or tonumber(pause['until']) > now) then
-      return refused('paused', nil, pause.at, joined('by ' .. pause.author) .. (pause.reason and ': ' .. pause.reason or ''))
+      return refused('paused', nil, pause.at, 'by ' .. pause.author .. (pause.reason and ': ' .. pause.reason or ''))
     end
+    if pause then redis.call('HDEL', shared.pauses, name) end -- it has ended; a removal that a full memory takes
   end
   local drain = redis.call('HGET', shared.drains, given.host)
   if drain then

@@ -16,7 +16,7 @@ import redis
 
 from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
 from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Skip
-from oncecron.stores.redis import scripts
+from oncecron.stores.redis import pauses, scripts
 from oncecron.stores.redis.client import connect_redis_py
 from oncecron.stores.redis.explain import ACL_RULE, of_step
 from oncecron.stores.redis.resp import ReplyError
@@ -24,7 +24,7 @@ from oncecron.stores.redis.resp import ReplyError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron.model import HistoryQuery, Retention, Roles
+    from oncecron.model import HistoryQuery, Pause, Retention, Roles
     from oncecron.stores.redis.address import Target
 
 PATIENCE = 10.0
@@ -139,6 +139,37 @@ class RedisPeopleStore:
             _lease_view(part, lease, row or {}, asked_at)
             for (part, lease), row in zip(leases.items(), rows, strict=True)
         ]
+
+    def keys(self) -> Sequence[str]:
+        """Return every key that has ever fired."""
+        return sorted({part.rpartition("#")[0] for part in self._parts(None)})
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now."""
+        return pauses.listed(self._many, self._names)
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key; see `PeopleStore.pause`."""
+        now, before = self._change(key=key, author=author, reason=reason, seconds=seconds)
+        return now, before  # type: ignore[return-value]  # there is one now
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key; see `PeopleStore.resume`."""
+        return self._change(key=key)[1]
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host; see `PeopleStore.drain`."""
+        now, before = self._change(drained=host, author=author)
+        return now, before  # type: ignore[return-value]  # there is one now
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; see `PeopleStore.undrain`."""
+        return self._change(drained=host)[1]
+
+    def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
+        return pauses.change(self._many, self._target, self._names, what)
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""

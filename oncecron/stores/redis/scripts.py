@@ -27,6 +27,7 @@ _FILES = {
     "skip": ("shared", "skip"),
     "deliver": ("shared", "retention", "deliver"),
     "prune": ("shared", "retention", "prune"),
+    "pause": ("shared", "pause"),
 }
 _OF_A_RUN = ("renew", "finish", "skip", "deliver")
 _OF_NAMESPACE = ("namespace", "parts", "executions", "pauses", "drains")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron import clock
 from oncecron.errors import ConfigurationError
-from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Skip
+from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Pause, Skip
 from oncecron.stores.sqlite.claim import moment
 from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
 from oncecron.stores.sqlite.handle import Handle
@@ -71,6 +71,45 @@ class SQLitePeopleStore:
             rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
             return [LeaseView(*row) for row in rows]
 
+    def keys(self) -> Sequence[str]:
+        """Return every key that has ever fired."""
+        with self._handle.until(_soon()) as store:
+            return [row["key"] for row in store.execute("keys")]
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now."""
+        with self._handle.until(_soon()) as store:
+            return _pauses(store, clock.wall())
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key; see `PeopleStore.pause`."""
+        wanted = Pause(key, None, author, reason, since=0, until=seconds)
+        return self._refuse("put_pause", wanted)
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key; see `PeopleStore.resume`."""
+        return self._refuse("take_pause", Pause(key, None, "", None, 0, None))[1]
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host; see `PeopleStore.drain`."""
+        return self._refuse("put_drain", Pause(None, host, author, None, 0, None))
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; see `PeopleStore.undrain`."""
+        return self._refuse("take_drain", Pause(None, host, "", None, 0, None))[1]
+
+    def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
+        """Put or take a pause, whose times count from now; return it, and the one that was there."""
+        with self._handle.until(_soon()) as store, store.writing(durable=True):
+            now = clock.wall()
+            until = None if wanted.until is None else now + wanted.until
+            wanted = wanted._replace(since=now, until=until)
+            found = {pause[:2]: pause for pause in _pauses(store, now)}
+            store.execute(statement, **wanted._asdict())
+        return wanted, found.get(wanted[:2])
+
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
         now = clock.wall()
@@ -119,6 +158,10 @@ class SQLitePeopleStore:
             if not more:
                 return removed
             removed += more
+
+
+def _pauses(store: Connection, now: float) -> list[Pause]:
+    return [Pause(*row) for row in store.execute("pauses", now=now)]
 
 
 def _soon() -> float:

@@ -58,6 +58,32 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
   FROM lease l LEFT JOIN job_execution e USING (execution_id)
  ORDER BY l.key, l.shard
 
+-- name: keys
+SELECT DISTINCT key FROM job_key ORDER BY key
+
+-- name: pauses
+-- Those that have not ended; that of all keys first, the hosts last.
+SELECT key, NULL AS host, author, reason, at AS since, until
+  FROM pause WHERE until IS NULL OR until > :now
+ UNION ALL
+SELECT NULL, host, author, NULL, at, NULL FROM drain
+ ORDER BY host, key
+
+-- name: put_pause
+INSERT INTO pause (key, until, reason, author, at) VALUES (:key, :until, :reason, :author, :since)
+    ON CONFLICT (key) DO UPDATE
+   SET until = excluded.until, reason = excluded.reason, author = excluded.author, at = excluded.at
+
+-- name: take_pause
+DELETE FROM pause WHERE key = :key
+
+-- name: put_drain
+INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
+    ON CONFLICT (host) DO UPDATE SET author = excluded.author, at = excluded.at
+
+-- name: take_drain
+DELETE FROM drain WHERE host = :host
+
 -- name: parts_with_names
 -- The keys whose retention counts names.
 SELECT DISTINCT key, shard FROM job_execution WHERE named = 1

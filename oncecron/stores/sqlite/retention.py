@@ -25,6 +25,7 @@ def expire(store: Connection, part: Part, kept: Retention, now: float) -> None:
     most -= expire_executions(store, before, most=most)
     most -= expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
     expire_skips(store, now - kept.skips, most=most)
+    store.execute("expire_pauses", now=now)
 
 
 def expire_executions(store: Connection, before: float, *, most: int) -> int:

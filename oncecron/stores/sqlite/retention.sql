@@ -21,6 +21,9 @@ DELETE FROM job_execution WHERE execution_id IN (
    ORDER BY started_at
    LIMIT :most)
 
+-- name: expire_pauses
+DELETE FROM pause WHERE until <= :now
+
 -- name: expire_skips
 DELETE FROM skip WHERE (key, tick, shard, host, reason) IN (
   SELECT key, tick, shard, host, reason FROM skip WHERE at < :before ORDER BY at LIMIT :most)

@@ -1,0 +1,64 @@
+"""Pauses and drained hosts on Redis: the one step that changes them, and how they are read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from oncecron.errors import StoreUnavailable
+from oncecron.model import ALL_KEYS, Pause
+from oncecron.stores.redis import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oncecron.stores.redis.address import Target
+
+    Ask = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
+
+_WAIT_MILLISECONDS = 5000
+
+
+def listed(ask: Ask, names: scripts.Names) -> list[Pause]:
+    """Return what refuses firings now: that of all keys first, the hosts last."""
+    commands = [("HGETALL", names.of_namespace(name)) for name in ("pauses", "drains")]
+    (now, _), keys, hosts = ask([("TIME",), *commands])
+    paused = [_pause(field.decode(), None, text) for field, text in keys.items()]
+    drained = [_pause(None, field.decode(), text) for field, text in hosts.items()]
+    living = [pause for pause in paused if pause.until is None or pause.until > now]
+    living.sort(key=lambda pause: (pause.key != ALL_KEYS, pause.key))
+    return living + sorted(drained, key=lambda pause: pause.host or "")
+
+
+def change(
+    ask: Ask, target: Target, names: scripts.Names, what: dict[str, str | float | None]
+) -> tuple[Pause | None, Pause | None]:
+    """Put or take a pause: return what is there now, and what was there.
+
+    Raises `StoreUnavailable` if fewer replicas have it than the address asks for: a failover might forget it.
+    """
+    keys = names.keys()
+    step = ("EVAL", scripts.text("pause"), len(keys), *keys, *scripts.arguments(what))
+    wait = [("WAIT", target.wait, _WAIT_MILLISECONDS)] if target.wait else []
+    answer, *acknowledged = ask([step, *wait])
+    if acknowledged and acknowledged[0] < target.wait:
+        raise StoreUnavailable(
+            f"Redis {target.shown}: it is done, but only {acknowledged[0]} of {target.wait} replicas (?wait=) "
+            "have it; a failover could forget it: do it again"
+        )
+    key, host = what.get("key"), what.get("drained")
+    now, before = (_pause(key, host, text) if text else None for text in answer)
+    return now, before
+
+
+def _pause(key: Any, host: Any, text: bytes) -> Pause:
+    row: dict[str, str] = json.loads(text.decode("utf-8", "replace"))
+    until = row.get("until")
+    return Pause(
+        key=key,
+        host=host,
+        author=row["author"],
+        reason=row.get("reason"),
+        since=float(row["at"]),
+        until=None if until is None else float(until),
+    )
