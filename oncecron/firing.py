@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 _LONGEST_KEY = 200
+KEY_RULE = "1 to 200 of A-Z a-z 0-9 . _ : / @ -"
 _MIN_GAP = 30.0
 _RECORD_WITHIN = 10.0  # seconds to record that this host cannot start the command
 
@@ -100,14 +101,19 @@ def checked_key(key: str | None) -> str:
     """Return the key, or raise `UsageError`."""
     if key is None:
         raise UsageError("--key is missing: name what must run once, the same on every host")
-    if not 0 < len(key) <= _LONGEST_KEY or not _KEY_LETTERS.issuperset(key):
-        raise UsageError(f"--key {key!r}: 1 to 200 of A-Z a-z 0-9 . _ : / @ -")
+    if not is_key(key):
+        raise UsageError(f"--key {key!r}: {KEY_RULE}")
     if os.environ.get("ONCECRON_KEY") == key:
         raise UsageError(
             f"--key {key}: this command already runs under that key and would wait for itself; "
             "give the inner run a key of its own"
         )
     return key
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text can be a key: `KEY_RULE`."""
+    return 0 < len(text) <= _LONGEST_KEY and _KEY_LETTERS.issuperset(text)
 
 
 def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:

@@ -40,7 +40,7 @@ def refusal_sentence(firing: Firing, refusal: Refusal) -> str:
         "passed": f"was passed{by}; --again runs it all the same",
         "recent": f"was started{by}, which is too recent; --again runs it all the same",
         "late": "is later than --starting-deadline allows",
-        "paused": f"is paused{by}",
-        "drained": f"is refused: this host is drained{by}",
+        "paused": f"is paused{by}; oncecron resume ends it",
+        "drained": f"is refused: this host is drained{by}; oncecron undrain ends it",
     }.get(refusal.reason, f"is refused: {refusal.reason}{by}")
     return f"key {firing.key}{tick} {what}"

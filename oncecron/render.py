@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from oncecron.duration import format_duration
 from oncecron.errors import OutputError
-from oncecron.model import Execution, LeaseView, Skip
+from oncecron.model import Execution, LeaseView, Pause, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,12 +31,8 @@ _ABSENT = "-"
 _COLOURS = {
     "running": "36",
     "succeeded": "32",
-    "failed": "31",
-    "timed-out": "31",
-    "lost": "31",
-    "stopped": "33",
-    "not-started": "33",
-    "unclaimed": "33",
+    **dict.fromkeys(("failed", "timed-out", "lost"), "31"),
+    **dict.fromkeys(("stopped", "not-started", "unclaimed"), "33"),
 }
 
 
@@ -391,5 +387,14 @@ LEASES = Kind(
         Column("TOKEN", _plain("fencing_token"), right=True),
         Column("BACKEND", _plain("backend_pid"), right=True),
         Column("CLIENT", _plain("client_address")),
+    ),
+)
+PAUSES = Kind(
+    Pause._fields,
+    frozenset({"since", "until"}),
+    (
+        *(Column(name.upper(), _plain(name)) for name in ("key", "host")),
+        *(Column(name.upper(), _time(name)) for name in ("since", "until")),
+        *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
     ),
 )

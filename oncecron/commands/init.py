@@ -41,6 +41,14 @@ OPTIONS = (
         _RIGHTS,
         repeatable=True,
     ),
+    Option(
+        "operator-role",
+        "text",
+        "Role that pauses, resumes, drains and undrains; it sees keys and pauses, no history.",
+        "ROLE",
+        _RIGHTS,
+        repeatable=True,
+    ),
     Option("print-sql", "flag", "Print the SQL for an empty store and do nothing.", "", "Options"),
     *STORE_OPTIONS,
 )
@@ -56,6 +64,7 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         run=_names(settings, "run-role"),
         read=_names(settings, "read-role"),
         job=_names(settings, "job-role"),
+        operate=_names(settings, "operator-role"),
     )
     stream = render.standard_output()
     with all_people_stores(settings) as stores:

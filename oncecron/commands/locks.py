@@ -1,6 +1,8 @@
-"""`oncecron locks`: who holds what, as the store sees it now."""
+"""`oncecron locks`: who holds what, as the store sees it now; and what refuses new firings."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from oncecron.commands import (
     OUTPUT_OPTIONS,
@@ -9,26 +11,50 @@ from oncecron.commands import (
     output_format,
     people_store,
 )
+from oncecron.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oncecron.model import Pause
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
-OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
+OPTIONS = (
+    Option("pauses", "flag", "Paused keys and drained hosts instead of the leases."),
+    *OUTPUT_OPTIONS,
+    *STORE_OPTIONS,
+)
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
     from oncecron import clock, render
     from oncecron.config import Settings
+    from oncecron.messages import complain
 
     settings = Settings(OPTIONS, given)
     stream = render.standard_output()
     style = render.style_for(stream, output_format(settings), utc=settings["utc"])
     with people_store(settings) as store:
+        if settings["pauses"]:
+            render.Writer(render.PAUSES, style, stream).write(store.pauses())
+            return 0
         leases = store.leases()
+        pauses = store.pauses() if stream.isatty() else ()
     now = clock.wall()  # the store's clock where it is this machine's
     render.Writer(render.LEASES, style, stream).write(
         view._replace(asked_at=view.asked_at or now) for view in leases
     )
+    if pauses:
+        complain(f"{counted(pauses)}; oncecron locks --pauses shows them")
     return 0
+
+
+def counted(pauses: Iterable[Pause]) -> str:
+    """Return how many there are: `1 pause, 2 drained hosts`."""
+    hosts = [pause.host is not None for pause in pauses]
+    found = ((hosts.count(False), "pause"), (hosts.count(True), "drained host"))
+    return ", ".join(f"{many} {what}{'s' * (many != 1)}" for many, what in found if many)
 
 
 COMMAND = TableCommand(
@@ -37,5 +63,6 @@ COMMAND = TableCommand(
     _show,
     short="Show the leases: who runs what now.",
     about="Show the leases: holder, since when, age of the last heartbeat, time left, fencing token. held: its holder "
-    "lives; stale: expired, or its holder is silent; orphaned: PostgreSQL has given its session lock back.",
+    "lives; stale: expired, or its holder is silent; orphaned: PostgreSQL has given its session lock back. "
+    "--pauses shows what refuses new firings: paused keys (*: all) and drained hosts, by whom, until when and why.",
 )

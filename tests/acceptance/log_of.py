@@ -41,6 +41,8 @@ class Store(Protocol):
     url: str
     owner_url: str
     """For whoever may remove records."""
+    operator_url: str
+    """For whoever may pause and drain."""
     environment: dict[str, str]
     """What its hosts have in their environment beside the store's address."""
 
@@ -69,6 +71,7 @@ class PostgresLog:
     def __init__(self, database: Database) -> None:
         self.url = database.url()
         self.owner_url = database.url("owner")
+        self.operator_url = database.url("operator")
         self._database = database
 
     def executions(self, key: str) -> list[Record]:
@@ -97,7 +100,7 @@ class SQLiteLog:
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, path: Path) -> None:
-        self.url = self.owner_url = f"sqlite://{path}"
+        self.url = self.owner_url = self.operator_url = f"sqlite://{path}"
         self._path = path
 
     def executions(self, key: str) -> list[Record]:
@@ -128,7 +131,7 @@ class RedisLog:
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, server: RedisServer) -> None:
-        self.url = self.owner_url = server.url()
+        self.url = self.owner_url = self.operator_url = server.url()
         self._client = server.connect(decode_responses=True)
 
     def executions(self, key: str) -> list[Record]:

@@ -10,9 +10,10 @@ from servers.oncecron import Oncecron
 
 @pytest.fixture
 def granted(database: Database, public_path: Path) -> Database:
-    """Install the schema as its owner and grant the three kinds of rights."""
+    """Install the schema as its owner and grant the four kinds of rights."""
     owner = Oncecron(database.url(), public_path)
-    ended = owner("init", "--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
+    roles = ("--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
+    ended = owner("init", *roles, "--operator-role", "operator")
     assert ended.status == 0, ended.err
     return database
 
@@ -79,6 +80,54 @@ def test_a_job_role_checks_its_fence_and_nothing_else(granted: Database, public_
     assert refused(
         granted, "jobber", "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', 0, 0)"
     )
+
+
+@pytest.mark.parametrize("role", ["runner", "reader", "jobber"])
+@pytest.mark.parametrize(
+    "words", [("pause", "k"), ("resume", "--all"), ("drain",), ("undrain", "host-a")]
+)
+def test_only_an_operator_role_pauses_and_drains(
+    granted: Database, public_path: Path, role: str, words: tuple[str, ...]
+) -> None:
+    """Anybody else is refused with exit 78 and the cure, and nothing is changed."""
+    told = Oncecron(granted.url(role), public_path)(*words)
+    assert (told.status, told.out) == (78, b"")
+    assert "`oncecron init --operator-role" in told.err
+    assert granted.execute("select * from oncecron.pauses") == []
+
+
+def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
+    granted: Database, public_path: Path
+) -> None:
+    """It sees what it does and the names of keys; neither the log nor any table."""
+    operator = Oncecron(granted.url("operator"), public_path)
+    Oncecron(granted.url("runner"), public_path).run("key", "--tick", "one", "--", "true")
+    hint = operator("pause", "kee")
+    assert (hint.status, "did you mean key?" in hint.err) == (0, True)
+    for words in (
+        ("resume", "kee"),
+        ("drain",),
+        ("undrain",),
+        ("pause", "--all"),
+        ("locks", "--pauses"),
+    ):
+        assert (operator(*words).status, operator(*words).err) == (0, "")
+    for words in (("history",), ("locks",), ("prune",)):
+        assert operator(*words).status == 78
+    assert operator.run("key", "--tick", "two", "--", "true").status == 78
+    for statement in (
+        "delete from oncecron.pause",
+        "insert into oncecron.drain (host, author) values ('h', 'me')",
+        "select oncecron.gate_v1('key', 'h')",
+        "select oncecron.await_claims_v1('key')",
+    ):
+        assert refused(granted, "operator", statement)
+
+
+def test_a_reader_sees_the_pauses(granted: Database, public_path: Path) -> None:
+    """Who is refused may look why."""
+    Oncecron(granted.url("operator"), public_path)("pause", "k", "--reason", "moving")
+    assert b"moving" in Oncecron(granted.url("reader"), public_path)("locks", "--pauses").out
 
 
 def test_nobody_else_has_any_right(granted: Database) -> None:

@@ -25,7 +25,7 @@ def installed(
         "ONCECRON_STORE": database.url("owner"),
     }
     grants = ["--run-role", "runner", "--read-role", "runner", "--read-role", "reader"]
-    grants += ["--job-role", "jobber"]
+    grants += ["--job-role", "jobber", "--operator-role", "operator"]
     subprocess.run(
         [*prefix, script, "init", *grants], env=environment, check=True, capture_output=True
     )

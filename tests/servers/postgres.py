@@ -35,7 +35,7 @@ from servers.waiting import eventually
 
 SUPERUSER = "postgres"
 # owner: may create schemas in its databases; the others log in and may do nothing.
-ROLES = ("owner", "runner", "reader", "jobber")
+ROLES = ("owner", "runner", "reader", "jobber", "operator")
 STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 SETTINGS: dict[str, object] = {
     "fsync": "off",

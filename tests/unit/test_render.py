@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from oncecron import render
 from oncecron.commands import FORMAT
 from oncecron.errors import OutputError
-from oncecron.model import Execution, LeaseView, Skip
-from oncecron.render import EXECUTIONS, LEASES, SKIPS, Clock, Kind, Style, Writer
+from oncecron.model import Execution, LeaseView, Pause, Skip
+from oncecron.render import EXECUTIONS, LEASES, PAUSES, SKIPS, Clock, Kind, Style, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +45,7 @@ LEASE = LeaseView(
     *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
     *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None, 1795140015.0),
 )
+PAUSE = Pause("billing", None, "ann@web1", "moving", 1795140001.0, 1795147201.0)
 # The table of the design, section 7.
 PUBLISHED = {
     EXECUTIONS: "execution_id key shard tick attempt outcome exit_code signal host pid user command started_at "
@@ -52,8 +53,9 @@ PUBLISHED = {
     SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
     LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
     "fencing_token backend_pid client_address",
+    PAUSES: "key host author reason since until",
 }
-RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE}
+RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE, PAUSES: PAUSE}
 
 
 class Stream(io.StringIO):
@@ -87,7 +89,7 @@ def written(
 # Machine formats
 
 
-@pytest.mark.parametrize("kind", PUBLISHED, ids=["execution", "skip", "lease"])
+@pytest.mark.parametrize("kind", PUBLISHED, ids=["execution", "skip", "lease", "pause"])
 def test_json_has_exactly_the_published_fields(kind: Kind) -> None:
     """In their order, in one array, what is absent as null."""
     answer = json.loads(written([RECORDS[kind]], kind, "json"))

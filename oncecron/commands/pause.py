@@ -1,0 +1,135 @@
+"""`oncecron pause`: refuse new firings of a key, or of all, on every host; and what its siblings say of pauses."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
+from oncecron.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncecron.config import Settings
+    from oncecron.model import Pause
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+_LONGEST_REASON = 500
+OPTIONS = (
+    Option("all", "flag", "Every key, also one that has never fired, instead of KEY."),
+    Option(
+        "for",
+        "duration",
+        "Let it end by itself after this long, by the store's clock; else it lasts until oncecron resume.",
+        "DURATION",
+        minimum=1,
+    ),
+    Option("reason", "text", "Why: shown with your name to whoever is refused.", "TEXT"),
+    *STORE_OPTIONS,
+)
+
+
+def _pause(given: dict[str, str], words: list[str]) -> int:
+    from oncecron import render
+    from oncecron.config import Settings
+    from oncecron.messages import complain
+
+    settings = Settings(OPTIONS, given)
+    key, reason = wanted_key(settings, words), _reason(settings)
+    stream = render.standard_output()
+    with people_store(settings) as store:
+        now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
+        known = [key] if settings["all"] else store.keys()
+    until = f"until {time_of(now.until)}" if now.until else "until it is resumed"
+    render.say(f"paused {name_of(key)} {until}{was('paused', before)}", stream)
+    if key not in known:
+        complain(f"the store has never seen key {key}{near(key, known)}; it is paused all the same")
+    return 0
+
+
+def wanted_key(settings: Settings, words: list[str]) -> str:
+    """Return the key that was typed, or `ALL_KEYS` for --all. Raises `UsageError`."""
+    from oncecron.errors import UsageError
+    from oncecron.firing import KEY_RULE, is_key
+    from oncecron.model import ALL_KEYS
+
+    if settings["all"]:
+        if words:
+            raise UsageError(f"--all means every key; leave out {words[0]!r}, or --all")
+        return ALL_KEYS
+    if not words or not words[0]:
+        raise UsageError("the key is missing (an unset variable?); name one, or --all")
+    if not is_key(words[0]):
+        raise UsageError(f"{words[0]!r} is no key: {KEY_RULE}")
+    return words[0]
+
+
+def _reason(settings: Settings) -> str | None:
+    from oncecron.errors import UsageError
+    from oncecron.messages import valid
+
+    text: str | None = settings["reason"]
+    if text is None:
+        return None
+    if not text.strip():
+        raise UsageError("--reason is empty (an unset variable?); leave it out")
+    if len(text) > _LONGEST_REASON or any(letter in text for letter in "\r\n"):
+        raise UsageError(f"--reason: one line of at most {_LONGEST_REASON} letters")
+    return valid(text)
+
+
+def author() -> str:
+    """Return who does this: USER@HOST."""
+    from oncecron.firing import host_name, user_name
+
+    return f"{user_name()}@{host_name()}"
+
+
+def name_of(key: str) -> str:
+    """Return how a key is called in a sentence."""
+    from oncecron.model import ALL_KEYS
+
+    return "all keys" if key == ALL_KEYS else key
+
+
+def time_of(time: float | None) -> str:
+    """Return a time of the store's as this host's zone shows it."""
+    from oncecron.render import Clock
+
+    return Clock(utc=False).seconds(time)
+
+
+def by(pause: Pause) -> str:
+    """Return who paused or drained, when, how long and why."""
+    from oncecron.render import visible
+
+    until = f" until {time_of(pause.until)}" if pause.until else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return visible(f"by {pause.author} since {time_of(pause.since)}{until}{reason}")
+
+
+def was(what: str, before: Pause | None) -> str:
+    """Return the end of a sentence: what there was before."""
+    return f"; before: {what} {by(before)}" if before else ""
+
+
+def near(name: str, known: Sequence[str]) -> str:
+    """Return which of the known names may have been meant."""
+    found = difflib.get_close_matches(name, known, 3)
+    return f" (did you mean {' or '.join(found)}?)" if found else ""
+
+
+COMMAND = TableCommand(
+    "pause",
+    OPTIONS,
+    _pause,
+    short="Refuse new firings of a key on every host.",
+    about="Refuse new firings of a key, or of all (--all), on every host, from the moment that this returns. What runs "
+    "is not touched (oncecron locks shows it), and ticks that are missed are not caught up. Pausing again replaces "
+    "who, why and how long. --all is a pause of its own beside those of keys. oncecron locks --pauses lists them.",
+    words=click.Argument(["words"], metavar="KEY|--all", required=False),
+)

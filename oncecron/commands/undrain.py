@@ -1,0 +1,41 @@
+"""`oncecron undrain`: let a host claim again."""
+
+from __future__ import annotations
+
+import click
+
+from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
+from oncecron.commands.drain import wanted_host
+from oncecron.commands.pause import near, was
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = STORE_OPTIONS
+
+
+def _undrain(given: dict[str, str], words: list[str]) -> int:
+    from oncecron import render
+    from oncecron.config import Settings
+
+    settings = Settings(OPTIONS, given)
+    host = wanted_host(words)
+    stream = render.standard_output()
+    with people_store(settings) as store:
+        before = store.undrain(host)
+        others = [] if before else [pause.host for pause in store.pauses() if pause.host]
+    told = f"undrained {host}{was('drained', before)}"
+    render.say(
+        told if before else f"{render.visible(host)} was not drained{near(host, others)}", stream
+    )
+    return 0
+
+
+COMMAND = TableCommand(
+    "undrain",
+    OPTIONS,
+    _undrain,
+    short="Let a drained host claim again.",
+    about="Let a drained host, this one unless HOST names another, claim again. One that is not drained is no "
+    "fault (exit status 0).",
+    words=click.Argument(["words"], metavar="[HOST]", required=False),
+)

@@ -1,0 +1,197 @@
+"""Pausing and draining by the installed console script: on every store, by every way to it."""
+
+import getpass
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answers import answer, refused
+from log_of import LoggedRedis, Store
+from servers import Database, Journal, RedisServer, job
+from servers.oncecron import Oncecron, installed
+
+FIELDS = ["key", "host", "author", "reason", "since", "until"]
+ME = f"{getpass.getuser()}@host-a"
+
+
+@pytest.fixture
+def operator(store: Store, new_host: Callable[..., Oncecron]) -> Oncecron:
+    """Give a host whose user may pause and drain, and do nothing else."""
+    return new_host(ONCECRON_STORE=store.operator_url)
+
+
+def said(host: Oncecron, *words: object) -> str:
+    """Return what a command that succeeds says, and nothing on standard error."""
+    ended = host(*words)
+    assert (ended.status, ended.err) == (0, "")
+    return ended.out.decode()
+
+
+def reasons(store: Store) -> list[tuple[str, str]]:
+    """Return which ticks were refused, and why."""
+    return [(skip.tick, skip.reason) for skip in store.skips("k")]
+
+
+def test_pause_and_resume(store: Store, host: Oncecron, operator: Oncecron) -> None:
+    """Nothing runs and nothing is said to cron; who and why is in the log; the next tick runs."""
+    host.run("k", "--tick", "t1", "--", "true")
+    told = said(operator, "pause", "k", "--for", "2h", "--reason", "moving house")
+    assert told.startswith("paused k until 2")
+    ended = host.run("k", "--tick", "t2", "--", "echo", "ran")
+    assert (ended.status, ended.out, ended.err) == (0, b"", "")
+    loud = host.run("k", "-v", "--tick", "t2", "--", "echo", "ran")
+    assert f"(by {ME}: moving house); oncecron resume ends it" in loud.err
+    assert said(operator, "resume", "k").startswith(f"resumed k; before: paused by {ME} since ")
+    assert said(operator, "resume", "k") == "k was not paused\n"
+    assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
+    assert reasons(store) == [("t2", "paused")]
+    assert [row.tick for row in store.executions("k")] == ["t1", "t3"]
+    if not isinstance(store, LoggedRedis):
+        [skip] = answer(host, "history", "--skips")
+        assert (skip["reason"], skip["detail"]) == ("paused", f"by {ME}: moving house")
+
+
+def test_pauses_live_in_the_store_alone(store: Store, host: Oncecron, operator: Oncecron) -> None:
+    """Where there is a log beside it, its copies of refusals tell who and why."""
+    host.run("k", "--tick", "t1", "--", "true")
+    said(operator, "pause", "k", "--reason", "moving")
+    host.run("k", "--tick", "t2", "--", "true")
+    [skip] = answer(host, "history", "--skips")
+    assert (skip["reason"], skip["detail"]) == ("paused", f"by {ME}: moving")
+    if isinstance(store, LoggedRedis):
+        log = Oncecron(host.environment["ONCECRON_LOG"], Path(host.environment["HOME"]))
+        assert answer(log, "locks", "--pauses") == []
+
+
+def test_pausing_again_replaces(host: Oncecron, operator: Oncecron) -> None:
+    """The last word counts, and the one before is told."""
+    host.run("k", "--tick", "t1", "--", "true")
+    said(operator, "pause", "k", "--for", "2h", "--reason", "one")
+    told = said(operator, "pause", "k")
+    assert told.startswith("paused k until it is resumed; before: paused by ")
+    assert told.endswith(": one\n")
+    [pause] = answer(operator, "locks", "--pauses")
+    assert list(pause) == FIELDS
+    assert (pause["key"], pause["reason"], pause["until"]) == ("k", None, None)
+
+
+def test_all_is_a_pause_of_its_own(host: Oncecron, operator: Oncecron) -> None:
+    """Ending one of the two says that the other is there, and how it ends."""
+    host.run("k", "--tick", "t1", "--", "true")
+    said(operator, "pause", "k")
+    assert said(operator, "pause", "--all", "--for", "1d").startswith("paused all keys until 2")
+    assert [each["key"] for each in answer(operator, "locks", "--pauses")] == ["*", "k"]
+    ended = operator("resume", "k")
+    assert (ended.status, "oncecron resume --all ends it" in ended.err) == (0, True)
+    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
+    assert host.run("new", "--tick", "t2", "--", "echo", "ran").out == b""
+    said(operator, "pause", "--all")
+    operator("pause", "k")
+    ended = operator("resume", "--all")
+    assert (ended.status, ended.err) == (0, "oncecron: still paused by themselves: k\n")
+    assert said(operator, "resume", "k").startswith("resumed k; ")
+    assert said(operator, "resume", "--all") == "there was no pause of all keys\n"
+    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
+
+
+def test_a_key_that_was_never_seen_is_told(host: Oncecron, operator: Oncecron) -> None:
+    """It is paused all the same, since it may fire later; a name like it is offered."""
+    host.run("billing", "--tick", "t1", "--", "true")
+    ended = operator("pause", "biling")
+    assert (ended.status, ended.out) == (0, b"paused biling until it is resumed\n")
+    assert ended.err == (
+        "oncecron: the store has never seen key biling (did you mean billing?); it is paused all the same\n"
+    )
+    assert host.run("biling", "--tick", "t1", "--", "echo", "ran").out == b""
+    told = operator("resume", "billing")
+    assert (told.status, told.out) == (0, b"billing was not paused (did you mean biling?)\n")
+
+
+def test_drain_and_undrain(
+    store: Store, host: Oncecron, operator: Oncecron, new_host: Callable[..., Oncecron]
+) -> None:
+    """The host itself or a named one; the others run its ticks."""
+    other = new_host("host-b")
+    host.run("k", "--tick", "t1", "--", "true")
+    assert said(operator, "drain") == "drained host-a\n"
+    assert said(operator, "drain").startswith(f"drained host-a; before: drained by {ME} since ")
+    said(operator, "drain", "host-c")
+    assert [each["host"] for each in answer(operator, "locks", "--pauses")] == ["host-a", "host-c"]
+    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
+    assert other.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
+    assert said(operator, "undrain").startswith(f"undrained host-a; before: drained by {ME} since ")
+    assert said(operator, "undrain", "host-d") == "host-d was not drained (did you mean host-c?)\n"
+    assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
+    assert reasons(store) == [("t2", "drained")]
+
+
+@pytest.mark.parametrize("words", [("pause", "k"), ("pause", "--all"), ("drain", "host-a")])
+def test_a_running_child_is_not_touched(
+    store: Store, host: Oncecron, operator: Oncecron, journal: Journal, words: tuple[str, ...]
+) -> None:
+    """It is renewed, it ends by itself, and its end is recorded."""
+    firing = host.fire(
+        "k", "--ttl", 6, "--tick", "t1", "--", *job(journal, "--sleep", 3, "--exit", 3)
+    )
+    journal.wait_for("start")
+    said(operator, *words)
+    refusal = host.run("k", "--tick", "t1", "--wait", "10s", "--", "echo", "ran")
+    assert (refusal.status, refusal.out) == (0, b"")
+    assert firing.wait() == (3, b"", "")
+    assert [(row.outcome, row.note) for row in store.executions("k")] == [("failed", None)]
+
+
+def test_the_table_of_pauses(any_store: Store, host: Oncecron) -> None:
+    """A line each, the reason last and without what a terminal could obey."""
+    host("init")
+    host("pause", "k", "--reason", "a \x1b[31mred\x1b[0m reason")
+    host("drain", "host-c")
+    heading, *rows = host("locks", "--pauses", "--utc").out.decode().splitlines()
+    assert heading.split() == ["KEY", "HOST", "SINCE", "UNTIL", "AUTHOR", "REASON"]
+    assert rows[0].endswith(r"a \x1b[31mred\x1b[0m reason")
+    assert rows[1].split()[:2] == ["-", "host-c"]
+    assert host("locks").err == ""
+
+
+def test_a_store_that_is_not_there_is_not_made(any_store: Store, host: Oncecron) -> None:
+    """Nobody can pause in a store without a schema."""
+    refused(host("pause", "k"), 78, "oncecron init")
+
+
+def test_a_pause_that_no_replica_has_is_told(redis_server: RedisServer, public_path: Path) -> None:
+    """A failover would forget it: 69, and what to do."""
+    host = Oncecron(f"{redis_server.url()}?wait=1", public_path)
+    refused(host("pause", "k"), 69, "only 0 of 1 replicas (?wait=) have it", "do it again")
+    assert [each["key"] for each in answer(host, "locks", "--pauses")] == ["k"]
+
+
+# Every way to a store
+
+
+@pytest.fixture(params=["pooled", "sentinel", "cluster", "replicated"])
+def ways(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """Give the addresses of firings and of operators."""
+    if request.param == "pooled":
+        database: Database = installed(request.getfixturevalue("database"))
+        pooler = request.getfixturevalue("pgbouncer")
+        yield database.url(via=pooler), database.url("operator", via=pooler)
+        return
+    cluster = request.param == "cluster"
+    make: Any = request.getfixturevalue("new_redis_cluster" if cluster else "new_sentinels")
+    url = make(aof=True).url() + ("?wait=1" if request.param == "replicated" else "")
+    yield url, url
+
+
+def test_every_way_to_a_store(ways: tuple[str, str], public_path: Path) -> None:
+    """Through a pooler, by sentinels, with replicas that must have it, on a cluster."""
+    host, operator = (Oncecron(url, public_path) for url in ways)
+    assert host.run("k", "--tick", "t1", "--", "echo", "ran").out == b"ran\n"
+    said(operator, "pause", "k")
+    said(operator, "drain", "host-b")
+    assert len(answer(operator, "locks", "--pauses")) == 2
+    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
+    said(operator, "undrain", "host-b")
+    said(operator, "resume", "k")
+    assert answer(operator, "locks", "--pauses") == []
+    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
