@@ -22,7 +22,10 @@ from oncecron.messages import complain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("run", "history", "locks", "init", "prune", "flush", "completion")
+COMMANDS = (
+    *("run", "history", "locks", "pause", "resume", "drain", "undrain"),
+    *("init", "prune", "flush", "completion"),
+)
 
 
 class _Commands(click.Group):

@@ -11,7 +11,7 @@ _oncecron() {
         before=${COMP_WORDS[COMP_CWORD-2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'run history locks init prune flush completion --help --version' -- "$word"))
+        COMPREPLY=($(compgen -W 'run history locks pause resume drain undrain init prune flush completion --help --version' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -26,13 +26,33 @@ _oncecron() {
         words=''
         ;;
     locks)
-        options='--format --json --utc --store --log --namespace --config'
+        options='--pauses --format --json --utc --store --log --namespace --config'
         valued='--format --store --log --namespace --config'
         words=''
         ;;
+    pause)
+        options='--all --for --reason --store --log --namespace --config'
+        valued='--for --reason --store --log --namespace --config'
+        words=''
+        ;;
+    resume)
+        options='--all --store --log --namespace --config'
+        valued='--store --log --namespace --config'
+        words=''
+        ;;
+    drain)
+        options='--store --log --namespace --config'
+        valued='--store --log --namespace --config'
+        words=''
+        ;;
+    undrain)
+        options='--store --log --namespace --config'
+        valued='--store --log --namespace --config'
+        words=''
+        ;;
     init)
-        options='--run-role --read-role --job-role --print-sql --store --log --namespace --config'
-        valued='--run-role --read-role --job-role --store --log --namespace --config'
+        options='--run-role --read-role --job-role --operator-role --print-sql --store --log --namespace --config'
+        valued='--run-role --read-role --job-role --operator-role --store --log --namespace --config'
         words=''
         ;;
     prune)

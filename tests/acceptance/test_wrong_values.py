@@ -33,7 +33,13 @@ TEXTS: dict[str, list[Wrong]] = {
         ("k" * 201, 64, "1 to 200 of A-Z a-z 0-9"),
     ],
     "namespace": [("", 78, "namespace ''"), ("a/b", 78, "namespace 'a/b'")],
+    "operator-role": [("", 64, UNSET), ("r", 78, NO_ROLES)],
     "outcome": [("", 64, "is none of"), ("good", 64, "is none of running, succeeded")],
+    "reason": [
+        ("", 64, UNSET),
+        ("one\ntwo", 64, "one line of at most 500"),
+        ("x" * 501, 64, "one line of at most 500"),
+    ],
     "read-role": [(",", 64, UNSET), ("r", 78, NO_ROLES)],
     "run-role": [("", 64, UNSET), ("r", 78, NO_ROLES)],
     "schedule": [
@@ -132,7 +138,7 @@ EVERY = [
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
 BEFORE = {"run": ["--key", "k"]}
-BEHIND = {"run": ["--", "touch", "ran"], "completion": ["bash"]}
+BEHIND = {"run": ["--", "touch", "ran"], "completion": ["bash"], "pause": ["k"], "resume": ["k"]}
 
 
 def checked(ended: Ended, case: Case, status: int, *names: str) -> None:
@@ -186,6 +192,17 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["history", ""], UNSET),
         (["history", "--id", "1", "--host", "h"], "leave out --host"),
         (["locks", "k"], "extra argument"),
+        (["pause"], "the key is missing (an unset variable?); name one, or --all"),
+        (["pause", ""], UNSET),
+        (["pause", "two words"], "1 to 200 of A-Z a-z 0-9"),
+        (["pause", "*"], "1 to 200 of A-Z a-z 0-9"),
+        (["pause", "k", "--all"], "leave out 'k', or --all"),
+        (["pause", "k", "l"], "extra argument"),
+        (["resume"], "the key is missing"),
+        (["resume", "--all", "k"], "leave out 'k', or --all"),
+        (["drain", ""], UNSET),
+        (["drain", "a", "b"], "extra argument"),
+        (["undrain", " "], UNSET),
         (["init", "k"], "extra argument"),
         (["prune", "k"], "extra argument"),
         (["flush", "k"], "extra argument"),
