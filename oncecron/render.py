@@ -13,64 +13,25 @@ import itertools
 import json
 import os
 import sys
-import unicodedata
-from datetime import UTC, datetime
-from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from oncecron.duration import format_duration
 from oncecron.errors import OutputError
-from oncecron.model import Execution, LeaseView, Pause, Skip
+from oncecron.texts import ABSENT, Clock, cut, display_width, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+
+    from oncecron.kinds import Kind
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
-_ABSENT = "-"
 _COLOURS = {
     "running": "36",
     "succeeded": "32",
     **dict.fromkeys(("failed", "timed-out", "lost"), "31"),
     **dict.fromkeys(("stopped", "not-started", "unclaimed"), "33"),
 }
-
-
-class Column(NamedTuple):
-    """A column of a table: its title, and the text of a record in it."""
-
-    title: str
-    text: Callable[[Any, Clock], str]
-    right: bool = False
-
-
-class Kind(NamedTuple):
-    """What is published of a kind of record, and how its table looks."""
-
-    fields: tuple[str, ...]
-    times: frozenset[str]
-    columns: tuple[Column, ...]
-    """The last one may be cut, and holds blanks."""
-
-
-class Clock(NamedTuple):
-    """How times are shown: in UTC, or in the zone of this host."""
-
-    utc: bool
-
-    def seconds(self, time: float | None) -> str:
-        """Return RFC 3339 to the second, or the sign for absent."""
-        return _ABSENT if time is None else self._text(time, "seconds")
-
-    def exactly(self, time: float | None) -> str | None:
-        """Return RFC 3339 to the millisecond, or None."""
-        return None if time is None else self._text(time, "milliseconds")
-
-    def _text(self, time: float, precision: str) -> str:
-        if self.utc:
-            text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
-            return text.removesuffix("+00:00") + "Z"
-        return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
 
 
 class Style(NamedTuple):
@@ -217,7 +178,7 @@ class Writer:
         values = self._published(record)
         widest = max(map(len, values))
         for name, value in values.items():
-            text = _ABSENT if value is None else visible(str(value))
+            text = ABSENT if value is None else visible(str(value))
             if name == "duration" and value is not None:
                 text = format_duration(value)
             if name == "outcome":
@@ -253,148 +214,3 @@ def _told() -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
-
-
-# Texts
-
-
-def visible(text: str) -> str:
-    """Return a text without anything that a terminal could obey: control characters are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
-
-
-def display_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(_letter_width(letter) for letter in text)
-
-
-def _letter_width(letter: str) -> int:
-    if unicodedata.combining(letter):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-def cut(text: str, width: int, encoding: str | None) -> str:
-    """Return a text of at most `width` columns, or of ten where that is no place at all."""
-    width = max(width, 10)
-    if display_width(text) <= width:
-        return text
-    mark = "…" if (encoding or "").lower().startswith("utf") else ">"
-    kept = ""
-    for letter in text:
-        width -= _letter_width(letter)
-        if width < 1:
-            break
-        kept += letter
-    return kept + mark
-
-
-def _plain(name: str) -> Callable[[Any, Clock], str]:
-    def text(record: Any, _clock: Clock) -> str:
-        value = getattr(record, name)
-        return _ABSENT if value in (None, "") else visible(str(value))
-
-    return text
-
-
-def _time(name: str) -> Callable[[Any, Clock], str]:
-    return lambda record, clock: clock.seconds(getattr(record, name))
-
-
-def _exit(record: Execution, _clock: Clock) -> str:
-    if record.signal is None:
-        return _ABSENT if record.exit_code is None else str(record.exit_code)
-    try:
-        return Signals(record.signal).name
-    except ValueError:
-        return f"SIG{record.signal}"
-
-
-def _duration(record: Execution, _clock: Clock) -> str:
-    return _ABSENT if record.duration is None else format_duration(record.duration)
-
-
-def _holder(record: Skip, _clock: Clock) -> str:
-    if record.holder_host is None:
-        return _ABSENT
-    return visible(f"{record.holder_host}/{record.holder_pid}")
-
-
-def _since_heartbeat(record: LeaseView, _clock: Clock) -> str:
-    return _difference(record.asked_at, record.heartbeat_at)
-
-
-def _time_left(record: LeaseView, _clock: Clock) -> str:
-    return _difference(record.expires_at, record.asked_at)
-
-
-def _difference(later: float | None, earlier: float | None) -> str:
-    if later is None or earlier is None:
-        return _ABSENT
-    return format_duration(round(later - earlier, 1))
-
-
-EXECUTIONS = Kind(
-    Execution._fields,
-    frozenset({"started_at", "finished_at"}),
-    (
-        Column("ID", _plain("execution_id"), right=True),
-        Column("KEY", _plain("key")),
-        Column("TICK", _plain("tick")),
-        Column("OUTCOME", _plain("outcome")),
-        Column("EXIT", _exit, right=True),
-        Column("STARTED", _time("started_at")),
-        Column("DURATION", _duration, right=True),
-        Column("HOST", _plain("host")),
-        Column("ATTEMPT", _plain("attempt"), right=True),
-        Column("COMMAND", _plain("command")),
-    ),
-)
-SKIPS = Kind(
-    Skip._fields,
-    frozenset({"at"}),
-    (
-        Column("AT", _time("at")),
-        Column("KEY", _plain("key")),
-        Column("TICK", _plain("tick")),
-        Column("REASON", _plain("reason")),
-        Column("HOST", _plain("host")),
-        Column("HOLDER", _holder),
-        Column("COUNT", _plain("count"), right=True),
-        Column("DETAIL", _plain("detail")),
-    ),
-)
-LEASES = Kind(
-    tuple(name for name in LeaseView._fields if name != "asked_at"),
-    frozenset({"acquired_at", "heartbeat_at", "expires_at"}),
-    (
-        Column("KEY", _plain("key")),
-        Column("TICK", _plain("tick")),
-        Column("STATE", _plain("state")),
-        Column("HOST", _plain("host")),
-        Column("PID", _plain("pid"), right=True),
-        Column("USER", _plain("user")),
-        Column("SINCE", _time("acquired_at")),
-        Column("HEARTBEAT", _since_heartbeat, right=True),
-        Column("LEFT", _time_left, right=True),
-        Column("TOKEN", _plain("fencing_token"), right=True),
-        Column("BACKEND", _plain("backend_pid"), right=True),
-        Column("CLIENT", _plain("client_address")),
-    ),
-)
-PAUSES = Kind(
-    Pause._fields,
-    frozenset({"since", "until"}),
-    (
-        *(Column(name.upper(), _plain(name)) for name in ("key", "host")),
-        *(Column(name.upper(), _time(name)) for name in ("since", "until")),
-        *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
-    ),
-)

@@ -15,13 +15,14 @@ OPTIONS = STORE_OPTIONS
 def _drain(given: dict[str, str], words: list[str]) -> int:
     from oncecron import render
     from oncecron.config import Settings
+    from oncecron.texts import visible
 
     settings = Settings(OPTIONS, given)
     host = wanted_host(words)
     stream = render.standard_output()
     with people_store(settings) as store:
         _, before = store.drain(host, author=author())
-    render.say(f"drained {render.visible(host)}{was('drained', before)}", stream)
+    render.say(f"drained {visible(host)}{was('drained', before)}", stream)
     return 0
 
 

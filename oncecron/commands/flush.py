@@ -96,7 +96,7 @@ def _deliver(spool: Spool, store: FiringStore, stream: TextIO, whither: str) -> 
 
 
 def _line(record: dict[str, Any], whither: str) -> str:
-    from oncecron.render import visible
+    from oncecron.texts import visible
 
     what = record.get("outcome") or record.get("reason")
     return visible(f"delivered {record['key']} {record.get('tick') or '-'} {what}{whither}")

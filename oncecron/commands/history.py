@@ -82,14 +82,14 @@ OPTIONS = (
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
-    from oncecron import render
+    from oncecron import kinds, render
     from oncecron.config import Settings
 
     settings = Settings(OPTIONS, given)
     query = _query(settings, words)
     stream = render.standard_output()
     style = render.style_for(stream, output_format(settings), utc=settings["utc"])
-    kind = render.SKIPS if settings["skips"] else render.EXECUTIONS
+    kind = kinds.SKIPS if settings["skips"] else kinds.EXECUTIONS
     writer = render.Writer(kind, style, stream)
     with people_store(settings, log=True) as store:
         if settings["id"] is not None:

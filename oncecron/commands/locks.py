@@ -28,7 +28,7 @@ OPTIONS = (
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron import clock, render
+    from oncecron import clock, kinds, render
     from oncecron.config import Settings
     from oncecron.messages import complain
 
@@ -37,12 +37,12 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     style = render.style_for(stream, output_format(settings), utc=settings["utc"])
     with people_store(settings) as store:
         if settings["pauses"]:
-            render.Writer(render.PAUSES, style, stream).write(store.pauses())
+            render.Writer(kinds.PAUSES, style, stream).write(store.pauses())
             return 0
         leases = store.leases()
         pauses = store.pauses() if stream.isatty() else ()
     now = clock.wall()  # the store's clock where it is this machine's
-    render.Writer(render.LEASES, style, stream).write(
+    render.Writer(kinds.LEASES, style, stream).write(
         view._replace(asked_at=view.asked_at or now) for view in leases
     )
     if pauses:

@@ -98,14 +98,14 @@ def name_of(key: str) -> str:
 
 def time_of(time: float | None) -> str:
     """Return a time of the store's as this host's zone shows it."""
-    from oncecron.render import Clock
+    from oncecron.texts import Clock
 
     return Clock(utc=False).seconds(time)
 
 
 def by(pause: Pause) -> str:
     """Return who paused or drained, when, how long and why."""
-    from oncecron.render import visible
+    from oncecron.texts import visible
 
     until = f" until {time_of(pause.until)}" if pause.until else ""
     reason = f": {pause.reason}" if pause.reason else ""

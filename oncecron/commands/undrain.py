@@ -16,6 +16,7 @@ OPTIONS = STORE_OPTIONS
 def _undrain(given: dict[str, str], words: list[str]) -> int:
     from oncecron import render
     from oncecron.config import Settings
+    from oncecron.texts import visible
 
     settings = Settings(OPTIONS, given)
     host = wanted_host(words)
@@ -25,7 +26,7 @@ def _undrain(given: dict[str, str], words: list[str]) -> int:
         others = [] if before else [pause.host for pause in store.pauses() if pause.host]
     told = f"undrained {host}{was('drained', before)}"
     render.say(
-        told if before else f"{render.visible(host)} was not drained{near(host, others)}", stream
+        told if before else f"{visible(host)} was not drained{near(host, others)}", stream
     )
     return 0
 

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron import render
+from oncecron import render, texts
 from oncecron.commands import FORMAT
 from oncecron.errors import OutputError
+from oncecron.kinds import EXECUTIONS, LEASES, PAUSES, SKIPS, Kind
 from oncecron.model import Execution, LeaseView, Pause, Skip
-from oncecron.render import EXECUTIONS, LEASES, PAUSES, SKIPS, Clock, Kind, Style, Writer
+from oncecron.render import Style, Writer
+from oncecron.texts import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -216,14 +218,14 @@ def test_wide_letters_are_counted_as_two() -> None:
     rows = written([EXECUTION._replace(tick="日本"), EXECUTION._replace(tick="abcd")])
     [_, wide, narrow] = rows.splitlines()
     assert wide.index("failed") == narrow.index("failed") - 2
-    assert render.cut("日本語" * 9, 11, "utf-8") == "日本語日本…"
-    assert render.cut("y" * 30, 11, "ascii") == "y" * 10 + ">"
+    assert texts.cut("日本語" * 9, 11, "utf-8") == "日本語日本…"
+    assert texts.cut("y" * 30, 11, "ascii") == "y" * 10 + ">"
 
 
 @given(st.text())
 def test_no_text_can_talk_to_the_terminal(text: str) -> None:
     """Escape sequences, line ends, C1 controls and changes of direction are escaped, the rest is kept."""
-    shown = render.visible(text)
+    shown = texts.visible(text)
     assert shown.isprintable()
     if text.isprintable():
         assert shown == text

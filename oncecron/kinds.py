@@ -1,0 +1,136 @@
+"""The kinds of records that are published: their fields, and the columns of their tables."""
+
+from __future__ import annotations
+
+from signal import Signals
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncecron.duration import format_duration
+from oncecron.model import Execution, LeaseView, Pause, Skip
+from oncecron.texts import ABSENT, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncecron.texts import Clock
+
+
+class Column(NamedTuple):
+    """A column of a table: its title, and the text of a record in it."""
+
+    title: str
+    text: Callable[[Any, Clock], str]
+    right: bool = False
+
+
+class Kind(NamedTuple):
+    """What is published of a kind of record, and how its table looks."""
+
+    fields: tuple[str, ...]
+    times: frozenset[str]
+    columns: tuple[Column, ...]
+    """The last one may be cut, and holds blanks."""
+
+
+def _plain(name: str) -> Callable[[Any, Clock], str]:
+    def text(record: Any, _clock: Clock) -> str:
+        value = getattr(record, name)
+        return ABSENT if value in (None, "") else visible(str(value))
+
+    return text
+
+
+def _time(name: str) -> Callable[[Any, Clock], str]:
+    return lambda record, clock: clock.seconds(getattr(record, name))
+
+
+def _exit(record: Execution, _clock: Clock) -> str:
+    if record.signal is None:
+        return ABSENT if record.exit_code is None else str(record.exit_code)
+    try:
+        return Signals(record.signal).name
+    except ValueError:
+        return f"SIG{record.signal}"
+
+
+def _duration(record: Execution, _clock: Clock) -> str:
+    return ABSENT if record.duration is None else format_duration(record.duration)
+
+
+def _holder(record: Skip, _clock: Clock) -> str:
+    if record.holder_host is None:
+        return ABSENT
+    return visible(f"{record.holder_host}/{record.holder_pid}")
+
+
+def _since_heartbeat(record: LeaseView, _clock: Clock) -> str:
+    return _difference(record.asked_at, record.heartbeat_at)
+
+
+def _time_left(record: LeaseView, _clock: Clock) -> str:
+    return _difference(record.expires_at, record.asked_at)
+
+
+def _difference(later: float | None, earlier: float | None) -> str:
+    if later is None or earlier is None:
+        return ABSENT
+    return format_duration(round(later - earlier, 1))
+
+
+EXECUTIONS = Kind(
+    Execution._fields,
+    frozenset({"started_at", "finished_at"}),
+    (
+        Column("ID", _plain("execution_id"), right=True),
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("OUTCOME", _plain("outcome")),
+        Column("EXIT", _exit, right=True),
+        Column("STARTED", _time("started_at")),
+        Column("DURATION", _duration, right=True),
+        Column("HOST", _plain("host")),
+        Column("ATTEMPT", _plain("attempt"), right=True),
+        Column("COMMAND", _plain("command")),
+    ),
+)
+SKIPS = Kind(
+    Skip._fields,
+    frozenset({"at"}),
+    (
+        Column("AT", _time("at")),
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("REASON", _plain("reason")),
+        Column("HOST", _plain("host")),
+        Column("HOLDER", _holder),
+        Column("COUNT", _plain("count"), right=True),
+        Column("DETAIL", _plain("detail")),
+    ),
+)
+LEASES = Kind(
+    tuple(name for name in LeaseView._fields if name != "asked_at"),
+    frozenset({"acquired_at", "heartbeat_at", "expires_at"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("STATE", _plain("state")),
+        Column("HOST", _plain("host")),
+        Column("PID", _plain("pid"), right=True),
+        Column("USER", _plain("user")),
+        Column("SINCE", _time("acquired_at")),
+        Column("HEARTBEAT", _since_heartbeat, right=True),
+        Column("LEFT", _time_left, right=True),
+        Column("TOKEN", _plain("fencing_token"), right=True),
+        Column("BACKEND", _plain("backend_pid"), right=True),
+        Column("CLIENT", _plain("client_address")),
+    ),
+)
+PAUSES = Kind(
+    Pause._fields,
+    frozenset({"since", "until"}),
+    (
+        *(Column(name.upper(), _plain(name)) for name in ("key", "host")),
+        *(Column(name.upper(), _time(name)) for name in ("since", "until")),
+        *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
+    ),
+)
