@@ -63,6 +63,9 @@ HEARTBEATS_PER_TTL = 6
 MINIMUM_TTL = 6.0
 """Seconds. Below it a heartbeat would come more than once a second."""
 
+AGAIN = "by --again"
+"""The note of a further attempt that a person asked for; the stores write it in their own languages too."""
+
 MAX_CLOCK_SKEW = 300.0
 """Seconds a host's clock may be off the store's before a scheduled tick is refused."""
 
@@ -214,6 +217,37 @@ class Skip(NamedTuple):
     count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
     detail: str | None
     """Of the newest: who paused or drained and why, how the tick was done, what was broken."""
+
+
+class Traced(NamedTuple):
+    """An execution with what its published record does not tell."""
+
+    execution: Execution
+    instant: float | None
+    """Of its tick; None for a name and for no tick."""
+    fired_at: float | None
+    """By the clock of its host; None where the store does not keep it."""
+    lost_at: float | None
+    """When its lease was found to be over, whatever it was told to be since."""
+
+
+class TracedSkip(NamedTuple):
+    """A refusal with what its published record does not tell."""
+
+    skip: Skip
+    fired_at: float | None
+    """By the clock of its host; None where the store does not keep it."""
+
+
+class JobKey(NamedTuple):
+    """A part of a key as it was last claimed."""
+
+    key: str
+    shard: int
+    schedule: str | None
+    zone: str | None
+    ttl: float | None
+    high_water: float | None
 
 
 class LeaseView(NamedTuple):

@@ -37,6 +37,7 @@ def execution_record(
         "fencing_token": lease.token if lease else None,
         "owner": firing.owner,
         "note": ending.note,
+        "again": firing.again,
     }
 
 

@@ -24,10 +24,8 @@ def _undrain(given: dict[str, str], words: list[str]) -> int:
     with people_store(settings) as store:
         before = store.undrain(host)
         others = [] if before else [pause.host for pause in store.pauses() if pause.host]
-    told = f"undrained {host}{was('drained', before)}"
-    render.say(
-        told if before else f"{visible(host)} was not drained{near(host, others)}", stream
-    )
+    told = f"undrained {visible(host)}{was('drained', before)}"
+    render.say(told if before else f"{visible(host)} was not drained{near(host, others)}", stream)
     return 0
 
 

@@ -342,8 +342,10 @@ begin
   a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);
   a.started_at := {ns}.epoch(v_now);
   insert into {ns}.job_execution
-      (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner)
-    values (v_id, p_tick, p_tick_at, a.attempt, a.attempt, 'running', p_host, p_pid, p_user, p_command, p_fired_at, v_now, a.fencing_token, p_owner)
+      (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner,
+       note)
+    values (v_id, p_tick, p_tick_at, a.attempt, a.attempt, 'running', p_host, p_pid, p_user, p_command, p_fired_at, v_now, a.fencing_token, p_owner,
+            case when p_again and a.attempt > 1 then 'by --again' end)
     returning execution_id into a.execution_id;
   update {ns}.job_key
      set fence = a.fencing_token, high_water = greatest(high_water, p_tick_at), last_execution_id = a.execution_id,
@@ -598,6 +600,7 @@ declare
   v_id integer := {ns}.key_id_v1(p ->> 'key', (p ->> 'shard')::int);
   v_late text := case when (p ->> 'late')::boolean then 'recorded later' end;
   v_note text := p ->> 'note';
+  v_again text := case when (p ->> 'again')::boolean and (p ->> 'attempt')::int > 1 then 'by --again' end;
   v_outcome text := p ->> 'outcome';
   v_tick text := p ->> 'tick';
   v_token bigint := (p ->> 'fencing_token')::bigint;
@@ -659,7 +662,7 @@ begin
           (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
           to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
           to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, v_token,
-          (p ->> 'owner')::uuid, nullif(concat_ws('; ', v_note, v_late), ''));
+          (p ->> 'owner')::uuid, nullif(concat_ws('; ', v_again, v_note, v_late), ''));
       exit;
     exception when unique_violation then
       if exists (select from {ns}.job_execution x
@@ -696,7 +699,7 @@ end $$;
 create view {ns}.executions as
   select e.execution_id, k.key, k.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e.user_name as "user",
          e.command, e.started_at, e.finished_at, e.duration, e.fencing_token, e.owner, e.note, e.fired_at, e.tick_at,
-         e.key_id
+         e.key_id, e.lost_at
     from {ns}.job_execution e join {ns}.job_key k using (key_id);
 
 create view {ns}.keys as

@@ -118,6 +118,7 @@ local function grant(key)
   local row = row_of(given)
   row.attempt, row.owner_attempt, row.outcome, row.started_at = attempt, attempt, 'running', seconds(now)
   row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))
+  row.note = given.again and tonumber(attempt) > 1 and 'by --again' or nil
   local id = insert_execution(row)
   grant_lease(id, row)
   local marks = {fence = row.fencing_token, running = id, last_execution_id = id, last_start = row.started_at,

@@ -25,6 +25,7 @@ row = row_of(given)
 if given.outcome == 'running' and (token < fence or redis.call('HEXISTS', own.key, 'running') == 1) then
   row.outcome, row.note = 'lost', unfinished
 end
-id = insert_late(row, joined(given.note, row.note, late))
+local again = given.again and tonumber(given.attempt or 1) > 1 and 'by --again'
+id = insert_late(row, joined(again, given.note, row.note, late))
 if row.outcome == 'running' then redis.call('HSET', own.key, 'running', id) end
 return 1

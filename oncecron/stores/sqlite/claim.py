@@ -18,6 +18,7 @@ from binascii import crc32
 from oncecron import clock
 from oncecron.errors import ConfigurationError
 from oncecron.model import (
+    AGAIN,
     HEARTBEATS_PER_TTL,
     MAX_CLOCK_SKEW,
     AskAgain,
@@ -193,6 +194,7 @@ def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
         "schedule": firing.schedule,
         "zone": firing.zone,
         "lateness": firing.fired_at % 60,
+        "note": AGAIN if firing.again and granted["attempt"] > 1 else None,
         "digest": f"{crc32(firing.command.encode()):08x}",
     }
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid

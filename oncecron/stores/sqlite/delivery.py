@@ -9,7 +9,7 @@ lease here is `lost`, and so is a start that comes after a higher token.
 
 from __future__ import annotations
 
-from oncecron.model import MAX_CLOCK_SKEW
+from oncecron.model import AGAIN, MAX_CLOCK_SKEW
 
 TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     outcome, token = record["outcome"], record["fencing_token"]
     if outcome == "not-started" and token is None:
         return
+    again = AGAIN if record.get("again") and record["attempt"] > 1 else None
     values = {
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
-        "note": joined(record["note"], _late(record)),
+        "note": joined(again, record["note"], _late(record)),
         "latest": now + MAX_CLOCK_SKEW,
         "lateness": record["fired_at"] % 60,
     }
@@ -73,7 +74,7 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     if token is not None and token >= fence:
         store.execute("declare_unheard_lost", **record, now=now, unfinished=_UNFINISHED)
     if outcome == "running" and ((token or 0) < fence or store.one("find_running", **record)):
-        values.update(outcome="lost", note=joined(record["note"], _UNFINISHED, _late(record)))
+        values.update(outcome="lost", note=joined(again, record["note"], _UNFINISHED, _late(record)))
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
     if outcome != "not-started":

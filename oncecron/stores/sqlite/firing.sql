@@ -74,9 +74,9 @@ UPDATE job_key SET fence = max(fence + 1, :microseconds) WHERE key = :key AND sh
 -- name: insert_execution
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        started_at, fencing_token, owner)
+        started_at, fencing_token, owner, note)
 VALUES (:key, :shard, :tick, :tick_instant, :named, :attempt, :attempt, 'running', :host, :pid, :user, :command,
-        :now, :fencing_token, :owner)
+        :now, :fencing_token, :owner, :note)
 
 -- name: insert_lease
 INSERT INTO lease
