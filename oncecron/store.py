@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Execution,
         Firing,
         HistoryQuery,
+        JobKey,
         Lease,
         LeaseView,
         Pause,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
         Retention,
         Roles,
         Skip,
+        Traced,
+        TracedSkip,
         Unconfirmed,
     )
 
@@ -143,11 +146,23 @@ class PeopleStore(Protocol):
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
 
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips` with what else is known of them."""
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part of the keys, each part in the order of starts.
+
+        Other questions may be asked meanwhile.
+        """
+
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed, by name."""
+
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
-
-    def keys(self) -> Sequence[str]:
-        """Return every key that has ever fired."""
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now: pauses that have not ended, and drained hosts."""

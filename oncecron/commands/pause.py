@@ -11,7 +11,7 @@ from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
 from oncecron.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from oncecron.config import Settings
     from oncecron.model import Pause
@@ -43,7 +43,7 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     stream = render.standard_output()
     with people_store(settings) as store:
         now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
-        known = [key] if settings["all"] else store.keys()
+        known = {key} if settings["all"] else {part.key for part in store.job_keys()}
     until = f"until {time_of(now.until)}" if now.until else "until it is resumed"
     render.say(f"paused {name_of(key)} {until}{was('paused', before)}", stream)
     if key not in known:
@@ -117,9 +117,9 @@ def was(what: str, before: Pause | None) -> str:
     return f"; before: {what} {by(before)}" if before else ""
 
 
-def near(name: str, known: Sequence[str]) -> str:
+def near(name: str, known: Iterable[str]) -> str:
     """Return which of the known names may have been meant."""
-    found = difflib.get_close_matches(name, known, 3)
+    found = difflib.get_close_matches(name, sorted(known), 3)
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 

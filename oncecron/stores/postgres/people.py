@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from oncecron.errors import StoreError, StoreRefusesError
-from oncecron.model import Execution, LeaseView, Pause, Skip
+from oncecron.model import (
+    Execution,
+    JobKey,
+    LeaseView,
+    Pause,
+    Skip,
+    Traced,
+    TracedSkip,
+)
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.wire import StatementError
@@ -55,6 +63,13 @@ class PostgresPeopleStore:
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first, or the oldest first after an id."""
+        yield from map(Execution._make, self._pages(query, ""))
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+        yield from map(_traced, self._pages(query, "traced_"))
+
+    def _pages(self, query: HistoryQuery, columns: str) -> Iterator[tuple[Any, ...]]:
         section = "history"
         if query.after_id is not None:
             section = "history_after"
@@ -66,8 +81,8 @@ class PostgresPeopleStore:
         values: dict[str, Any] = {**query._asdict(), "before": None}
         while left is None or left > 0:
             page = _PAGE if left is None else min(left, _PAGE)
-            rows = self._ask(section, {**values, "page": page})
-            yield from map(Execution._make, rows)
+            rows = self._ask(columns + section, {**values, "page": page})
+            yield from rows
             if len(rows) < page:
                 return
             values["before" if query.after_id is None else "after_id"] = rows[-1][0]
@@ -77,7 +92,7 @@ class PostgresPeopleStore:
         """Yield recorded refusals, the newest first."""
         values = query._asdict()
         if query.limit is None:
-            yield from self._stream_skips(values)
+            yield from map(Skip._make, self._stream("skips", {**values, "window": None}))
             return
         for window in _WINDOWS:
             rows = self._ask("skips", {**values, "window": window})
@@ -85,16 +100,30 @@ class PostgresPeopleStore:
                 yield from map(Skip._make, rows)
                 return
 
-    def _stream_skips(self, values: dict[str, Any]) -> Iterator[Skip]:
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips` with what else is known of them."""
+        for row in self._stream("traced_skips", query._asdict()):
+            yield TracedSkip(Skip._make(row[:-1]), row[-1])
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part in the order of starts."""
+        yield from map(_traced, self._stream("timeline", {"since": since}))
+
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed."""
+        return [JobKey._make(row) for row in self._ask("keys", {})]
+
+    def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield rows as the server gives them: no question of this kind begins within another."""
         connection = self._installed()
         with (
             self._explained(_READERS_CURE),
             connection.transaction(),
-            connection.cursor(name="skips") as cursor,
+            connection.cursor(name=section) as cursor,
         ):
             cursor.itersize = _PAGE
-            cursor.execute(self._sql["skips"], {**values, "window": None})
-            yield from map(Skip._make, cursor)
+            cursor.execute(self._sql[section], values)
+            yield from cursor
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
@@ -104,10 +133,6 @@ class PostgresPeopleStore:
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
         return [_lease(row) for row in self._ask("leases", {})]
-
-    def keys(self) -> Sequence[str]:
-        """Return every key that has ever fired."""
-        return [row[0] for row in self._ask("keys", {}, _OPERATORS_CURE)]
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""
@@ -275,7 +300,13 @@ def _sections(namespace: str) -> dict[str, str]:
     with open(path, encoding="utf-8") as file:
         parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
     sections = {name.strip(): _without_comments(text) for name, _, text in parts}
-    for name in ("execution_columns", "execution_filters", "pause_columns"):
+    traced = {
+        f"traced_{name}": text.replace("{execution_columns}", sections["traced_columns"])
+        for name, text in sections.items()
+        if name.startswith("history")
+    }
+    sections |= traced
+    for name in ("traced_columns", "execution_columns", "execution_filters", "pause_columns"):
         sections = {
             key: text.replace("{" + name + "}", sections[name]) for key, text in sections.items()
         }
@@ -285,6 +316,10 @@ def _sections(namespace: str) -> dict[str, str]:
 
 def _without_comments(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
+
+
+def _traced(row: tuple[Any, ...]) -> Traced:
+    return Traced(Execution._make(row[:-3]), *row[-3:])
 
 
 def _lease(row: tuple[Any, ...]) -> LeaseView:

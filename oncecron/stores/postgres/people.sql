@@ -27,6 +27,12 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
        e.duration, e.fencing_token, e.owner::text as owner, e.note
 
+-- name: traced_columns
+-- The same with what only accounts and audits ask for.
+{execution_columns},
+       extract(epoch from e.tick_at)::float8 as instant, extract(epoch from e.fired_at)::float8 as fired_at,
+       extract(epoch from e.lost_at)::float8 as lost_at
+
 -- name: execution_filters
 -- The plan is made for the values: a filter that is null costs nothing.
 (%(before)s::bigint is null or e.execution_id < %(before)s)
@@ -103,6 +109,31 @@ select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.
  order by s.at desc, s.key, s.shard, s.host, s.reason
  limit %(limit)s
 
+-- name: traced_skips
+-- The same with the firing host's clock.
+select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
+       s.detail, extract(epoch from s.fired_at)::float8 as fired_at
+  from {ns}.skips s
+ where (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(key)s::text is null or s.key = %(key)s)
+   and (%(tick)s::text is null or s.tick = %(tick)s)
+   and (%(host)s::text is null or s.host = %(host)s)
+   and (%(outcome)s::text is null or s.reason = %(outcome)s)
+ order by s.at desc, s.key, s.shard, s.host, s.reason
+ limit %(limit)s
+
+-- name: timeline
+-- All that began since, part by part in the order of starts; the server sorts, on its disk where it must.
+select {traced_columns}
+  from {ns}.executions e
+ where %(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s)
+ order by e.key, e.shard, e.started_at, e.execution_id
+
+-- name: keys
+select k.key, k.shard, k.schedule, k.zone, extract(epoch from k.ttl)::float8, extract(epoch from k.high_water)::float8
+  from {ns}.keys k
+ order by k.key, k.shard
+
 -- name: leases
 -- With the name that the session gave itself, which tells the holder of a lock that has no lease, and the store's clock.
 select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",
@@ -111,9 +142,6 @@ select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid
        extract(epoch from pg_catalog.clock_timestamp())::float8, l.application_name
   from {ns}.leases l
  order by l.key, l.shard
-
--- name: keys
-select distinct k.key from {ns}.keys k order by k.key
 
 -- name: pause_columns
 p.key, p.host, p.author, p.reason, extract(epoch from p.since)::float8, extract(epoch from p.until)::float8

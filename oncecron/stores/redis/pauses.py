@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from oncecron.errors import StoreUnavailable
 from oncecron.model import ALL_KEYS, Pause
 from oncecron.stores.redis import scripts
+from oncecron.stores.redis.rows import decoded, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,13 +52,5 @@ def change(
 
 
 def _pause(key: Any, host: Any, text: bytes) -> Pause:
-    row: dict[str, str] = json.loads(text.decode("utf-8", "replace"))
-    until = row.get("until")
-    return Pause(
-        key=key,
-        host=host,
-        author=row["author"],
-        reason=row.get("reason"),
-        since=float(row["at"]),
-        until=None if until is None else float(until),
-    )
+    row = decoded(json_of(text))
+    return Pause(key, host, row["author"], row.get("reason"), row["at"], row.get("until"))

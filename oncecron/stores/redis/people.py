@@ -9,22 +9,44 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import json
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
-from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Skip
 from oncecron.stores.redis import pauses, scripts
 from oncecron.stores.redis.client import connect_redis_py
 from oncecron.stores.redis.explain import ACL_RULE, of_step
 from oncecron.stores.redis.resp import ReplyError
+from oncecron.stores.redis.rows import (
+    KEY_FIELDS,
+    Row,
+    decoded,
+    execution_of,
+    json_of,
+    key_of,
+    lease_view,
+    order_of,
+    skip_of,
+    text_fields,
+    traced_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron.model import HistoryQuery, Pause, Retention, Roles
+    from oncecron.model import (
+        Execution,
+        HistoryQuery,
+        JobKey,
+        LeaseView,
+        Pause,
+        Retention,
+        Roles,
+        Skip,
+        Traced,
+        TracedSkip,
+    )
     from oncecron.stores.redis.address import Target
 
 PATIENCE = 10.0
@@ -36,13 +58,6 @@ _BATCH = 1000  # executions, or skips, that one step of prune looks at
 _SLACK = 86400.0
 """Seconds by which starts may be out of order: the server's clock may have been set back."""
 
-_INTEGERS = (
-    *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
-    *("holder_pid", "count", "execution_id"),
-)
-_FLOATS = ("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at")
-
-Row = dict[str, Any]
 Command = tuple[Any, ...]
 
 
@@ -59,7 +74,34 @@ class RedisPeopleStore:
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first, or the oldest first after an id."""
         found = (row for row in self._rows(query) if _wanted(row, query, row["outcome"]))
-        yield from map(_execution, itertools.islice(found, query.limit))
+        yield from map(execution_of, itertools.islice(found, query.limit))
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+        found = (row for row in self._rows(query) if _wanted(row, query, row["outcome"]))
+        yield from map(traced_of, itertools.islice(found, query.limit))
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part in the order of starts.
+
+        That is the order of their ids, but for what was put in late: it is looked for first, and comes in between.
+        """
+        for part in self._parts(None):
+            late = [row for row in self._rows_of(part) if "late" in row]
+            late.sort(key=_start)
+            others = (row for row in self._rows_of(part) if "late" not in row)
+            for row in heapq.merge(others, late, key=_start):
+                if since is None or row["started_at"] >= since:
+                    yield traced_of(row)
+
+    def _rows_of(self, part: str) -> Iterator[Row]:
+        """Yield the rows of one part of a key, the oldest id first."""
+        stream = self._names.of_part("log", part)
+        ids = self._read(stream, self._many([_page(stream, "0", True, _PAGE)])[0], True, _PAGE)
+        while page := list(itertools.islice(ids, _PAGE)):
+            for execution_id, row in zip(page, self._executions(page), strict=True):
+                if row is not None:
+                    yield {**row, "execution_id": execution_id}
 
     def _rows(self, query: HistoryQuery) -> Iterator[Row]:
         ids = self._ids(query)
@@ -98,11 +140,16 @@ class RedisPeopleStore:
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
+        for traced in self.traced_skips(query):
+            yield traced.skip
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips` with what else is known of them."""
         readers = [self._skips_of(part, query) for part in self._parts(query.key)]
-        merged = heapq.merge(*readers, key=_order)
+        merged = heapq.merge(*readers, key=order_of)
         yield from itertools.islice(merged, query.limit)
 
-    def _skips_of(self, part: str, query: HistoryQuery) -> Iterator[Skip]:
+    def _skips_of(self, part: str, query: HistoryQuery) -> Iterator[TracedSkip]:
         name, rows_name = self._names.of_part("skips", part), self._names.of_part("skip_rows", part)
         oldest = "-inf" if query.since is None else repr(query.since)
         size = min(_PAGE, query.limit or _PAGE)
@@ -112,19 +159,21 @@ class RedisPeopleStore:
             members, times = flat[::2], flat[1::2]
             texts = self._many([("HMGET", rows_name, *members)])[0] if members else []
             skips = [
-                _skip(part, member, at, text)
+                skip_of(part, member, at, text)
                 for member, at, text in zip(members, times, texts, strict=True)
                 if text is not None
             ]
-            found = (skip for skip in skips if _wanted(skip._asdict(), query, skip.reason))
-            yield from sorted(found, key=_order)
+            found = (
+                each for each in skips if _wanted(each.skip._asdict(), query, each.skip.reason)
+            )
+            yield from sorted(found, key=order_of)
             if len(members) < size:
                 return
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
         [row] = self._executions([execution_id])
-        return None if row is None else _execution({**row, "execution_id": execution_id})
+        return None if row is None else execution_of({**row, "execution_id": execution_id})
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease of this namespace."""
@@ -132,17 +181,21 @@ class RedisPeopleStore:
         names = [self._names.of_part("lease", part) for part in parts]
         (now, micros), *hashes = self._many([("TIME",), *(("HGETALL", name) for name in names)])
         found = {part: lease for part, lease in zip(parts, hashes, strict=True) if lease}
-        leases = {part: _decoded(_text_fields(lease)) for part, lease in found.items()}
+        leases = {part: decoded(text_fields(lease)) for part, lease in found.items()}
         rows = self._executions([lease["execution_id"] for lease in leases.values()])
         asked_at = now + micros / 1e6
         return [
-            _lease_view(part, lease, row or {}, asked_at)
+            lease_view(part, lease, row or {}, asked_at)
             for (part, lease), row in zip(leases.items(), rows, strict=True)
         ]
 
-    def keys(self) -> Sequence[str]:
-        """Return every key that has ever fired."""
-        return sorted({part.rpartition("#")[0] for part in self._parts(None)})
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed."""
+        parts = self._parts(None)
+        names = [self._names.of_part("key", part) for part in parts]
+        answers = self._many([("HMGET", name, *KEY_FIELDS) for name in names])
+        found = [key_of(part, values) for part, values in zip(parts, answers, strict=True)]
+        return sorted(found, key=lambda key: (key.key, key.shard))
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""
@@ -226,7 +279,7 @@ class RedisPeopleStore:
             return []
         name = self._names.of_namespace("executions")
         [texts] = self._many([("HMGET", name, *ids)])
-        return [None if text is None else _decoded(_json(text)) for text in texts]
+        return [None if text is None else decoded(json_of(text)) for text in texts]
 
     def _many(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one round trip; return their answers."""
@@ -266,6 +319,11 @@ def _page(stream: str, after: str, forward: bool, size: int) -> Command:
     return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
 
 
+def _start(row: Row) -> float:
+    started: float = row["started_at"]
+    return started
+
+
 def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
     """Return whether a row is what the question asks for; its key has been seen to."""
     return (
@@ -285,76 +343,3 @@ def _all_older(row: Row, query: HistoryQuery) -> bool:
         return False
     started: float = row["started_at"]
     return started < query.since - _SLACK
-
-
-def _text_fields(fields: Any) -> dict[str, str]:
-    """Return a hash as texts."""
-    return {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
-
-
-def _json(text: bytes) -> dict[str, str]:
-    fields: dict[str, str] = json.loads(text.decode("utf-8", "replace"))
-    return fields
-
-
-def _decoded(fields: dict[str, str]) -> Row:
-    """Return a row whose numbers are numbers."""
-    row: Row = dict(fields)
-    for name in _INTEGERS:
-        if name in row:
-            row[name] = int(row[name])
-    for name in _FLOATS:
-        if name in row:
-            row[name] = float(row[name])
-    return row
-
-
-def _execution(row: Row) -> Execution:
-    return Execution(**{name: row.get(name) for name in Execution._fields})  # type: ignore[arg-type]
-
-
-def _skip(part: str, member: bytes, at: float, text: bytes) -> Skip:
-    key, _, shard = part.rpartition("#")
-    tick, host, reason = json.loads(member)
-    row = _decoded(_json(text))
-    return Skip(
-        key=key,
-        shard=int(shard),
-        tick=tick or None,
-        reason=reason,
-        holder_host=row.get("holder_host"),
-        holder_pid=row.get("holder_pid"),
-        host=host,
-        pid=row["pid"],
-        at=float(at),
-        count=row["count"],
-        detail=row.get("detail"),
-    )
-
-
-def _order(skip: Skip) -> tuple[object, ...]:
-    return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
-
-
-def _lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
-    key, _, shard = part.rpartition("#")
-    silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
-    stale = silent or lease["expires_at"] <= asked_at
-    return LeaseView(
-        key=key,
-        shard=int(shard),
-        tick=row.get("tick"),
-        execution_id=lease["execution_id"],
-        attempt=row.get("attempt"),
-        state="stale" if stale else "held",
-        host=row.get("host"),
-        pid=row.get("pid"),
-        user=row.get("user"),
-        acquired_at=lease["acquired_at"],
-        heartbeat_at=lease["heartbeat_at"],
-        expires_at=lease["expires_at"],
-        fencing_token=row.get("fencing_token"),
-        backend_pid=None,
-        client_address=None,
-        asked_at=asked_at,
-    )

@@ -74,7 +74,9 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     if token is not None and token >= fence:
         store.execute("declare_unheard_lost", **record, now=now, unfinished=_UNFINISHED)
     if outcome == "running" and ((token or 0) < fence or store.one("find_running", **record)):
-        values.update(outcome="lost", note=joined(again, record["note"], _UNFINISHED, _late(record)))
+        values.update(
+            outcome="lost", note=joined(again, record["note"], _UNFINISHED, _late(record))
+        )
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
     if outcome != "not-started":

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oncecron import clock
 from oncecron.errors import ConfigurationError
-from oncecron.model import HEARTBEATS_PER_TTL, Execution, LeaseView, Pause, Skip
+from oncecron.model import (
+    HEARTBEATS_PER_TTL,
+    Execution,
+    JobKey,
+    LeaseView,
+    Pause,
+    Skip,
+    Traced,
+    TracedSkip,
+)
 from oncecron.stores.sqlite.claim import moment
 from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
 from oncecron.stores.sqlite.handle import Handle
@@ -59,6 +68,29 @@ class SQLitePeopleStore:
             for row in store.execute("skips", **_filters(query)):
                 yield Skip(*row)
 
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+        statement = "traced" if query.key is None or query.tick is None else "traced_of_tick"
+        with self._handle.until(_soon()) as store:
+            for row in store.execute(statement, **_filters(query)):
+                yield _traced(row)
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips`: of them nothing else is kept."""
+        for skip in self.skips(query):
+            yield TracedSkip(skip, None)
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part in the order of starts."""
+        with self._handle.until(_soon()) as store:
+            for row in store.execute("timeline", since=since):
+                yield _traced(row)
+
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed."""
+        with self._handle.until(_soon()) as store:
+            return [JobKey(*row) for row in store.execute("keys")]
+
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
         with self._handle.until(_soon()) as store:
@@ -70,11 +102,6 @@ class SQLitePeopleStore:
         with self._handle.until(_soon()) as store:
             rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
             return [LeaseView(*row) for row in rows]
-
-    def keys(self) -> Sequence[str]:
-        """Return every key that has ever fired."""
-        with self._handle.until(_soon()) as store:
-            return [row["key"] for row in store.execute("keys")]
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""
@@ -166,6 +193,11 @@ def _pauses(store: Connection, now: float) -> list[Pause]:
 
 def _soon() -> float:
     return clock.lease_time(clock.MONOTONIC) + PATIENCE
+
+
+def _traced(row: Any) -> Traced:
+    values = tuple(row)
+    return Traced(Execution(*values[:-3]), *values[-3:])
 
 
 def _filters(query: HistoryQuery) -> dict[str, object]:

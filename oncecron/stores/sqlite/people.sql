@@ -47,6 +47,40 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
  ORDER BY at DESC, key, shard, host, reason
  LIMIT :limit
 
+-- name: traced
+-- Executions of a key with the instant of their tick and when they were declared lost, the newest first.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+  FROM job_execution
+ WHERE (:key IS NULL OR key = :key)
+   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+   AND (:after_id IS NULL OR execution_id > :after_id)
+ ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
+ LIMIT :limit
+
+-- name: traced_of_tick
+-- The same of one tick of a key, by the index that counts its attempts.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+  FROM job_execution
+ WHERE key = :key AND tick = :tick
+   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome) AND (:after_id IS NULL OR execution_id > :after_id)
+ ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
+ LIMIT :limit
+
+-- name: timeline
+-- All that began since, part by part in the order of starts; sorted on the disk where it must.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+  FROM job_execution
+ WHERE :since IS NULL OR started_at >= :since
+ ORDER BY key, shard, started_at, execution_id
+
+-- name: keys
+SELECT key, shard, schedule, zone, ttl, high_water FROM job_key ORDER BY key, shard
+
 -- name: leases
 -- `stale`: over by the lease clock, or its holder silent for more than two heartbeats.
 SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
@@ -57,9 +91,6 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
        NULL AS backend_pid, NULL AS client_address
   FROM lease l LEFT JOIN job_execution e USING (execution_id)
  ORDER BY l.key, l.shard
-
--- name: keys
-SELECT DISTINCT key FROM job_key ORDER BY key
 
 -- name: pauses
 -- Those that have not ended; that of all keys first, the hosts last.

@@ -1,0 +1,131 @@
+"""Rows as Redis keeps them, JSON and hashes of texts, as the values that people are given."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oncecron.model import (
+    HEARTBEATS_PER_TTL,
+    Execution,
+    JobKey,
+    LeaseView,
+    Skip,
+    Traced,
+    TracedSkip,
+)
+
+_INTEGERS = (
+    *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
+    *("holder_pid", "count", "execution_id"),
+)
+_FLOATS = (
+    *("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at"),
+    *("fired_at", "tick_instant", "lost_at", "at", "until", "ttl", "high_water"),
+)
+
+Row = dict[str, Any]
+
+
+def text_fields(fields: Any) -> dict[str, str]:
+    """Return a hash as texts."""
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+
+
+def json_of(text: bytes) -> dict[str, str]:
+    """Return a row as texts."""
+    fields: dict[str, str] = json.loads(text.decode("utf-8", "replace"))
+    return fields
+
+
+def decoded(fields: dict[str, str]) -> Row:
+    """Return a row whose numbers are numbers."""
+    row: Row = dict(fields)
+    for name in _INTEGERS:
+        if name in row:
+            row[name] = int(row[name])
+    for name in _FLOATS:
+        if name in row:
+            row[name] = float(row[name])
+    return row
+
+
+def execution_of(row: Row) -> Execution:
+    """Return an execution."""
+    return Execution(**{name: row.get(name) for name in Execution._fields})  # type: ignore[arg-type]
+
+
+def traced_of(row: Row) -> Traced:
+    """Return an execution with what else its row tells."""
+    return Traced(
+        execution_of(row), row.get("tick_instant"), row.get("fired_at"), row.get("lost_at")
+    )
+
+
+def key_of(part: str, values: list[bytes | None]) -> JobKey:
+    """Return a part of a key by its name and the fields of its hash, in the order of `KEY_FIELDS`."""
+    key, _, shard = part.rpartition("#")
+    fields = {
+        name: value.decode("utf-8", "replace")
+        for name, value in zip(KEY_FIELDS, values, strict=True)
+        if value is not None
+    }
+    row = decoded(fields)
+    return JobKey(
+        key, int(shard), row.get("schedule"), row.get("zone"), row.get("ttl"), row.get("high_water")
+    )
+
+
+KEY_FIELDS = ("schedule", "zone", "ttl", "high_water")
+
+
+def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:
+    """Return a refusal by its member of the set, its score, and its row."""
+    key, _, shard = part.rpartition("#")
+    tick, host, reason = json.loads(member)
+    row = decoded(json_of(text))
+    skip = Skip(
+        key=key,
+        shard=int(shard),
+        tick=tick or None,
+        reason=reason,
+        holder_host=row.get("holder_host"),
+        holder_pid=row.get("holder_pid"),
+        host=host,
+        pid=row["pid"],
+        at=float(at),
+        count=row["count"],
+        detail=row.get("detail"),
+    )
+    return TracedSkip(skip, row.get("fired_at"))
+
+
+def order_of(traced: TracedSkip) -> tuple[object, ...]:
+    """Return what refusals are sorted by: the newest first."""
+    skip = traced.skip
+    return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
+
+
+def lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
+    """Return a lease by its hash and the row of its execution."""
+    key, _, shard = part.rpartition("#")
+    silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
+    stale = silent or lease["expires_at"] <= asked_at
+    return LeaseView(
+        key=key,
+        shard=int(shard),
+        tick=row.get("tick"),
+        execution_id=lease["execution_id"],
+        attempt=row.get("attempt"),
+        state="stale" if stale else "held",
+        host=row.get("host"),
+        pid=row.get("pid"),
+        user=row.get("user"),
+        acquired_at=lease["acquired_at"],
+        heartbeat_at=lease["heartbeat_at"],
+        expires_at=lease["expires_at"],
+        fencing_token=row.get("fencing_token"),
+        backend_pid=None,
+        client_address=None,
+        asked_at=asked_at,
+    )
