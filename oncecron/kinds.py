@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.duration import format_duration
 from oncecron.model import Execution, LeaseView, Pause, Skip
+from oncecron.questions.audit import Finding
+from oncecron.questions.jobs import STREAK_AT_MOST, Job
 from oncecron.texts import ABSENT, visible
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def _time(name: str) -> Callable[[Any, Clock], str]:
     return lambda record, clock: clock.seconds(getattr(record, name))
 
 
-def _exit(record: Execution, _clock: Clock) -> str:
+def _exit(record: Execution | Job, _clock: Clock) -> str:
     if record.signal is None:
         return ABSENT if record.exit_code is None else str(record.exit_code)
     try:
@@ -55,6 +57,26 @@ def _exit(record: Execution, _clock: Clock) -> str:
 
 def _duration(record: Execution, _clock: Clock) -> str:
     return ABSENT if record.duration is None else format_duration(record.duration)
+
+
+def _usual(record: Job, _clock: Clock) -> str:
+    return ABSENT if record.usual_duration is None else format_duration(record.usual_duration)
+
+
+def _streak(record: Job, _clock: Clock) -> str:
+    if not record.streak:
+        return ABSENT
+    return f"{record.streak}{'+' * (record.streak >= STREAK_AT_MOST)}"
+
+
+def _paused(record: Job, clock: Clock) -> str:
+    if record.paused_by is None:
+        return ABSENT
+    until = (
+        f" until {clock.seconds(record.paused_until)}" if record.paused_until is not None else ""
+    )
+    reason = f": {record.paused_reason}" if record.paused_reason else ""
+    return visible(f"by {record.paused_by}{until}{reason}")
 
 
 def _holder(record: Skip, _clock: Clock) -> str:
@@ -105,6 +127,34 @@ SKIPS = Kind(
         Column("HOLDER", _holder),
         Column("COUNT", _plain("count"), right=True),
         Column("DETAIL", _plain("detail")),
+    ),
+)
+JOBS = Kind(
+    Job._fields,
+    frozenset({"started_at", "succeeded_at", "running_since", "next_at", "paused_until"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("OUTCOME", _plain("outcome")),
+        Column("EXIT", _exit, right=True),
+        Column("SUCCESS", _time("succeeded_at")),
+        Column("RUNNING", _plain("running_host")),
+        Column("SINCE", _time("running_since")),
+        Column("STREAK", _streak, right=True),
+        Column("USUAL", _usual, right=True),
+        Column("NEXT", _time("next_at")),
+        Column("PAUSED", _paused),
+    ),
+)
+FINDINGS = Kind(
+    Finding._fields,
+    frozenset({"at"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("LAST", _plain("last_tick")),
+        Column("TICKS", _plain("count"), right=True),
+        Column("FINDING", _plain("finding")),
+        Column("REASON", _plain("reason")),
     ),
 )
 LEASES = Kind(

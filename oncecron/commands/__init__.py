@@ -141,11 +141,41 @@ def all_people_stores(settings: Settings) -> Iterator[dict[str, PeopleStore]]:
         yield found
 
 
+@contextlib.contextmanager
+def store_and_log(settings: Settings) -> Iterator[tuple[PeopleStore, PeopleStore]]:
+    """Open the store, which has the leases, and what has the log; the same where none is beside it."""
+    with all_people_stores(settings) as stores:
+        yield stores["store"], stores.get("log", stores["store"])
+
+
 def told_of(answers: dict[str, str]) -> str:
     """Return the answers of `all_people_stores` as text: each with its name where there are two."""
     if len(answers) == 1:
         return answers["store"]
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
+
+
+def moment(text: str, now: float) -> float:
+    """Return the time (seconds since the epoch) of an age, a date or a time; local where it has no offset.
+
+    Raises `UsageError`.
+    """
+    from datetime import datetime  # noqa: PLC0415 - not for --help
+
+    from oncecron.duration import parse_duration  # noqa: PLC0415 - not for --help
+    from oncecron.errors import UsageError  # noqa: PLC0415 - not for --help
+
+    try:
+        return now - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(
+            f"--since: {text!r} is neither an age such as 2h or 7d, nor a time such as 2026-11-20 or "
+            "2026-11-20T02:00+01:00"
+        ) from error
 
 
 def output_format(settings: Settings) -> str:
@@ -165,7 +195,9 @@ __all__ = [
     "STORE_OPTIONS",
     "TableCommand",
     "all_people_stores",
+    "moment",
     "output_format",
     "people_store",
+    "store_and_log",
     "told_of",
 ]

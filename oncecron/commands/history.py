@@ -18,6 +18,7 @@ from oncecron.commands import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
+    moment,
     output_format,
     people_store,
 )
@@ -171,29 +172,6 @@ def _check_outcome(outcome: str, *, skips: bool) -> None:
     if outcome not in known:
         hint = "; with --skips it is a reason" if outcome in REFUSAL_REASONS else ""
         raise UsageError(f"--outcome: {outcome!r} is none of {', '.join(known)}{hint}")
-
-
-def moment(text: str, now: float) -> float:
-    """Return the time (seconds since the epoch) of an age, a date or a time; local where it has no offset.
-
-    Raises `UsageError`.
-    """
-    from datetime import datetime
-
-    from oncecron.duration import parse_duration
-    from oncecron.errors import UsageError
-
-    try:
-        return now - parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise UsageError(
-            f"--since: {text!r} is neither an age such as 2h or 7d, nor a time such as 2026-11-20 or "
-            "2026-11-20T02:00+01:00"
-        ) from error
 
 
 def _show_one(store: PeopleStore, execution_id: int, writer: Writer) -> None:

@@ -1,0 +1,209 @@
+"""What jobs, accounts and audits ask of a store: traces, timelines, keys."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import COMMAND, KEY, Host, execution_record, minute, skip_record
+
+from oncecron import clock
+from oncecron.model import HistoryQuery, JobKey
+from oncecron.questions.audit import Question, audit
+from oncecron.texts import Clock
+from oncecron.tick import scheduled_tick
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+    from oncecron.questions.audit import Finding
+
+QUERIES = [
+    HistoryQuery(),
+    HistoryQuery(limit=1),
+    HistoryQuery(limit=None, key=KEY),
+    HistoryQuery(key=KEY, tick=minute(2).text),
+    HistoryQuery(tick=minute(2).text),
+    HistoryQuery(outcome="failed"),
+    HistoryQuery(host="bb.example", limit=None),
+]
+
+
+@pytest.fixture
+def past(a: Host, b: Host) -> None:
+    """Three executions of one key, one of another, two refusals."""
+    a.run(minute(1))
+    b.run(minute(2), "failed")
+    a.lose(minute(2))
+    b.lose(minute(1))
+    a.run(minute(3))
+    b.run(minute(3), key="weekly")
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.usefixtures("past")
+def test_traces_are_those_of_history_and_skips(log: Log, query: HistoryQuery) -> None:
+    """The same rows in the same order, with more."""
+    traced = list(log.people.traced(query))
+    assert [each.execution for each in traced] == log.executions(query)
+    skips = list(log.people.traced_skips(query))
+    assert [each.skip for each in skips] == list(log.people.skips(query))
+    for each in traced:
+        assert each.instant is not None
+        assert each.lost_at is None
+        assert each.fired_at in (None, each.instant + 1)
+
+
+@pytest.mark.usefixtures("past")
+def test_traces_after_an_id_are_the_oldest_first(log: Log) -> None:
+    """As history has them."""
+    first = min(each.execution_id for each in log.executions())
+    query = HistoryQuery(after_id=first, key=KEY)
+    assert [each.execution for each in log.people.traced(query)] == log.executions(query)
+
+
+def test_what_was_lost_says_when(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Also after it has told how it ended."""
+    firing = a.firing(minute(1))
+    lease = a.ask(firing)
+    store.expire(KEY)
+    b.run(minute(2))
+    [_, lost] = log.people.traced(HistoryQuery())
+    assert lost.lost_at is not None
+    assert lost.execution.outcome == "lost"
+    a.deliver(execution_record(firing, lease))  # type: ignore[arg-type]
+    [_, told] = log.people.traced(HistoryQuery())
+    assert (told.lost_at, told.execution.outcome) == (lost.lost_at, "succeeded")
+
+
+def test_the_timeline_is_in_the_order_of_starts_part_by_part(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """What was put in late has its place there, and other questions may be asked meanwhile."""
+    a.run(minute(1))
+    b.run(minute(1), key="weekly")
+    store.age(3600)
+    a.run(minute(3))
+    late = b.firing(minute(2))
+    b.deliver(execution_record(late, outcome="unclaimed", started_at=clock.wall() - 1800, late=True))  # fmt: skip
+    seen = []
+    for each in log.people.timeline(None):
+        seen.append((each.execution.key, each.execution.tick))
+        assert log.people.execution(each.execution.execution_id) == each.execution
+        assert list(log.people.skips(HistoryQuery(limit=None))) == []
+    ticks = [(KEY, minute(number).text) for number in (1, 2, 3)]
+    assert seen == [*ticks, ("weekly", minute(1).text)]
+    recent = [each.execution.tick for each in log.people.timeline(clock.wall() - 2700)]
+    assert recent == [minute(2).text, minute(3).text]
+
+
+def test_keys_tell_how_they_were_claimed_last(a: Host, log: Log) -> None:
+    """Schedule and zone of the last claim, also none."""
+    tick = minute(5)
+    a.run(tick, schedule="*/5 * * * *", zone="Europe/Berlin")
+    a.run(minute(1), key="weekly", ttl=30.0)
+    assert list(log.people.job_keys()) == [
+        JobKey(KEY, 0, "*/5 * * * *", "Europe/Berlin", 60.0, tick.instant),
+        JobKey("weekly", 0, None, None, 30.0, minute(1).instant),
+    ]
+    a.run(minute(6))
+    assert next(iter(log.people.job_keys())).schedule is None
+
+
+# The audit, where time has to be moved
+
+
+def findings(log: Log, *, kept: float = 86400.0) -> list[Finding]:
+    """Return what an audit finds."""
+    question = Question(log.people, log.people, None, kept, clock.wall(), Clock(utc=True), _no_wait)
+    return list(audit(question))
+
+
+def _no_wait() -> None:
+    return
+
+
+def scheduled(host: Host, *numbers: int) -> None:
+    """Run ticks of a schedule of every minute."""
+    for number in numbers:
+        host.run(minute(number), schedule="* * * * *", zone="UTC")
+
+
+def test_a_tick_that_all_were_refused_is_missing_once_it_is_settled(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """The newest refusal bounds what should be there, a minute after it."""
+    scheduled(a, 1, 2)
+    a.lose(minute(3), starting_deadline=1.0)
+    assert findings(log) == []
+    store.age(120)
+    [found] = findings(log)
+    assert (found.finding, found.tick, found.count) == ("no-run", minute(3).text, 1)
+    assert found.reason == "no start: late on a.example"
+
+
+def test_a_tick_that_was_given_back_and_never_taken_is_missing(a: Host, log: Log) -> None:
+    """Unless somebody took it later."""
+    scheduled(a, 1)
+    a.run(minute(2), "not-started")
+    scheduled(a, 3)
+    [found] = findings(log)
+    assert found.reason == "no start: not started by a.example"
+    a.run(minute(2), again=True, schedule="* * * * *", zone="UTC")
+    assert findings(log) == []
+
+
+def test_nothing_is_missing_beyond_the_retention(a: Host, log: Log) -> None:
+    """Retention forgets in any order."""
+    scheduled(a, 1, 50, 51)
+    assert [found.count for found in findings(log)] == [48]
+    assert findings(log, kept=clock.wall() - (minute(49).instant or 0)) == []
+
+
+def test_a_lost_tick_is_no_gap_and_a_late_word_no_overlap(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """The dead host tells in the end; its clock was fast."""
+    firing = a.firing(minute(1))
+    lease = a.ask(firing)
+    store.expire(KEY)
+    b.run(minute(2))
+    assert [found.finding for found in findings(log)] == ["no-end"]
+    told = execution_record(firing, lease, duration=0.001, finished_at=time.time() + 200)  # type: ignore[arg-type]
+    a.deliver({**told, "late": True})
+    assert findings(log) == []
+
+
+def test_an_execution_that_has_lost_its_lease_runs_no_more(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """An expired one is none; one that lives is."""
+    a.win(minute(1))
+    assert findings(log) == []
+    store.expire(KEY)
+    [found] = findings(log)
+    assert found.finding == "no-end"
+    assert "running and has no living lease" in found.reason
+
+
+def test_two_that_ran_without_the_store_are_found(a: Host, b: Host, log: Log) -> None:
+    """Unclaimed executions gave the promise up, and the proof says so."""
+    tick = scheduled_tick("* * * * *", "UTC", clock.wall())
+    for host in (a, b):
+        firing = host.firing(tick)
+        host.deliver(execution_record(firing, outcome="unclaimed", command=COMMAND, late=True))
+    found = findings(log)
+    assert [each.finding for each in found] == ["twice", "overlap"]
+    assert "(unclaimed: the store was away)" in found[0].reason
+
+
+def test_a_refusal_that_was_told_late_keeps_its_reason(a: Host, log: Log) -> None:
+    """As its detail."""
+    firing = a.firing(minute(1))
+    record = skip_record(firing, "no-store", clock.wall())
+    a.deliver({**record, "detail": "connection refused"})
+    [traced] = log.people.traced_skips(HistoryQuery(key=KEY))
+    assert traced.skip.reason == "no-store"
+    assert traced.skip.detail == "connection refused"
