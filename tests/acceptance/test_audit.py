@@ -1,0 +1,248 @@
+"""`oncecron audit`: finds what was planted in each store's data, and nothing in the log of a busy cluster."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from answers import refused
+from log_of import Store
+from planting import alter, forget, pause, resume
+from servers import eventually
+from servers.oncecron import Oncecron
+
+Hosts = Callable[..., Oncecron]
+FINDING = [
+    *("finding", "key", "shard", "tick", "last_tick", "count", "at", "execution_id"),
+    *("other_execution_id", "reason"),
+]
+
+
+def audit(host: Oncecron, *arguments: object) -> list[dict[str, Any]]:
+    """Return the findings; the exit status says whether there are any."""
+    ended = host("audit", *arguments, "--json")
+    assert ended.err == ""
+    found: list[dict[str, Any]] = json.loads(ended.out)
+    assert ended.status == (1 if found else 0)
+    return found
+
+
+def kinds(host: Oncecron, *arguments: object) -> list[str]:
+    """Return what was found."""
+    return [each["finding"] for each in audit(host, *arguments)]
+
+
+def day(ago: int) -> str:
+    """Return the text of a tick at midnight."""
+    return datetime.fromtimestamp(time.time() - 86400 * ago, UTC).strftime("%Y-%m-%dT00:00Z")
+
+
+def told_all(store: Store, number: int) -> None:
+    """Wait until a log beside the store has that many ends."""
+
+    def count() -> bool:
+        found = store.executions("billing")
+        return len(found) >= number and all(each.outcome != "running" for each in found)
+
+    eventually(count)
+
+
+DAILY = ("--schedule", "0 0 * * *", "--tz", "UTC")
+
+
+@pytest.fixture
+def busy(store: Store, new_host: Hosts) -> Oncecron:
+    """Fire for some days on two hosts: winners, losers, failures, a further attempt, and a schedule."""
+    a, b = new_host("host-a"), new_host("host-b")
+    for ago in (7, 6, 5, 4, 3, 2, 1):
+        at = ("--tick", day(ago), "--")
+        firings = [
+            a.fire("billing", *at, "sh", "-c", f"exit {ago % 2}"),
+            b.fire("billing", *at, "true"),
+        ]
+        assert {firing.wait().status for firing in firings} <= {0, 1}
+    b.run("billing", "--again", "--tick", day(4), "--", "true")
+    a.run("billing", *DAILY, "--", "true")
+    told_all(store, 9)
+    return a
+
+
+def test_the_log_of_a_busy_cluster_has_nothing(store: Store, busy: Oncecron) -> None:
+    """Neither whole nor since some time ago."""
+    ended = busy("audit", "--format", "ndjson")
+    assert (ended.status, ended.out, ended.err) == (0, b"", "")
+    assert kinds(busy, "--since", "1h") == []
+
+
+def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts) -> None:
+    """It divides what is missing in two."""
+    host = new_host("host-a")
+    for options in (
+        ("--tick", day(6)),
+        ("--tick", day(3)),
+        ("--tick", day(5), "--again"),
+        DAILY,
+    ):
+        host.run("billing", *options, "--", "true")
+    told_all(store, 4)
+    found = audit(host)
+    assert list(found[0]) == FINDING
+    assert [
+        (each["finding"], each["tick"], each["last_tick"], each["count"]) for each in found
+    ] == [
+        ("no-run", day(4), None, 1),
+        ("no-run", day(2), day(1), 2),
+    ]
+    assert "no refusal is recorded" in found[0]["reason"]
+
+
+def test_a_pause_and_another_schedule_leave_no_gaps(store: Store, new_host: Hosts) -> None:
+    """What was refused as paused need not have run; before a tick that the schedule does not know, it was another."""
+    host = new_host("host-a")
+    for ago in (9, 7):
+        host.run("billing", "--tick", day(ago), "--", "true")
+    host.run("billing", "--tick", day(6).replace("T00:00Z", "T03:30Z"), "--", "true")
+    host.run("billing", "--tick", day(5), "--", "true")
+    pause(store, "billing", "alice", "moving")
+    for ago in (4, 3):
+        host.run("billing", "--tick", day(ago), "--", "true")
+    resume(store, "billing")
+    host.run("billing", "--tick", day(2), "--", "true")
+    host.run("billing", *DAILY, "--", "true")
+    told_all(store, 6)
+    assert [(each["tick"], each["count"]) for each in audit(host)] == [(day(1), 1)]
+
+
+class Ticks:
+    """A clean log: three ticks of a key, each a minute long, half an hour apart by what is recorded."""
+
+    def __init__(self, store: Store, host: Oncecron) -> None:
+        self.store, self.host = store, host
+        self.now = time.time()
+        for number in (1, 2, 3):
+            host.run("billing", "--tick", f"t{number}", "--", "true")
+        told_all(store, 3)
+        for number in (1, 2, 3):
+            self.alter(
+                number, started_at=self.at(number), finished_at=self.at(number) + 60, duration=60.0
+            )
+
+    def at(self, number: int) -> float:
+        """Return when a tick was started."""
+        return self.now - 7200 + 1800 * number
+
+    def alter(self, number: int, **fields: Any) -> None:
+        """Change an execution."""
+        alter(self.store, "billing", f"t{number}", **fields)
+
+
+@pytest.fixture
+def ticks(store: Store, host: Oncecron) -> Ticks:
+    """Give a clean log."""
+    ticks = Ticks(store, host)
+    assert audit(host) == []
+    return ticks
+
+
+def test_overlaps_are_found(ticks: Ticks) -> None:
+    """By when one ended and the next began, and by when one was declared lost."""
+    ticks.alter(1, finished_at=ticks.at(2) + 30, duration=None)
+    [found] = audit(ticks.host)
+    assert (found["finding"], found["tick"]) == ("overlap", "t2")
+    assert "began at" in found["reason"]
+    assert "tick t1, lived until" in found["reason"]
+    ended = ticks.host("audit")
+    assert ended.status == 1
+    heading, line = ended.out.decode().splitlines()
+    assert heading.split() == ["KEY", "TICK", "LAST", "TICKS", "FINDING", "REASON"]
+    assert line.split()[:5] == ["billing", "t2", "-", "1", "overlap"]
+    ticks.alter(1, finished_at=ticks.at(2) - 1)
+    assert kinds(ticks.host) == []
+    ticks.alter(2, outcome="lost", lost_at=ticks.at(3) + 1, finished_at=None, duration=None)
+    assert kinds(ticks.host) == ["no-end", "overlap"]
+
+
+def test_an_end_that_was_told_late_by_another_clock_is_no_overlap(ticks: Ticks) -> None:
+    """How long it ran is what counts."""
+    ticks.alter(1, finished_at=ticks.at(2) + 200, note="recorded later")
+    assert kinds(ticks.host) == []
+
+
+def test_ticks_that_ran_twice_are_found(ticks: Ticks) -> None:
+    """Unless somebody asked for it, or the first was lost, or had not started."""
+    ticks.host.run("billing", "--again", "--tick", "t1", "--", "true")
+    told_all(ticks.store, 4)
+    assert kinds(ticks.host) == []
+    alter(ticks.store, "billing", "t1", 2, note=None)
+    [found] = audit(ticks.host)
+    assert (found["finding"], found["tick"]) == ("twice", "t1")
+    assert "is attempt 2 at a tick that" in found["reason"]
+    assert "without --again" in found["reason"]
+    assert kinds(ticks.host, "--since", "30s") == ["twice"]
+    ticks.alter(1, outcome="not-started")
+    assert kinds(ticks.host) == []
+    ticks.alter(1, outcome="lost", lost_at=ticks.at(1) + 60, duration=None)
+    assert kinds(ticks.host) == ["no-end"]
+
+
+def test_what_has_no_end_is_found(ticks: Ticks) -> None:
+    """Running without a lease, lost without what happened; not what was lost and told later."""
+    ticks.alter(3, outcome="running", finished_at=None, duration=None)
+    [found] = audit(ticks.host)
+    assert (found["finding"], found["tick"]) == ("no-end", "t3")
+    assert "recorded as running and has no living lease" in found["reason"]
+    ticks.alter(3, outcome="lost", lost_at=ticks.at(3) + 60)
+    [found] = audit(ticks.host)
+    assert "was declared lost at" in found["reason"]
+    ticks.alter(3, outcome="succeeded", finished_at=ticks.at(3) + 30, duration=30.0)
+    assert kinds(ticks.host) == []
+
+
+def test_what_runs_is_no_finding(ticks: Ticks) -> None:
+    """Its lease lives."""
+    firing = ticks.host.fire("billing", "--tick", "t4", "--", "sleep", "60")
+    firing.job()
+    assert kinds(ticks.host) == []
+    firing.process.terminate()
+    firing.wait()
+
+
+def test_tokens_that_do_not_rise_are_found(ticks: Ticks) -> None:
+    """Equal ones, and lower ones of later starts."""
+    tokens = [each.fencing_token for each in ticks.store.executions("billing")]
+    ticks.alter(3, fencing_token=tokens[0])
+    assert kinds(ticks.host) == ["token"]
+    ticks.alter(3, fencing_token=tokens[1])
+    [found] = audit(ticks.host)
+    assert (found["finding"], found["tick"]) == ("token", "t3")
+    assert f"which is not above {tokens[1]}" in found["reason"]
+
+
+def test_gaps_are_found_as_ranges_with_their_reasons(store: Store, busy: Oncecron) -> None:
+    """What was forgotten, and what was refused everywhere."""
+    for ago in (5, 6, 2):
+        forget(store, "billing", day(ago))
+    found = audit(busy)
+    assert {each["finding"] for each in found} == {"no-run"}
+    assert sum(each["count"] for each in found) == 3
+    assert {each["tick"] for each in found} >= {day(6), day(2)}
+    assert all("on host-" in each["reason"] for each in found)
+    assert len(busy("audit").out.decode().splitlines()) == len(found) + 1
+
+
+def test_since_limits_what_is_looked_at(ticks: Ticks) -> None:
+    """By when an execution started."""
+    ticks.alter(1, finished_at=ticks.at(2) + 30, duration=None)
+    assert kinds(ticks.host, "--since", "100m") == ["overlap"]
+    assert kinds(ticks.host, "--since", "70m") == []
+
+
+def test_an_audit_that_cannot_ask_says_so(any_store: Store, host: Oncecron) -> None:
+    """With the statuses of every command: nothing configured, a wrong line, a store that is away."""
+    refused(host("audit", "--since", "yesterday"), 64, "--since")
+    refused(host("audit", "--store", "postgresql://u@127.0.0.1:1/d"), 69, "127.0.0.1")
+    del host.environment["ONCECRON_STORE"]
+    for command in (("audit",), ("jobs",), ("why", "k")):
+        refused(host(*command), 78, "no store is configured")

@@ -1,0 +1,92 @@
+"""`oncecron jobs`: every key at a glance, by the installed console script."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from answers import answer
+from log_of import Store
+from planting import pause
+from servers import eventually
+from servers.oncecron import Oncecron
+
+Hosts = Callable[..., Oncecron]
+JOB = [
+    *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "running_host"),
+    *("running_since", "streak", "usual_duration", "next_at", "paused_by", "paused_until"),
+    *("paused_reason", "schedule", "zone"),
+]
+
+
+@pytest.fixture
+def cluster(store: Store, new_host: Hosts) -> Oncecron:
+    """Three keys with a little past."""
+    a, b = new_host("host-a"), new_host("host-b")
+    for number, command in enumerate(("true", "false", "false")):
+        a.run("billing", "--tick", f"t{number}", "--", command)
+        b.run("billing", "--tick", f"t{number}", "--", command)
+    a.run("report", "--schedule", "30 2 * * *", "--tz", "UTC", "--", "true")
+    b.run("never", "--tick", "t", "--", "/no/such/program")
+    eventually(lambda: [each.outcome for each in store.executions("report")] == ["succeeded"])
+    eventually(lambda: len(store.executions("billing")) == 3)
+    return a
+
+
+def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
+    """Every published field, on every store."""
+    billing, never, report = answer(cluster, "jobs", "--utc")
+    assert list(billing) == JOB
+    assert [each["key"] for each in (billing, never, report)] == ["billing", "never", "report"]
+    assert (billing["outcome"], billing["exit_code"], billing["streak"]) == ("failed", 1, 2)
+    assert billing["succeeded_at"] < billing["started_at"]
+    assert billing["next_at"] is None
+    assert (report["outcome"], report["streak"]) == ("succeeded", 1)
+    assert (report["schedule"], report["zone"]) == ("30 2 * * *", "UTC")
+    due = datetime.fromisoformat(report["next_at"])
+    assert (due.hour, due.minute) == (2, 30)
+    assert due > datetime.now(UTC)
+    assert 0 <= report["usual_duration"] < 30
+    assert set(never.values()) == {"never", None, 0}
+
+
+def test_where_it_runs_and_who_has_paused_it(store: Store, cluster: Oncecron) -> None:
+    """From the leases and pauses of the store."""
+    pause(store, "report", "alice", "the bank moves")
+    firing = cluster.fire("billing", "--tick", "t9", "--", "sleep", "60")
+    firing.job()
+    billing, _, report = answer(cluster, "jobs")
+    assert billing["running_host"] == "host-a"
+    assert datetime.fromisoformat(billing["running_since"]).tzinfo is not None
+    assert billing["outcome"] == "failed"
+    assert (report["paused_by"], report["paused_until"]) == ("alice", None)
+    pause(store, "*", "bob", "all")
+    assert [each["paused_by"] for each in answer(cluster, "jobs")] == ["bob", "bob", "alice"]
+    table = cluster("jobs", "--utc").out.decode()
+    heading, *rows = table.splitlines()
+    assert heading.split() == [
+        *("KEY", "OUTCOME", "EXIT", "SUCCESS", "RUNNING", "SINCE", "STREAK", "USUAL", "NEXT"),
+        "PAUSED",
+    ]
+    assert [row.split()[:3] for row in rows] == [
+        ["billing", "failed", "1"],
+        ["never", "-", "-"],
+        ["report", "succeeded", "0"],
+    ]
+    assert rows[0].split()[4] == "host-a"
+    assert rows[2].endswith("by alice: the bank moves")
+    firing.process.terminate()
+    firing.wait()
+
+
+def test_every_format_says_the_same(store: Store, cluster: Oncecron) -> None:
+    """JSON, NDJSON and CSV."""
+    records = answer(cluster, "jobs", "--utc")
+    lines = cluster("jobs", "--format", "ndjson", "--utc").out.decode().splitlines()
+    assert [{**json.loads(line), "next_at": None} for line in lines] == [
+        {**record, "next_at": None} for record in records
+    ]
+    rows = csv.DictReader(io.StringIO(cluster("jobs", "--format", "csv", "--utc").out.decode()))
+    assert [list(row) for row in rows] == [JOB] * 3

@@ -1,0 +1,325 @@
+"""`oncecron why`: the true account of one tick in every situation, by the installed console script."""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from answers import refused
+from breakable import start_breakable
+from log_of import LoggedRedis, SQLiteLog, Store
+from planting import alter, drain, pause
+from servers import Journal, PgBouncer, eventually, job
+from servers.oncecron import Oncecron, installed
+from servers.process import descendants
+
+Hosts = Callable[..., Oncecron]
+
+
+def why(host: Oncecron, key: str, *arguments: object) -> dict[str, Any]:
+    """Return the account as JSON, of which the sentences are what is printed otherwise."""
+    ended = host("why", key, *arguments, "--json", "--utc")
+    assert (ended.status, ended.err) == (0, "")
+    found: dict[str, Any] = json.loads(ended.out)
+    return found
+
+
+def told(host: Oncecron, key: str, *arguments: object) -> str:
+    """Return the sentences."""
+    ended = host("why", key, *arguments, "--utc")
+    assert (ended.status, ended.err) == (0, "")
+    return ended.out.decode()
+
+
+def told_with(words: str, host: Oncecron, key: str, *arguments: object) -> str:
+    """Wait until the account says something, as a log beside the store is told later; return it."""
+
+    def look() -> str:
+        text = told(host, key, *arguments)
+        assert words in text, text
+        return text
+
+    return eventually(look, retry_on=AssertionError)
+
+
+def instant(minutes_ago: int) -> str:
+    """Return the text of a recent tick."""
+    return datetime.fromtimestamp(time.time() - 60 * minutes_ago, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+def test_won_and_succeeded(store: Store, new_host: Hosts) -> None:
+    """Who got it, when by which clock, and what the other was told."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", "t1", "--", "true", "two words")
+    b.run("billing", "--tick", "t1", "--", "true")
+    b.run("billing", "--tick", "t1", "--", "true")
+    facts = eventually_told(b, "billing", "skips")
+    assert (facts["key"], facts["tick"], facts["verdict"]) == ("billing", "t1", "succeeded")
+    [execution], [skip] = facts["executions"], facts["skips"]
+    assert (execution["host"], execution["attempt"], skip["reason"]) == ("host-a", 1, "done")
+    if not isinstance(store, SQLiteLog):
+        assert execution["fired_at"] <= execution["started_at"]
+    text = told(b, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-a.\n")
+    assert "by the store's clock" in text
+    assert "true 'two words'" in text
+    assert "exit status 0" in text
+    assert f"done, it had been run by host-a (pid {execution['pid']})" in text
+    assert "host-b fired" in text
+    assert ", 2 times, and was told at" in text
+
+
+def eventually_told(host: Oncecron, key: str, name: str) -> dict[str, Any]:
+    """Wait for a log that is beside the store."""
+
+    def look() -> dict[str, Any]:
+        facts = why(host, key)
+        assert facts[name]
+        return facts
+
+    return eventually(look, retry_on=AssertionError)
+
+
+def test_failed(store: Store, host: Oncecron) -> None:
+    """With exit status or signal."""
+    host.run("billing", "--tick", "t1", "--", "sh", "-c", "exit 3")
+    assert why(host, "billing")["verdict"] == "failed"
+    assert "exit status 3" in told(host, "billing")
+    host.run("billing", "--tick", "t2", "--", "sh", "-c", "kill -9 $$")
+    assert "by signal SIGKILL" in told(host, "billing")
+
+
+def test_timed_out(store: Store, host: Oncecron) -> None:
+    """By --timeout."""
+    assert (
+        host.run("billing", "--timeout", "0.5", "--tick", "t1", "--", "sleep", "60").status == 124
+    )
+    assert why(host, "billing")["verdict"] == "timed-out"
+    assert "It was stopped by its --timeout after" in told(host, "billing")
+
+
+def test_running(store: Store, new_host: Hosts, journal: Journal) -> None:
+    """With the age of its heartbeat; the others are told `held`."""
+    a, b = new_host("host-a"), new_host("host-b")
+    firing = a.fire("billing", "--tick", "t1", "--", *job(journal, "--sleep", 60))
+    eventually(lambda: journal.runs() != [])
+    b.run("billing", "--tick", "t1", "--", "true")
+    text = told_with("held, it was being run", b, "billing")
+    assert "Tick t1 of key billing is running on host-a." in text
+    assert "It is running; its lease was renewed" in text
+    firing.process.terminate()
+    firing.wait()
+
+
+def test_lost_because_its_host_died_and_the_next_tick_takes_over(
+    store: Store, new_host: Hosts, journal: Journal
+) -> None:
+    """Running without a lease; then lost, and where the key went on."""
+    a, b = new_host("host-a"), new_host("host-b")
+    firing = a.fire("billing", "--ttl", "6s", "--tick", "t1", "--", *job(journal, "--sleep", 60))
+    eventually(lambda: journal.runs() != [])
+    eventually(lambda: why(b, "billing")["executions"] != [])
+    for process in descendants(firing.process.pid):
+        with suppress(ProcessLookupError):  # PR_SET_PDEATHSIG was faster
+            os.kill(process.pid, signal.SIGKILL)
+    firing.wait()
+    gone = "It is recorded as running and has no living lease"
+    told_with(gone, b, "billing")
+    assert b.run("billing", "--tick", "t2", "--ttl", "6s", "--", "true").status == 0
+    text = told_with("declared lost", a, "billing", "--tick", "t1")
+    assert text.startswith("Tick t1 of key billing was lost on host-a")
+    assert "has not told how the command ended" in text
+    assert "The key then went on with tick t2, started by host-b at" in text
+    assert why(a, "billing", "--tick", "t1")["verdict"] == "lost"
+    assert "Tick t2 of key billing succeeded on host-b" in told(a, "billing")
+
+
+def test_paused(store: Store, new_host: Hosts) -> None:
+    """By whom, and that it still is."""
+    host = new_host("host-a")
+    host.run("billing", "--tick", "t0", "--", "true")
+    pause(store, "billing", "alice", "the bank moves")
+    host.run("billing", "--tick", "t1", "--", "true")
+    text = told_with("paused, the key starts nothing new", host, "billing")
+    assert text.startswith(
+        "Tick t1 of key billing did not run: every firing that is known was refused."
+    )
+    assert "(by alice: the bank moves)" in text
+    assert "Key billing is paused since" in text
+    assert why(host, "billing")["verdict"] == "refused"
+
+
+def test_drained(store: Store, new_host: Hosts) -> None:
+    """One host claims nothing new, another one runs it."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", "t0", "--", "true")
+    drain(store, "host-b", "bob")
+    b.run("billing", "--tick", "t1", "--", "true")
+    a.run("billing", "--tick", "t1", "--", "true")
+    text = told_with("drained, that host claims nothing new (by bob)", a, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-a.")
+
+
+def test_late(store: Store, host: Oncecron) -> None:
+    """By how much, on the only host that fired."""
+    host.run("billing", "--tick", instant(3), "--starting-deadline", "60s", "--", "true")
+    text = told_with("more than --starting-deadline allows", host, "billing")
+    assert "did not run: every firing that is known was refused" in text
+    assert "late, 3m" in text
+
+
+def test_overtaken(store: Store, new_host: Hosts) -> None:
+    """A newer tick had been claimed before."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", instant(1), "--", "true")
+    b.run("billing", "--tick", instant(5), "--", "true")
+    asked = ("billing", "--tick", instant(5))
+    text = told_with("passed, a newer tick had been claimed before", a, *asked)
+    assert "did not run: every firing that is known was refused" in text
+    assert why(a, "billing")["verdict"] == "succeeded"
+
+
+def test_broken_on_one_host_and_run_on_another(store: Store, new_host: Hosts) -> None:
+    """Both are told of."""
+    a, b = new_host("host-a"), new_host("host-b")
+    assert b.run("billing", "--tick", "t1", "--", "/no/such/program").status == 127
+    assert a.run("billing", "--tick", "t1", "--", "true").status == 0
+    text = told_with("broken, that host cannot start", a, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-a.")
+    if not isinstance(store, SQLiteLog):
+        assert "/no/such/program was not found" in text
+
+
+def test_nobody_fired(store: Store, host: Oncecron) -> None:
+    """With what the schedule says of it, and what else could be."""
+    host.run("billing", "--schedule", "*/5 * * * *", "--tz", "UTC", "--", "true")
+    for wanted, words in (
+        ("2025-03-01T02:05Z", "It is a tick of the schedule"),
+        ("2025-03-01T02:07Z", "the last before it is 2025-03-01T02:05Z"),
+        ("2025-03-01T03:05+01:00", "It is a tick of the schedule"),
+    ):
+        text = told(host, "billing", "--tick", wanted)
+        assert "no host is recorded as having fired it" in text
+        assert words in text
+        assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
+    assert "is still to come" in told(host, "billing", "--tick", "2199-01-01T00:00Z")
+
+
+def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
+    """Near names, of keys and of ticks."""
+    host.run("billing", "--tick", "month-07", "--", "true")
+    refused(host("why", "biling"), 1, "nothing is known of key biling", "did you mean billing?")
+    refused(host("why", "xyz"), 1, "`oncecron jobs` lists all keys")
+    assert "Nearly this name have: month-07." in told(host, "billing", "--tick", "month-7")
+
+
+def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:
+    """The first attempt gave its claim back."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", "t1", "--", "true")
+    changed = {"outcome": "not-started", "exit_code": None, "note": "told to stop"}
+    alter(store, "billing", "t1", **changed)
+    assert "did not start: a host had it and gave it back" in told(a, "billing")
+    b.run("billing", "--tick", "t1", "--", "true")
+    text = told_with("as attempt 2", a, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-b.")
+    assert "gave it back without starting the command (told to stop)" in text
+    assert "--again" not in text
+
+
+def test_asked_for_by_again(store: Store, new_host: Hosts) -> None:
+    """The further attempt says so."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", "t1", "--", "sh", "-c", "exit 3")
+    b.run("billing", "--tick", "t1", "--again", "--", "true")
+    text = told_with("as attempt 2, asked for by --again,", a, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-b.")
+    assert "It failed after" in text
+
+
+def test_a_firing_without_a_tick(store: Store, host: Oncecron) -> None:
+    """The newest."""
+    host.run("billing", "--no-tick", "--", "true")
+    text = told(host, "billing")
+    assert text.startswith("The newest firing without a tick of key billing succeeded on host-a.")
+    assert why(host, "billing")["tick"] is None
+
+
+@pytest.mark.parametrize("kind", ["postgres", "redis"])
+def test_the_store_was_away_on_one_host_and_its_record_is_still_spooled(
+    kind: str, new_postgres: Any, new_redis: Any, public_path: Any
+) -> None:
+    """Told where the spool is; elsewhere only that it may be."""
+    at = start_breakable(kind, new_postgres, new_redis)
+    a, b = (Oncecron(at.url(), public_path, name) for name in ("host-a", "host-b"))
+    a.run("billing", "--tick", "t0", "--", "true")
+    at.stop("kill")
+    away = ("--connect-timeout", "1s", "--tick", "t1", "--", "true")
+    assert b.run("billing", *away).status == 69
+    at.server.start()
+    _check_spooled(a, b)
+
+
+def test_the_file_was_locked_and_the_record_is_still_spooled(
+    new_host: Hosts, any_store: Store
+) -> None:
+    """The same on SQLite."""
+    assert isinstance(any_store, SQLiteLog)
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", "t0", "--", "true")
+    with closing(sqlite3.connect(any_store._path, isolation_level=None)) as database:
+        database.execute("begin exclusive")
+        ended = b.run("billing", "--connect-timeout", "1s", "--tick", "t1", "--", "true")
+        assert ended.status == 69
+    _check_spooled(a, b)
+
+
+def _check_spooled(a: Oncecron, b: Oncecron) -> None:
+    facts = why(b, "billing")
+    assert (facts["tick"], facts["verdict"]) == ("t1", "no-store")
+    text = told(b, "billing")
+    assert "host-b fired at" in text
+    assert "could not reach the store" in text
+    assert "still spooled on this host (`oncecron flush` delivers it)" in text
+    elsewhere = told(a, "billing", "--tick", "t1")
+    assert "no host is recorded as having fired it" in elsewhere
+    assert "keeps its record in a spool of its own" in elsewhere
+    a.run("billing", "--tick", "t1", "--", "true")
+    assert told(b, "billing").startswith("Tick t1 of key billing succeeded on host-a.")
+    assert b("flush").status == 0
+    assert "no-store, that host could not reach the store" in told(a, "billing")
+
+
+def test_a_reader_needs_no_more_than_the_read_role(
+    database: Any, pgbouncer: PgBouncer, public_path: Any
+) -> None:
+    """Also behind a pooler."""
+    ready = installed(database)
+    runner = Oncecron(ready.url(via=pgbouncer), public_path)
+    runner.run("billing", "--schedule", "* * * * *", "--", "true")
+    reader = Oncecron(ready.url("reader", via=pgbouncer), public_path)
+    assert why(reader, "billing")["verdict"] == "succeeded"
+    assert reader("audit").status == 0
+    [row] = json.loads(reader("jobs", "--json").out)
+    assert (row["key"], row["outcome"]) == ("billing", "succeeded")
+
+
+def test_pauses_and_leases_are_the_store_s_where_a_log_is_beside_it(
+    request: pytest.FixtureRequest, public_path: Any
+) -> None:
+    """History is the log's."""
+    log = installed(request.getfixturevalue("database"))
+    store = LoggedRedis(request.getfixturevalue("redis_server"), log)
+    host = Oncecron(store.url, public_path, **store.environment)
+    host.run("billing", "--tick", "t1", "--", "true")
+    pause(store, "billing", "alice", "moving")
+    log.execute("update oncecron.job_execution set outcome = 'failed', exit_code = 9")
+    assert "exit status 9" in told(host, "billing")
+    [row] = json.loads(host("jobs", "--json").out)
+    assert (row["exit_code"], row["paused_by"]) == (9, "alice")
