@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("run", "history", "locks", "pause", "resume", "drain", "undrain"),
+    *("run", "history", "locks", "jobs", "why", "audit"),
+    *("pause", "resume", "drain", "undrain"),
     *("init", "prune", "flush", "completion"),
 )
 

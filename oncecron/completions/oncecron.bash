@@ -11,7 +11,7 @@ _oncecron() {
         before=${COMP_WORDS[COMP_CWORD-2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'run history locks pause resume drain undrain init prune flush completion --help --version' -- "$word"))
+        COMPREPLY=($(compgen -W 'run history locks jobs why audit pause resume drain undrain init prune flush completion --help --version' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -28,6 +28,21 @@ _oncecron() {
     locks)
         options='--pauses --format --json --utc --store --log --namespace --config'
         valued='--format --store --log --namespace --config'
+        words=''
+        ;;
+    jobs)
+        options='--format --json --utc --store --log --namespace --config'
+        valued='--format --store --log --namespace --config'
+        words=''
+        ;;
+    why)
+        options='--tick --json --utc --store --log --namespace --config'
+        valued='--tick --store --log --namespace --config'
+        words=''
+        ;;
+    audit)
+        options='--since --format --json --utc --store --log --namespace --config'
+        valued='--since --format --store --log --namespace --config'
         words=''
         ;;
     pause)

@@ -238,6 +238,9 @@ def test_a_reader_who_leaves_is_no_error(past: Oncecron) -> None:
         "history --help",
         "completion bash",
         "locks",
+        "jobs",
+        "why billing",
+        "audit",
     ):
         script = f"{CONSOLE_SCRIPT} {command} | true; echo ${{PIPESTATUS[0]}} >&2"
         done = subprocess.run(

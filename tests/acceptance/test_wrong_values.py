@@ -138,7 +138,11 @@ EVERY = [
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
 BEFORE = {"run": ["--key", "k"]}
-BEHIND = {"run": ["--", "touch", "ran"], "completion": ["bash"], "pause": ["k"], "resume": ["k"]}
+BEHIND = {
+    "run": ["--", "touch", "ran"],
+    "completion": ["bash"],
+    **{name: ["k"] for name in ("why", "pause", "resume")},
+}
 
 
 def checked(ended: Ended, case: Case, status: int, *names: str) -> None:
@@ -192,6 +196,11 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["history", ""], UNSET),
         (["history", "--id", "1", "--host", "h"], "leave out --host"),
         (["locks", "k"], "extra argument"),
+        (["jobs", "k"], "extra argument"),
+        (["audit", "k"], "extra argument"),
+        (["why"], "missing argument"),
+        (["why", ""], UNSET),
+        (["why", "one", "two"], "extra argument"),
         (["pause"], "the key is missing (an unset variable?); name one, or --all"),
         (["pause", ""], UNSET),
         (["pause", "two words"], "1 to 200 of A-Z a-z 0-9"),
