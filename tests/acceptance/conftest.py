@@ -115,3 +115,9 @@ def new_scripted() -> Iterator[Callable[..., Scripted]]:
             return server
 
         yield make
+
+
+@pytest.fixture
+def operator(store: Store, new_host: Callable[..., Oncecron]) -> Oncecron:
+    """Give a host whose user may pause and drain, and do nothing else."""
+    return new_host(ONCECRON_STORE=store.operator_url)

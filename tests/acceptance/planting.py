@@ -1,8 +1,7 @@
-"""A store's data changed behind its back: what an audit has to find, and what no command does yet."""
+"""A store's data changed behind its back: what an audit has to find."""
 
 import json
 import sqlite3
-import time
 from contextlib import closing
 from typing import Any
 
@@ -43,57 +42,6 @@ def forget(store: Store, key: str, tick: str) -> None:
         key,
         tick,
     )
-
-
-def pause(store: Store, key: str, author: str, reason: str) -> None:
-    """Pause a key until it is resumed."""
-    if isinstance(store, RedisLog):
-        row = {"author": author, "reason": reason, "at": str(time.time())}
-        store._client.hset(f"{PREFIX}pauses", key, json.dumps(row))
-    elif isinstance(store, SQLiteLog):
-        run(
-            store,
-            "insert into pause (key, reason, author, at) values (?, ?, ?, ?)",
-            key,
-            reason,
-            author,
-            time.time(),
-        )
-    else:
-        run(
-            store,
-            "insert into oncecron.pause (key, reason, author) values (%s, %s, %s)",
-            key,
-            reason,
-            author,
-        )
-
-
-def resume(store: Store, key: str) -> None:
-    """End a pause."""
-    if isinstance(store, RedisLog):
-        store._client.hdel(f"{PREFIX}pauses", key)
-    elif isinstance(store, SQLiteLog):
-        run(store, "delete from pause where key = ?", key)
-    else:
-        run(store, "delete from oncecron.pause where key = %s", key)
-
-
-def drain(store: Store, host: str, author: str) -> None:
-    """Let a host claim nothing new."""
-    if isinstance(store, RedisLog):
-        row = {"author": author, "at": str(time.time())}
-        store._client.hset(f"{PREFIX}drains", host, json.dumps(row))
-    elif isinstance(store, SQLiteLog):
-        run(
-            store,
-            "insert into drain (host, author, at) values (?, ?, ?)",
-            host,
-            author,
-            time.time(),
-        )
-    else:
-        run(store, "insert into oncecron.drain (host, author) values (%s, %s)", host, author)
 
 
 def run(store: Store, statement: str, *values: object) -> None:

@@ -1,6 +1,7 @@
 """`oncecron jobs`: every key at a glance, by the installed console script."""
 
 import csv
+import getpass
 import io
 import json
 from collections.abc import Callable
@@ -9,7 +10,6 @@ from datetime import UTC, datetime
 import pytest
 from answers import answer
 from log_of import Store
-from planting import pause
 from servers import eventually
 from servers.oncecron import Oncecron
 
@@ -52,18 +52,20 @@ def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
     assert set(never.values()) == {"never", None, 0}
 
 
-def test_where_it_runs_and_who_has_paused_it(store: Store, cluster: Oncecron) -> None:
+def test_where_it_runs_and_who_has_paused_it(cluster: Oncecron, operator: Oncecron) -> None:
     """From the leases and pauses of the store."""
-    pause(store, "report", "alice", "the bank moves")
+    assert operator("pause", "report", "--reason", "the bank moves").status == 0
     firing = cluster.fire("billing", "--tick", "t9", "--", "sleep", "60")
     firing.job()
     billing, _, report = answer(cluster, "jobs")
     assert billing["running_host"] == "host-a"
     assert datetime.fromisoformat(billing["running_since"]).tzinfo is not None
     assert billing["outcome"] == "failed"
-    assert (report["paused_by"], report["paused_until"]) == ("alice", None)
-    pause(store, "*", "bob", "all")
-    assert [each["paused_by"] for each in answer(cluster, "jobs")] == ["bob", "bob", "alice"]
+    assert (report["paused_by"], report["paused_until"]) == (f"{getpass.getuser()}@host-a", None)
+    assert operator("pause", "--all", "--reason", "all").status == 0
+    assert [each["paused_reason"] for each in answer(cluster, "jobs")] == [
+        *("all", "all", "the bank moves")
+    ]
     table = cluster("jobs", "--utc").out.decode()
     heading, *rows = table.splitlines()
     assert heading.split() == [
@@ -76,7 +78,7 @@ def test_where_it_runs_and_who_has_paused_it(store: Store, cluster: Oncecron) ->
         ["report", "succeeded", "0"],
     ]
     assert rows[0].split()[4] == "host-a"
-    assert rows[2].endswith("by alice: the bank moves")
+    assert rows[2].endswith(f"by {getpass.getuser()}@host-a: the bank moves")
     firing.process.terminate()
     firing.wait()
 

@@ -15,12 +15,6 @@ FIELDS = ["key", "host", "author", "reason", "since", "until"]
 ME = f"{getpass.getuser()}@host-a"
 
 
-@pytest.fixture
-def operator(store: Store, new_host: Callable[..., Oncecron]) -> Oncecron:
-    """Give a host whose user may pause and drain, and do nothing else."""
-    return new_host(ONCECRON_STORE=store.operator_url)
-
-
 def said(host: Oncecron, *words: object) -> str:
     """Return what a command that succeeds says, and nothing on standard error."""
     ended = host(*words)

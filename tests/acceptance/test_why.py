@@ -1,5 +1,6 @@
 """`oncecron why`: the true account of one tick in every situation, by the installed console script."""
 
+import getpass
 import json
 import os
 import signal
@@ -14,12 +15,13 @@ import pytest
 from answers import refused
 from breakable import start_breakable
 from log_of import LoggedRedis, SQLiteLog, Store
-from planting import alter, drain, pause
+from planting import alter
 from servers import Journal, PgBouncer, eventually, job
 from servers.oncecron import Oncecron, installed
 from servers.process import descendants
 
 Hosts = Callable[..., Oncecron]
+ME = f"{getpass.getuser()}@host-a"
 
 
 def why(host: Oncecron, key: str, *arguments: object) -> dict[str, Any]:
@@ -140,29 +142,29 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     assert "Tick t2 of key billing succeeded on host-b" in told(a, "billing")
 
 
-def test_paused(store: Store, new_host: Hosts) -> None:
+def test_paused(new_host: Hosts, operator: Oncecron) -> None:
     """By whom, and that it still is."""
     host = new_host("host-a")
     host.run("billing", "--tick", "t0", "--", "true")
-    pause(store, "billing", "alice", "the bank moves")
+    assert operator("pause", "billing", "--reason", "the bank moves").status == 0
     host.run("billing", "--tick", "t1", "--", "true")
     text = told_with("paused, the key starts nothing new", host, "billing")
     assert text.startswith(
         "Tick t1 of key billing did not run: every firing that is known was refused."
     )
-    assert "(by alice: the bank moves)" in text
+    assert f"(by {ME}: the bank moves)" in text
     assert "Key billing is paused since" in text
     assert why(host, "billing")["verdict"] == "refused"
 
 
-def test_drained(store: Store, new_host: Hosts) -> None:
+def test_drained(new_host: Hosts, operator: Oncecron) -> None:
     """One host claims nothing new, another one runs it."""
     a, b = new_host("host-a"), new_host("host-b")
     a.run("billing", "--tick", "t0", "--", "true")
-    drain(store, "host-b", "bob")
+    assert operator("drain", "host-b").status == 0
     b.run("billing", "--tick", "t1", "--", "true")
     a.run("billing", "--tick", "t1", "--", "true")
-    text = told_with("drained, that host claims nothing new (by bob)", a, "billing")
+    text = told_with(f"drained, that host claims nothing new (by {ME})", a, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-a.")
 
 
@@ -318,8 +320,8 @@ def test_pauses_and_leases_are_the_store_s_where_a_log_is_beside_it(
     store = LoggedRedis(request.getfixturevalue("redis_server"), log)
     host = Oncecron(store.url, public_path, **store.environment)
     host.run("billing", "--tick", "t1", "--", "true")
-    pause(store, "billing", "alice", "moving")
+    assert host("pause", "billing", "--reason", "moving").status == 0
     log.execute("update oncecron.job_execution set outcome = 'failed', exit_code = 9")
     assert "exit status 9" in told(host, "billing")
     [row] = json.loads(host("jobs", "--json").out)
-    assert (row["exit_code"], row["paused_by"]) == (9, "alice")
+    assert (row["exit_code"], row["paused_reason"]) == (9, "moving")
