@@ -2,12 +2,10 @@
 
 import getpass
 import json
-import os
-import signal
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +16,7 @@ from log_of import LoggedRedis, SQLiteLog, Store
 from planting import alter
 from servers import Journal, PgBouncer, eventually, job
 from servers.oncecron import Oncecron, installed
-from servers.process import descendants
+from servers.process import kill_tree
 
 Hosts = Callable[..., Oncecron]
 ME = f"{getpass.getuser()}@host-a"
@@ -127,9 +125,7 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     firing = a.fire("billing", "--ttl", "6s", "--tick", "t1", "--", *job(journal, "--sleep", 60))
     eventually(lambda: journal.runs() != [])
     eventually(lambda: why(b, "billing")["executions"] != [])
-    for process in descendants(firing.process.pid):
-        with suppress(ProcessLookupError):  # PR_SET_PDEATHSIG was faster
-            os.kill(process.pid, signal.SIGKILL)
+    kill_tree(firing.process.pid)
     firing.wait()
     gone = "It is recorded as running and has no living lease"
     told_with(gone, b, "billing")
@@ -260,9 +256,11 @@ def test_the_store_was_away_on_one_host_and_its_record_is_still_spooled(
     """Told where the spool is; elsewhere only that it may be."""
     at = start_breakable(kind, new_postgres, new_redis)
     a, b = (Oncecron(at.url(), public_path, name) for name in ("host-a", "host-b"))
-    a.run("billing", "--tick", "t0", "--", "true")
+    a.run(
+        "billing", "--ttl", "6s", "--tick", "t0", "--", "true"
+    )  # for so long Redis waits when it is back
     at.stop("kill")
-    away = ("--connect-timeout", "1s", "--tick", "t1", "--", "true")
+    away = ("--ttl", "6s", "--connect-timeout", "1s", "--tick", "t1", "--", "true")
     assert b.run("billing", *away).status == 69
     at.server.start()
     _check_spooled(a, b)
@@ -292,7 +290,7 @@ def _check_spooled(a: Oncecron, b: Oncecron) -> None:
     elsewhere = told(a, "billing", "--tick", "t1")
     assert "no host is recorded as having fired it" in elsewhere
     assert "keeps its record in a spool of its own" in elsewhere
-    a.run("billing", "--tick", "t1", "--", "true")
+    a.run("billing", "--ttl", "6s", "--tick", "t1", "--", "true")
     assert told(b, "billing").startswith("Tick t1 of key billing succeeded on host-a.")
     assert b("flush").status == 0
     assert "no-store, that host could not reach the store" in told(a, "billing")

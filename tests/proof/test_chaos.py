@@ -17,7 +17,7 @@ from servers.require import require_root
 from timeline import draw, summary
 
 MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.5"))
-BROKEN = {"few": ("lock-without-tick", "no-guard"), "all": tuple(mutations.ALL)}[
+BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[
     os.environ.get("ONCECRON_TEST_MUTATIONS", "few")
 ]
 FOUND_WITHIN = 0.75
