@@ -95,30 +95,31 @@ select {execution_columns}
   from {ns}.executions e
  where e.execution_id = %(execution_id)s
 
--- name: skips
--- The newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
-select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
+-- name: skip_columns
+s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
        s.detail
-  from {ns}.skips s
- where (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
-   and (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
+
+-- name: skip_filters
+(%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
    and (%(key)s::text is null or s.key = %(key)s)
    and (%(tick)s::text is null or s.tick = %(tick)s)
    and (%(host)s::text is null or s.host = %(host)s)
    and (%(outcome)s::text is null or s.reason = %(outcome)s)
+
+-- name: skips
+-- The newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
+select {skip_columns}
+  from {ns}.skips s
+ where (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
+   and {skip_filters}
  order by s.at desc, s.key, s.shard, s.host, s.reason
  limit %(limit)s
 
 -- name: traced_skips
 -- The same with the firing host's clock.
-select s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
-       s.detail, extract(epoch from s.fired_at)::float8 as fired_at
+select {skip_columns}, extract(epoch from s.fired_at)::float8 as fired_at
   from {ns}.skips s
- where (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
-   and (%(key)s::text is null or s.key = %(key)s)
-   and (%(tick)s::text is null or s.tick = %(tick)s)
-   and (%(host)s::text is null or s.host = %(host)s)
-   and (%(outcome)s::text is null or s.reason = %(outcome)s)
+ where {skip_filters}
  order by s.at desc, s.key, s.shard, s.host, s.reason
  limit %(limit)s
 

@@ -73,8 +73,8 @@ class RedisPeopleStore:
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first, or the oldest first after an id."""
-        found = (row for row in self._rows(query) if _wanted(row, query, row["outcome"]))
-        yield from map(execution_of, itertools.islice(found, query.limit))
+        for traced in self.traced(query):
+            yield traced.execution
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with what else is known of them."""

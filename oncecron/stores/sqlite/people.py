@@ -55,25 +55,20 @@ class SQLitePeopleStore:
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first, or the oldest first after an id."""
-        statement = "history" if query.key is None else "history_of_key"
-        if query.after_id is not None:
-            statement = "history_after"
+        for traced in self.traced(query):
+            yield traced.execution
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
         with self._handle.until(_soon()) as store:
-            for row in store.execute(statement, **_filters(query)):
-                yield Execution(*row)
+            for row in store.execute(_history_statement(query), **_filters(query)):
+                yield _traced(row)
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
         with self._handle.until(_soon()) as store:
             for row in store.execute("skips", **_filters(query)):
                 yield Skip(*row)
-
-    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with what else is known of them."""
-        statement = "traced" if query.key is None or query.tick is None else "traced_of_tick"
-        with self._handle.until(_soon()) as store:
-            for row in store.execute(statement, **_filters(query)):
-                yield _traced(row)
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the refusals of `skips`: of them nothing else is kept."""
@@ -193,6 +188,14 @@ def _pauses(store: Connection, now: float) -> list[Pause]:
 
 def _soon() -> float:
     return clock.lease_time(clock.MONOTONIC) + PATIENCE
+
+
+def _history_statement(query: HistoryQuery) -> str:
+    if query.after_id is not None:
+        return "history_after"
+    if query.key is None:
+        return "history"
+    return "history_of_key" if query.tick is None else "history_of_tick"
 
 
 def _traced(row: Any) -> Traced:

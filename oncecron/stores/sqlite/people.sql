@@ -1,9 +1,9 @@
 -- What people ask.
 
 -- name: history
--- The newest first, any key.
+-- The newest first, any key; with the instant of their tick and when they were declared lost.
 SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
   FROM job_execution
  WHERE (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
    AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
@@ -13,18 +13,29 @@ SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host
 -- name: history_of_key
 -- The same by the index of the key.
 SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
   FROM job_execution
  WHERE key = :key
    AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+   AND (:outcome IS NULL OR outcome = :outcome)
+ ORDER BY execution_id DESC
+ LIMIT :limit
+
+-- name: history_of_tick
+-- The same by the index that counts a tick's attempts.
+SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+  FROM job_execution
+ WHERE key = :key AND tick = :tick
+   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome)
  ORDER BY execution_id DESC
  LIMIT :limit
 
 -- name: history_after
 -- What came after an execution, the oldest first.
 SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note
+       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
   FROM job_execution
  WHERE execution_id > :after_id AND (:key IS NULL OR key = :key)
    AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
@@ -45,29 +56,6 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
    AND (:outcome IS NULL OR reason = :outcome) AND (:tick IS NULL OR tick = :tick)
  ORDER BY at DESC, key, shard, host, reason
- LIMIT :limit
-
--- name: traced
--- Executions of a key with the instant of their tick and when they were declared lost, the newest first.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
-  FROM job_execution
- WHERE (:key IS NULL OR key = :key)
-   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
-   AND (:after_id IS NULL OR execution_id > :after_id)
- ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
- LIMIT :limit
-
--- name: traced_of_tick
--- The same of one tick of a key, by the index that counts its attempts.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
-  FROM job_execution
- WHERE key = :key AND tick = :tick
-   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome) AND (:after_id IS NULL OR execution_id > :after_id)
- ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
  LIMIT :limit
 
 -- name: timeline
