@@ -65,8 +65,7 @@ def explain(message: str, url: str) -> StoreError:
     It names every server that was tried. One that may answer later is waited for, whatever the others said;
     so is the primary where only standbys answered, for one of them may be about to become it.
     """
-    said = message.removeprefix("connection failed: ")  # psycopg's words before libpq's
-    text = " ".join(said.split())
+    text = " ".join(message.split())
     cures = _cures(text)
     failing_over = len(cures) > 1 and any(words in text for words in _STANDBY)
     if None not in cures and not failing_over:

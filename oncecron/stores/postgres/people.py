@@ -229,7 +229,7 @@ class PostgresPeopleStore:
             except (psycopg.ProgrammingError, UnicodeError) as error:
                 raise address.broken(str(error), self._url) from error
             except psycopg.Error as error:
-                raise address.explain(str(error), self._url) from error
+                raise _unconnected(error, self._url) from error
         return self._connection
 
     def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
@@ -281,13 +281,18 @@ class PostgresPeopleStore:
 
     def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
         if error.sqlstate is None:
-            return address.explain(str(error), self._url)
+            return _unconnected(error, self._url)
         told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
         if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
             return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {cure}")
         if error.sqlstate == _UNDEFINED_OBJECT:
             return StoreRefusesError(f"PostgreSQL: {told}; create it first")
         return schema.explain(told, self._namespace, None)
+
+
+def _unconnected(error: psycopg.Error, url: str) -> StoreError:
+    """Return the oncecron error for a connection that failed, without the words that psycopg puts before libpq's."""
+    return address.explain(str(error).removeprefix("connection failed: "), url)
 
 
 def _now_and_before(pauses: Iterator[Pause]) -> tuple[Pause, Pause | None]:
@@ -306,7 +311,14 @@ def _sections(namespace: str) -> dict[str, str]:
         if name.startswith("history")
     }
     sections |= traced
-    for name in ("traced_columns", "execution_columns", "execution_filters", "pause_columns"):
+    shared = (
+        "execution_columns",
+        "execution_filters",
+        "skip_columns",
+        "skip_filters",
+        "pause_columns",
+    )
+    for name in ("traced_columns", *shared):
         sections = {
             key: text.replace("{" + name + "}", sections[name]) for key, text in sections.items()
         }
