@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from oncecron.errors import StoreError
     from oncecron.stores.redis.address import Tls
 
+
+class _Socket(ssl.SSLSocket):
+    """Closes itself: CPython forgets one whose peer resets it between the connect and the handshake."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 # What no later try mends, by the words in OpenSSL's reason, with its cure.
 _PERMANENT = (
     (
@@ -34,6 +42,7 @@ _PERMANENT = (
 def context(tls: Tls, where: str) -> ssl.SSLContext:
     """Return what the files of the address make. Raises `ConfigurationError` naming the file."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.sslsocket_class = _Socket
     if not tls.verify:
         made.check_hostname = False
         made.verify_mode = ssl.CERT_NONE
