@@ -26,6 +26,8 @@ from clusters.redis_servers import (
 DOWN_AFTER = 3.0
 # A master that has heard of no replica for so long refuses writes, as the README advises.
 ALONE = {"min-replicas-to-write": 1, "min-replicas-max-lag": 2}
+# All of them must have what counts: Sentinel may promote any.
+REPLICAS = 2
 # How often sentinels look, in ms: an old master that comes back is told so at once, instead of after 18 s.
 LOOKS = ("info-period", 1000, "publish-period", 500)
 
@@ -40,7 +42,7 @@ class SentinelCluster:
         here = Place(place)
         seats = [here.seat(f"redis{number}") for number in (1, 2, 3)]
         self.group = Sentinels(
-            replicas=2, down_after=DOWN_AFTER, places=[seat.words for seat in seats],
+            replicas=REPLICAS, down_after=DOWN_AFTER, places=[seat.words for seat in seats],
             aof=True, **SETTINGS, **ALONE,
         ).start()  # fmt: skip
         self._look_often()
@@ -62,7 +64,7 @@ class SentinelCluster:
     def url(self, host: str, *, proxied: bool) -> str:
         """Name the sentinels; they name the real address of the master, so nobody is in between."""
         del host, proxied
-        return self.group.url(wait=1, username=USER, password=PASSWORD)
+        return self.group.url(wait=REPLICAS, username=USER, password=PASSWORD)
 
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
