@@ -149,10 +149,10 @@ class FiringHost:
 
 
 class Tree:
-    """The processes of one firing, by their part."""
+    """The processes of one firing, by their part; of a `table` where many are looked for at once."""
 
-    def __init__(self, wrapper: int) -> None:
-        everybody = descendants(wrapper)
+    def __init__(self, wrapper: int, table: Sequence[Process] | None = None) -> None:
+        everybody = descendants(wrapper, table)
         self.wrapper = [process for process in everybody if process.pid == wrapper]
         guards = [process for process in everybody if process.parent == wrapper]
         self.guard = guards[:1]

@@ -29,13 +29,19 @@ from nemesis import Nemesis
 from servers import Network
 from servers.process import send
 
-CALM = 2 * TTL + 10
-"""Seconds in which each key must run when every fault is undone; the hosts go on until then."""
+CALM = TTL + 30
+"""Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
+APART = 0.2
+"""Seconds between the keys' first firings in the calm, and between two looks at who has run."""
+SOON, BRIEFLY = 3.0, " --seconds 1"
+"""Seconds between two ticks of a key then, and what its job is told besides."""
 LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
 LONGEST_NOTICE = 45.0
 """Seconds until a server has noticed that a client is gone without a word."""
 TURN = 0.01
+TOO_LATE = 10.0
+"""Seconds by which a machine with too much to do may be late; what is later is not fired at all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Run:
         self._living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
         self._stack = stack
         stack.callback(self.recorder.close)
+        self._fired: set[tuple[str, str | None]] = set()
         self._begin_at = 0.0
         self._set_up()
 
@@ -141,19 +148,42 @@ class Run:
             self._turn()
         self._wait_for(self.operator.submit(self.cluster.well))
         self.recorder.moment("quiet")
-        quiet = now()
-        while now() < quiet + CALM and not self._all_have_run(quiet):
-            self._turn()
-        self._let_them_end()
+        self._go_on_until_all_have_run(now())
         self._fire_what_waits_for_its_minute()
         self._let_them_end()
         self.recorder.moment("end")
         self._gather()
 
-    def _all_have_run(self, since: float) -> bool:
-        """Return whether each key has started since then, but for those that have minutes for it."""
-        names = [key.name for key in self.wanted.keys if not key.by_clock]
-        return all(_newest(self.journal / name) > since for name in names)
+    def _go_on_until_all_have_run(self, quiet: float) -> None:
+        """Fire each key, its next tick at once, until it has started; for a ttl at least, as dead hosts have leases."""
+        waiting = {key.name for key in self.wanted.keys if not key.by_clock}
+        self._bring_forward(sorted(waiting))
+        look = now()
+        while now() < quiet + TTL or (waiting and now() < quiet + CALM):
+            self._turn()
+            if now() >= look:
+                look = now() + APART
+                waiting = {key for key in waiting if _newest(self.journal / key) <= quiet}
+                self._queue = [planned for planned in self._queue if planned[2].key.name in waiting]
+                heapq.heapify(self._queue)
+
+    def _bring_forward(self, keys: list[str]) -> None:
+        """Let the ticks of each that nobody has fired yet come now, one soon after the other, for short jobs."""
+        elapsed, queue = now() - self._begin_at, []
+        for number, name in enumerate(keys):
+            its = [
+                planned
+                for planned in self._queue
+                if planned[2].key.name == name and (name, planned[2].tick) not in self._fired
+            ]
+            first = min((at for at, _, _ in its), default=0.0)
+            for planned_at, order, shot in its:
+                key = dataclasses.replace(shot.key, job=shot.key.job + BRIEFLY)
+                faster = min(1.0, SOON / key.period)
+                at = elapsed + number * APART + (planned_at - first) * faster
+                queue.append((at, order, dataclasses.replace(shot, at=at, key=key)))
+        self._queue = queue
+        heapq.heapify(self._queue)
 
     def _wait_for(self, operation: Any) -> None:
         while not operation.done():
@@ -161,9 +191,11 @@ class Run:
         operation.result()
 
     def _turn(self) -> None:
-        while self._queue and self._queue[0][0] <= now() - self._begin_at:
-            _, number, shot = heapq.heappop(self._queue)
-            self._fire(number, shot)
+        """Fire one at most: where that takes long, ends are seen and faults undone all the same."""
+        if self._queue and self._queue[0][0] <= now() - self._begin_at:
+            at, number, shot = heapq.heappop(self._queue)
+            if now() - self._begin_at - at < TOO_LATE:
+                self._fire(number, shot)
         self._reap()
         time.sleep(TURN)  # between two looks at who has ended
 
@@ -179,6 +211,8 @@ class Run:
         self._start(host, shot)
 
     def _start(self, host: FiringHost, shot: Shot) -> None:
+        if shot.tick is not None:
+            self._fired.add((shot.key.name, shot.tick))
         command = shot.command(self.wanted.oncecron, self.journal, self.cluster.fenced_write())
         firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
         with (self.stderr / str(firing.id)).open("wb") as stderr:

@@ -62,9 +62,9 @@ def command_line(pid: int) -> list[bytes]:
         return []
 
 
-def descendants(pid: int) -> list[Process]:
-    """Return the process and all that descend from it, parents first."""
-    table = process_table()
+def descendants(pid: int, table: Sequence[Process] | None = None) -> list[Process]:
+    """Return the process and all that descend from it, parents first; `table` spares reading all anew."""
+    table = process_table() if table is None else table
     found = [entry for entry in table if entry.pid == pid]
     for parent in found:  # grows while it is walked
         found += [entry for entry in table if entry.parent == parent.pid]
