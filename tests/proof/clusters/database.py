@@ -162,7 +162,7 @@ class ClusterDatabase:
             faults.append(StoreFault("disk full", self._fill, well, (3, 8)))
         return faults
 
-    def storm(self) -> StoreFault:
+    def storm(self, well: Callable[[], None]) -> StoreFault:
         """Return a storm that takes the connections of the server itself."""
 
         def connect() -> Any:
@@ -171,7 +171,7 @@ class ClusterDatabase:
                 user="reader", password=password_of("reader"), connect_timeout=5,
             )  # fmt: skip
 
-        return storm_fault(connect, 80, (psycopg.OperationalError,))
+        return storm_fault(connect, 80, (psycopg.OperationalError,), well)
 
     def _restart(self, random: Random) -> str:
         mode = random.choice(["fast", "immediate"])
@@ -224,8 +224,8 @@ class ClusterDatabase:
 
 
 def storm_fault(
-    connect: Callable[[], Any], most: int, refusals: tuple[type[Exception], ...]
-) -> StoreFault:
+    connect: Callable[[], Any], most: int, refusals: tuple[type[Exception], ...], well: Callable[[], None],
+) -> StoreFault:  # fmt: skip
     """Return a storm of such connections as a fault."""
     blowing: list[Storm] = []
 
@@ -236,5 +236,6 @@ def storm_fault(
     def undo() -> None:
         while blowing:
             blowing.pop().end()
+        well()
 
     return StoreFault("connection storm", begin, undo, (3, 8))

@@ -35,7 +35,7 @@ class PooledCluster:
         self.database.install(script)
         self.pooler = PgBouncer(
             self.server, "transaction", **here.seat("pool1").words,
-            max_client_conn=MOST_CLIENTS, server_login_retry=1,
+            max_client_conn=MOST_CLIENTS, server_login_retry=1, query_wait_timeout=5,  # as the README advises
             tcp_keepidle=5, tcp_keepintvl=2, tcp_keepcnt=3,  # a host that is gone is noticed soon
         ).start()  # fmt: skip
         self._pausing: psycopg.Connection[Any] | None = None
@@ -134,4 +134,4 @@ class PooledCluster:
         def connect() -> Any:
             return self.pooler.connect("reader", self.database.name)
 
-        return storm_fault(connect, MOST_CLIENTS + 20, (psycopg.OperationalError,))
+        return storm_fault(connect, MOST_CLIENTS + 20, (psycopg.OperationalError,), self.well)

@@ -46,7 +46,7 @@ class PostgresCluster:
         self._follow()
         self.faults = [
             *self.database.faults(self._restore),
-            self.database.storm(),
+            self.database.storm(self.well),
             StoreFault("promote the standby", self._promote, self._restore, (1, 4)),
             StoreFault("standby away", self._lose_standby, self._restore, (2, 8)),
             StoreFault("freeze the standby", self._freeze_standby, self._restore, (1, 5)),

@@ -90,7 +90,7 @@ class SingleRedis:
             StoreFault("memory full", self._little_memory, self.well, (2, 8)),
             revoke_rights([self.server], self.well),
             StoreFault("end the sessions", self._end_sessions, self.well, ONCE),
-            storm_fault(self._connection, MOST_CLIENTS + 20, (redis.RedisError,)),
+            storm_fault(self._connection, MOST_CLIENTS + 20, (redis.RedisError,), self.well),
         ]
         if self._disk is not None:
             faults.append(StoreFault("disk full", self._fill, self.well, (3, 8)))
