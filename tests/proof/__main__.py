@@ -106,7 +106,8 @@ def main() -> int:
     top.chmod(0o755)
     if os.geteuid() != 0:
         tell(
-            "not root: hosts are process trees on one network; faults of networks and machines are left out"
+            "not root: hosts are process trees on one network; left out are the faults of their networks (cut off, "
+            "link down, packets lost, swallowed or reset), full disks, and the two faults of the clock and the network"
         )
     if options.mutation:
         names = list(mutations.ALL) if options.mutation == "all" else [options.mutation]

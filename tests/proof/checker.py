@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from history import History
 from rules.afterwards import blocked, left
 from rules.exclusion import doubles, fence, overlaps, stale_writes, tokens
-from rules.firings import exits, noise, unexplained
+from rules.firings import exits, noise, own_leases, timeouts, unexplained
 from rules.joined import Joined
 from rules.records import recorded, running, started
 from rules.verdict import Verdict, Violation
@@ -26,7 +26,7 @@ Rule = Callable[[Joined], Iterator[Violation]]
 RULES: tuple[Rule, ...] = (
     overlaps, doubles, tokens, fence,
     recorded, running, started,
-    exits, unexplained, noise,
+    exits, timeouts, own_leases, unexplained, noise,
     blocked, left,
 )  # fmt: skip
 

@@ -3,21 +3,26 @@
 What could not be done, because nothing ran that it could reach, is not done.
 """
 
+import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
 from firing_hosts import FiringHost, Tree, firing_of
 from generator import KEYS, TTL
-from history import Firing, now
+from history import Firing
 from servers import FaultProxy, Host
-from servers.process import Process, send
+from servers.process import Process, process_table, send
 
 LATE = 0.94 * TTL / 6
 """Just within the time for which a renewal is waited for, in seconds."""
 JUST = 1.5
+TICKS = os.sysconf("SC_CLK_TCK")
 OUTLIVING = {key.name for key in KEYS if key.seconds > TTL}
+BEYOND = (TTL * 1.5, TTL * 2)
+"""Seconds until a lease that is not renewed is certainly over, and another has seen it, and started."""
 ROLES = ("wrapper", "guard", "job")
 Hit = list[tuple[int, str, str]]
 Done = tuple[str, Hit]
@@ -57,7 +62,7 @@ class HostFaults:
 
     def kinds(self) -> list[Kind]:
         """Return all that is possible here."""
-        found = [*self._of_processes(), *self._of_the_machine()]
+        found = [*self._of_processes(), *self._of_new_jobs(), *self._of_the_machine()]
         if self.host.machine and self._stores:
             found += self._of_the_network()
         if self._proxies:
@@ -108,6 +113,27 @@ class HostFaults:
             )
         )
         return kill + stop
+
+    def _of_new_jobs(self) -> list[Kind]:
+        """Return what shows only where the job outlives its lease."""
+        both = ROLES[:2]
+        return [
+            Kind(
+                "processes",
+                "stop the guard of a new job",
+                BEYOND,
+                lambda: self._stop(("guard",), new=True),
+                self._go_on,
+            ),
+            Kind(
+                "processes",
+                "stop wrapper and guard of a new job",
+                BEYOND,
+                lambda: self._stop(both, new=True),
+                self._go_on,
+                0.5,
+            ),
+        ]
 
     def _of_the_machine(self) -> list[Kind]:
         host = self.host
@@ -161,14 +187,14 @@ class HostFaults:
         ]
         if host.has_clock:
             name = "set the clock back and cut the host off"
-            found.append(Kind("network", name, (TTL * 1.5, TTL * 2), step_back_and_cut, mend_both))
+            found.append(Kind("network", name, BEYOND, step_back_and_cut, mend_both))
         return found
 
     def _of_the_proxies(self) -> list[Kind]:
         passing = self._forward
         # The answer to one renewal comes as late as it may, and then no other does.
         late_then_silent = Kind(
-            "proxy", "late answers, then silence", (TTL * 1.5, TTL * 2), self._late_answers, passing,
+            "proxy", "late answers, then silence", BEYOND, self._late_answers, passing,
             then=(TTL / 3, lambda: self._tell("deaf")),
         )  # fmt: skip
         return [
@@ -200,7 +226,7 @@ class HostFaults:
     def _lose_an_answer(self) -> Done:
         """Of any request, or of the next claim, told by a word that only claims have."""
         of_a_claim = b"host_now" if self.host.store.startswith("redis") else b"claim_v1"
-        if self._random.random() < 0.5:
+        if self._random.random() < 0.3:
             return self._tell("drop_next_reply", self._random.randint(1, 4))
         return self._tell("drop_next_reply", 1, of_a_claim)
 
@@ -213,27 +239,31 @@ class HostFaults:
 
     def _has_just_begun(self) -> bool:
         """Return whether a job runs here that will outlive its lease, if nobody ends it."""
-        return any(
-            now() - firing.at < JUST and firing.key in OUTLIVING and Tree(firing.pid).job
-            for firing in self._firings()
-        )
+        return any(_is_new(firing, tree) for firing, tree in self._trees())
 
     def _kill(self, roles: Sequence[str]) -> Done | None:
         return self._signal(roles, signal.SIGKILL, "killed")
 
-    def _stop(self, roles: Sequence[str]) -> Done | None:
-        return self._signal(roles, signal.SIGSTOP, "stopped")
+    def _stop(self, roles: Sequence[str], *, new: bool = False) -> Done | None:
+        return self._signal(roles, signal.SIGSTOP, "stopped", new=new)
 
     def _go_on(self) -> None:
         send(self._stopped, signal.SIGCONT)
 
-    def _signal(self, roles: Sequence[str], number: int, how: str) -> Done | None:
-        """Signal these parts of one firing, drawn from those whose job has started."""
+    def _trees(self) -> list[tuple[Firing, Tree]]:
+        """Return the firings whose job has started, in any order."""
         firings = self._firings()
         self._random.shuffle(firings)
-        for firing in firings:
-            tree = Tree(firing.pid)
-            if tree.job and tree.signal(roles, number):
+        table = process_table() if firings else []
+        trees = [(firing, Tree(firing.pid, table)) for firing in firings]
+        return [(firing, tree) for firing, tree in trees if tree.job]
+
+    def _signal(
+        self, roles: Sequence[str], number: int, how: str, *, new: bool = False
+    ) -> Done | None:
+        """Signal these parts of one firing, drawn from those whose job has started; `new`: of those that just have."""
+        for firing, tree in self._trees():
+            if (not new or _is_new(firing, tree)) and tree.signal(roles, number):
                 self._stopped = tree.parts(roles)
                 return firing.key, [(firing.id, role, how) for role in roles]
         return None
@@ -254,6 +284,12 @@ class HostFaults:
         share = self._random.uniform(0.1, 0.6)
         self.host.lose(share, self._stores)
         return f"{share:.0%}", []
+
+
+def _is_new(firing: Firing, tree: Tree) -> bool:
+    """Return whether its job has just begun, and will outlive its lease if nobody ends it."""
+    booted = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return firing.key in OUTLIVING and booted - tree.job[0].started / TICKS < JUST
 
 
 def _nothing() -> None:

@@ -58,19 +58,19 @@ class Key:
 
 
 KEYS = (
-    Key("quick", 3, 0.1, "--seconds 0.1"),
-    Key("long", 11, 9, "--seconds 9 --ignore-term", "--grace 2s"),
+    Key("quick", 4, 0.1, "--seconds 0.1"),
+    Key("long", 7, 11, "--seconds 11 --ignore-term", "--grace 2s"),
     Key("fails", 7, 0.3, "--seconds 0.3 --exit 3"),
     Key("forks", 8, 5, "--seconds 5 --fork --setsid", "--grace 1s"),
     Key("stubborn", 5, 9, "--seconds 9 --ignore-term --setsid", "--grace 1s"),
     Key("daemon", 9, 1, "--seconds 1 --daemon 1"),
     Key("loud", 13, 0.2, "--seconds 0.2 --output 1000000"),
-    Key("fenced", 8, 6, "--seconds 6 --ignore-term", fenced=True),
+    Key("fenced", 7, 11, "--seconds 11 --ignore-term", fenced=True),
     Key("instants", 6, 2, "--seconds 2", rule="instant"),
     Key("minute", MINUTE, 3, "--seconds 3", rule="minute"),
     Key("schedule", MINUTE, 1, "--seconds 1", "--tz UTC", rule="schedule"),
     Key("waits", 9, 4, "--seconds 4", "--wait 5s"),
-    Key("limited", 4, 5, "--seconds 5 --fork", "--timeout 1500ms --grace 3s"),
+    Key("limited", 4, 5, "--seconds 5 --fork --setsid", "--timeout 1500ms --grace 3s"),
     Key("alone", 7, 3, "--seconds 3", "--min-gap 2s", rule="none"),
     Key("again", 6, 1, "--seconds 1", again=0.3),
 )

@@ -157,8 +157,8 @@ _MUTATIONS = (
         "no-watchdog",
         "The wrapper does not look at the end of trust: a guard that is stopped or hangs neither renews nor ends the "
         "job, which lives on beside the next run.",
-        EVERYWHERE,
-        ("stop the guard",),
+        ("redis", "sqlite", "pooled", "postgres"),
+        ("stop the guard of a new job",),
         "The guard alone is stopped (SIGSTOP) for longer than the ttl; another host fires the next tick after the "
         "lease's end, and there are two.",
         (
@@ -227,9 +227,9 @@ _MUTATIONS = (
         "TERM and KILL go to the job's process group instead of to its whole tree, so that a process that called "
         "setsid lives on, and the key is blocked with it.",
         EVERYWHERE,
-        ("kill the wrapper",),
-        "A job with a grandchild in a session of its own, which ignores HUP, times out, or its wrapper is killed: the "
-        "guard waits for the grandchild for ever, renews, and every newer tick is `held`.",
+        (),
+        "No fault is needed: a job with a grandchild in a session of its own, which ignores HUP, times out (or its "
+        "wrapper is killed). The guard waits for the grandchild for ever, renews, and every newer tick is `held`.",
         (
             Change(
                 "child.py",
@@ -281,10 +281,11 @@ _MUTATIONS = (
     Mutation(
         "fence-asleep",
         "`assert_fence` accepts every token, so that a stale job writes beside the present one.",
-        ("postgres", "pooled"),
-        ("freeze the host",),
-        "A host with a job that writes through the fence is frozen beyond the ttl, another runs the next tick, and "
-        "thawed: its write is accepted after one with a higher token.",
+        ("pooled", "postgres"),
+        ("stop wrapper and guard of a new job",),
+        "Wrapper and guard of a job that writes through the fence are stopped beyond the ttl, and another host runs "
+        "the next tick: a write of the first is accepted after one with a higher token. A host that is frozen and "
+        "thawed shows it seldom: its job is killed within milliseconds.",
         (
             Change(
                 "stores/postgres/schema.sql",

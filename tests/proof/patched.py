@@ -48,7 +48,7 @@ class Mutation:
     breaks: str
     """What is done wrong, and which promise falls."""
     stores: tuple[str, ...]
-    """Where it applies."""
+    """Where it applies; first where it shows soonest."""
     shows: tuple[str, ...]
     """Words in the names of the nemesis' faults that make it show; none where it shows without."""
     how: str

@@ -249,7 +249,7 @@ class Run:
         host = next(iter(self.hosts.values()))
         for key in self.wanted.keys:
             if key.by_clock:
-                by_hand = dataclasses.replace(key, rule="none", run="")
+                by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
                 self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
 
     def _say_how_far(self) -> None:

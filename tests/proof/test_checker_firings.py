@@ -55,6 +55,30 @@ def test_a_firing_dies_of_a_signal_only_if_it_was_sent(run: Invented) -> None:
     assert broken(run) == []
 
 
+@pytest.mark.parametrize(
+    ("lived", "role", "found"),
+    [(9.0, None, []), (9.4, None, ["timeout"]), (9.4, "guard", []), (9.4, "job", ["timeout"])],
+)
+def test_a_timed_out_job_is_dead_soon(lived: float, role: str | None, found: list[str]) -> None:
+    """Timeout, grace and 5 s after its start, unless who had to kill it could not."""
+    run = Invented()
+    options = ("--timeout", "1500ms", "--grace", "2700ms")
+    firing = run.fire(status=124, lasts=10.0, options=options)
+    run.start(firing, lasts=lived, signals=[(101.6, "TERM")])
+    if role:
+        run.stop(firing, role, at=101.0, until=104.0)
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize(("reason", "found"), [("held", ["own-lease"]), ("done", [])])
+def test_a_firing_is_not_in_its_own_way(run: Invented, reason: str, found: list[str]) -> None:
+    """Nobody is the holder of the lease that he is refused for."""
+    firing = run.skip_of("h2", 110.0)
+    skip = run.history.log.skips[-1]
+    skip.update(reason=reason, holder_host="h2", holder_pid=firing.pid)
+    assert broken(run) == found
+
+
 @pytest.mark.parametrize("status", [1, 75, 124, 128])
 def test_a_firing_leaves_with_its_job_s_status(run: Invented, status: int) -> None:
     """It succeeded, so 0."""

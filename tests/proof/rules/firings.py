@@ -17,11 +17,14 @@ from collections.abc import Iterator
 
 from history import Firing
 
-from rules.joined import MOMENT, Joined, Row, alive_until, option
+from rules.joined import GRACE, MOMENT, Joined, Row, alive_until, option, seconds
 from rules.verdict import Violation
 
 SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
+
+KILLING = 5.0
+"""Seconds beyond timeout and grace in which a job is certainly dead, on a loaded machine too."""
 
 _SAID = "oncecron: "
 _ENDING = (1, 2, 3, 15)
@@ -78,6 +81,20 @@ def _outlived(joined: Joined, firing: Firing) -> str | None:
         if beyond > 0 and not excused:
             return f"ended {beyond:.3f} s before the last sign of its job (pid {start.pid})"
     return None
+
+
+def timeouts(joined: Joined) -> Iterator[Violation]:
+    """No process of a job outlives its --timeout and grace, if nobody hindered wrapper or guard."""
+    for firing in joined.history.firings:
+        limit = seconds(firing, "--timeout")
+        if limit is None or joined.hits(firing, "wrapper") or joined.hits(firing, "guard"):
+            continue
+        limit += seconds(firing, "--grace") or GRACE
+        for start in joined.starts_of(firing):
+            lived = alive_until(start) - start.at
+            if lived > limit + KILLING:
+                what = f"let its job live for {lived:.1f} s: timeout and grace were over after {limit:g} s"
+                yield _of(joined, firing, "timeout", what)
 
 
 def statuses_of(row: Row) -> set[int]:
@@ -144,6 +161,17 @@ def _is_known_broken(joined: Joined, firing: Firing) -> bool:
         and firing.tick in (None, row["tick"])
         for row in joined.history.log.skips
     )
+
+
+def own_leases(joined: Joined) -> Iterator[Violation]:
+    """No firing is refused because of its own lease."""
+    held = (row for row in joined.history.log.skips if row["reason"] == "held")
+    refused = {(row["host"], row["pid"], row["key"]): row for row in held}
+    for firing in joined.history.firings:
+        row = refused.get((firing.host, firing.pid, firing.key))
+        if row and (row["holder_host"], row["holder_pid"]) == (firing.host, firing.pid):
+            what = "was refused as held, by itself"
+            yield _of(joined, firing, "own-lease", what)
 
 
 # What is counted for them
