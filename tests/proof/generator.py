@@ -120,7 +120,12 @@ def _of_tick(
     random: Random, key: Key, hosts: Sequence[str], number: int, due: float, begin: float
 ) -> list[Shot]:
     tick = {"name": f"t{number}", "instant": _instant(begin, number)}.get(key.rule)
-    found = [Shot(due + _lateness(random, key), host, key, tick) for host in hosts]
+    # Of every second tick one host is the first: else it would always be the one that starts programs fastest.
+    first = random.choice(hosts) if random.random() < 0.5 and not key.by_clock else None
+    found = [
+        Shot(due + _lateness(random, key) + (0 if first in (None, host) else SOON), host, key, tick)
+        for host in hosts
+    ]
     if random.random() < key.again:
         at = max(shot.at for shot in found) + random.uniform(0.2, 3)
         found.append(Shot(at, random.choice(hosts), key, tick, again=True))

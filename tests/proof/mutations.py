@@ -9,6 +9,8 @@ __all__ = ["ALL", "Change", "DoesNotApplyError", "Mutation", "copy"]
 
 EVERYWHERE = ("postgres", "pooled", "redis", "sqlite")
 OVER_A_NETWORK = ("postgres", "pooled", "redis")
+NO_SESSIONS = ("redis", "pooled", "postgres")
+"""Where a session lock would put off the next start by a third of a ttl, and the job be over."""
 
 _MUTATIONS = (
     Mutation(
@@ -78,7 +80,7 @@ _MUTATIONS = (
         "deadline-from-receipt",
         "Trust counts from when the answer to a renewal arrived instead of when it was sent, so that the child may "
         "outlive the lease by as long as the answer took.",
-        OVER_A_NETWORK,
+        NO_SESSIONS,
         ("late answers, then silence",),
         "Answers alone are late, by d just under ttl/6 (a request that is late moves the expiry as well, and hides "
         "it), then nothing passes any more before the next renewal: the child is killed d - 0.093 ttl after the "
@@ -116,7 +118,7 @@ _MUTATIONS = (
     Mutation(
         "wall-clock",
         "Trust is judged by the host's wall clock, so that a clock that is set back lets the child outlive its lease.",
-        OVER_A_NETWORK,  # of the lease on one machine holder and claimer look at one clock
+        NO_SESSIONS,  # of the lease on one machine holder and claimer look at one clock
         ("set the clock back and cut",),
         "The holder is cut off and its clock set back by some seconds, before or after; another host fires the next "
         "tick at the lease's end, and the child lives on for as long as the clock was set back.",
