@@ -24,6 +24,8 @@ from clusters.redis_servers import (
 )
 
 DOWN_AFTER = 3.0
+# Seconds in which a switchover has come about, or Sentinel has given it up for a replica that did not answer in time.
+GIVEN_UP = 10.0
 # A master that has heard of no replica for so long refuses writes, as the README advises.
 ALONE = {"min-replicas-to-write": 1, "min-replicas-max-lag": 2}
 # All of them must have what counts: Sentinel may promote any.
@@ -119,12 +121,12 @@ class SentinelCluster:
         old = self.group.master
         sentinel = random.choice(self.group.sentinels)
 
-        def asked() -> bool:
-            with sentinel.connect() as client:
-                return bool(client.execute_command("SENTINEL FAILOVER", self.group.name))
+        def switched() -> str:
+            with sentinel.connect() as client, contextlib.suppress(redis.ResponseError):
+                client.execute_command("SENTINEL FAILOVER", self.group.name)
+            return self._name(self.group.wait_master_is_not(old, GIVEN_UP))
 
-        eventually(asked, 10, AWAY)
-        return f"{self._name(self.group.wait_master_is_not(old))} after {self._name(old)}"
+        return f"{eventually(switched, 60, (AssertionError, *AWAY))} after {self._name(old)}"
 
     def _kill_master(self, _: Random) -> str:
         master = self.group.master
