@@ -78,14 +78,24 @@ _read: dict[str, dict[str, str]] = {}
 def statements(name: str) -> dict[str, str]:
     """Return the statements of the file `name`.sql beside this module, by the names above them.
 
-    A file is read once by a process, like a module: an upgrade under a running job changes none of its steps.
+    What several of them share is a section of its own, for which they say `{its name}`; one that says another comes
+    before it. A file is read once by a process, like a module: an upgrade under a running job changes none of its
+    steps.
     """
     if name not in _read:
         with open(os.path.join(os.path.dirname(__file__), f"{name}.sql"), encoding="utf-8") as file:
             sections = file.read().split("\n-- name: ")[1:]
         parts = (section.partition("\n") for section in sections)
-        _read[name] = {title.strip(): text.strip() for title, _, text in parts}
+        found = {title.strip(): text.strip() for title, _, text in parts}
+        _read[name] = {title: _filled(text, found) for title, text in found.items()}
     return _read[name]
+
+
+def _filled(text: str, pieces: dict[str, str]) -> str:
+    if "{" in text:
+        for title, piece in pieces.items():
+            text = text.replace("{" + title + "}", piece)
+    return text
 
 
 def connect(path: str, *, deadline: float, create: bool) -> Connection:

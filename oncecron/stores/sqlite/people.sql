@@ -1,51 +1,51 @@
 -- What people ask.
 
+-- name: traced_columns
+{execution_columns}, tick_instant, NULL AS fired_at, lost_at
+
+-- name: execution_columns
+execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
+       started_at, finished_at, duration, fencing_token, owner, note
+
+-- name: execution_filters
+(:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:outcome IS NULL OR outcome = :outcome)
+
 -- name: history
 -- The newest first, any key; with the instant of their tick and when they were declared lost.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+SELECT {traced_columns}
   FROM job_execution
- WHERE (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+ WHERE {execution_filters} AND (:tick IS NULL OR tick = :tick)
  ORDER BY execution_id DESC
  LIMIT :limit
 
 -- name: history_of_key
 -- The same by the index of the key.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+SELECT {traced_columns}
   FROM job_execution
- WHERE key = :key
-   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome)
+ WHERE key = :key AND {execution_filters}
  ORDER BY execution_id DESC
  LIMIT :limit
 
 -- name: history_of_tick
 -- The same by the index that counts a tick's attempts.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+SELECT {traced_columns}
   FROM job_execution
- WHERE key = :key AND tick = :tick
-   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome)
+ WHERE key = :key AND tick = :tick AND {execution_filters}
  ORDER BY execution_id DESC
  LIMIT :limit
 
 -- name: history_after
 -- What came after an execution, the oldest first.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+SELECT {traced_columns}
   FROM job_execution
  WHERE execution_id > :after_id AND (:key IS NULL OR key = :key)
-   AND (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome) AND (:tick IS NULL OR tick = :tick)
+   AND {execution_filters} AND (:tick IS NULL OR tick = :tick)
  ORDER BY execution_id
  LIMIT :limit
 
 -- name: execution
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note
+SELECT {execution_columns}
   FROM job_execution
  WHERE execution_id = :execution_id
 
@@ -60,8 +60,7 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
 
 -- name: timeline
 -- All that began since, part by part in the order of starts; sorted on the disk where it must.
-SELECT execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, tick_instant, NULL AS fired_at, lost_at
+SELECT {traced_columns}
   FROM job_execution
  WHERE :since IS NULL OR started_at >= :since
  ORDER BY key, shard, started_at, execution_id
