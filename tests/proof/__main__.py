@@ -24,6 +24,9 @@ from run import Wanted, one  # noqa: E402
 from servers.oncecron import CONSOLE_SCRIPT  # noqa: E402
 from timeline import draw, summary  # noqa: E402
 
+SEEDS = 3
+"""Runs of a broken copy until it is found out: what shows it may not have met the right moment in one."""
+
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
@@ -49,16 +52,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--mutation",
         choices=["all", *mutations.ALL],
-        help="find out a broken copy of oncecron instead",
+        help=f"find out a broken copy of oncecron instead, with up to {SEEDS} seeds from --seed on",
     )
     parser.add_argument(
         "--directory", type=Path, help="where histories and logs are kept (a new one in /tmp)"
     )
     return parser.parse_args()  # fmt: skip
-
-
-SEEDS = 3
-"""Runs of a broken copy until it is found out: what shows it may not have met the right moment in one."""
 
 
 def tell(text: str) -> None:
@@ -87,9 +86,9 @@ def prove_mutation(name: str, options: argparse.Namespace, top: Path) -> bool:
     """Run a broken copy where it shows soonest, with one seed after another; return whether it was found out."""
     mutation = mutations.ALL[name]
     store = next(kind for kind in options.store or mutation.stores if kind in mutation.stores)
+    script = mutations.copy(mutation, new_directory(top / f"{name}-{store}") / "mutated")
     for seed in range(options.seed, options.seed + SEEDS):
         directory = new_directory(top / f"{name}-{store}-{seed}")
-        script = mutations.copy(mutation, directory / "mutated")
         verdict = prove(store, seed, options.minutes, directory, mutation.shows, script)
         rules = ", ".join(sorted({violation.rule for violation in verdict.violations}))
         tell(f"{name}: seed {seed}, {f'found out by {rules}' if rules else 'NOT found out'}")
