@@ -63,6 +63,12 @@ HEARTBEATS_PER_TTL = 6
 MINIMUM_TTL = 6.0
 """Seconds. Below it a heartbeat would come more than once a second."""
 
+FAILOVER_RETRIES = 2
+"""Further attempts of a tick that failover makes where nobody says how many: a job may kill its host."""
+
+TAKEOVER = "takeover: attempt {attempt} on {host} was lost"
+"""The note of a further attempt that failover makes; the stores write it in their own languages too."""
+
 AGAIN = "by --again"
 """The note of a further attempt that a person asked for; the stores write it in their own languages too."""
 
@@ -106,6 +112,23 @@ class Firing(NamedTuple):
     again: bool
     schedule: str | None
     zone: str | None
+    shards: int = 1
+    """How many parts the key is divided into; 1: it is not."""
+    failover: bool = False
+    """Whether it goes on with a tick whose last attempt was lost, or was not followed by the next as it should."""
+    retries: int = 0
+    """How many further attempts its tick may have, whoever makes them."""
+
+
+class Request(NamedTuple):
+    """What somebody asks of the holder of one execution; it ends with that execution."""
+
+    kind: Literal["stop", "release"]
+    author: str
+    """USER@HOST."""
+    signal: int
+    grace: float | None
+    """Seconds from the signal to KILL; None: the run's own."""
 
 
 class Lease(NamedTuple):
@@ -123,6 +146,8 @@ class Lease(NamedTuple):
     started_at: float
     trusted_until: float
     """Lease clock of this host; after it the child must already be dead."""
+    request: Request | None = None
+    """What the last renewal told that somebody asks of us."""
 
 
 class Refusal(NamedTuple):
@@ -132,6 +157,18 @@ class Refusal(NamedTuple):
     holder: Holder | None = None
     since: float | None = None
     detail: str | None = None
+    in_the_way: InTheWay | None = None
+    """With `held`."""
+
+
+class InTheWay(NamedTuple):
+    """The living lease that a firing was refused for, to be waited for."""
+
+    execution_id: int
+    ends_in: float
+    """Seconds until the lease ends, if it is not renewed."""
+    heartbeat: float | str
+    """The last one, as `AskAgain.watched` tells it: equal while the holder is silent."""
 
 
 class AskAgain(NamedTuple):
@@ -162,6 +199,15 @@ class Unconfirmed(NamedTuple):
     """Why it does not count; asking again may help if it is `StoreUnavailable`."""
 
 
+class Output(NamedTuple):
+    """The last of what an execution wrote to its standard output and standard error, in the order of arrival."""
+
+    text: str
+    """Without NUL; what was no UTF-8 is escaped (`\\xff`)."""
+    cut: int
+    """How many bytes came before and were not kept."""
+
+
 class Ending(NamedTuple):
     """How an execution ended."""
 
@@ -170,6 +216,8 @@ class Ending(NamedTuple):
     signal: int | None
     duration: float
     note: str | None = None
+    output: Output | None = None
+    """None: it was not captured."""
 
 
 class Retention(NamedTuple):
@@ -200,6 +248,8 @@ class Execution(NamedTuple):
     fencing_token: int | None
     owner: str
     note: str | None
+    shards: int = 1
+    """How many parts its key was divided into."""
 
 
 class Skip(NamedTuple):
@@ -269,6 +319,11 @@ class LeaseView(NamedTuple):
     fencing_token: int | None
     backend_pid: int | None
     client_address: str | None
+    shards: int = 1
+    requested_by: str | None = None
+    """Who asks the holder to stop, if anybody does: USER@HOST."""
+    request_heard_at: float | None = None
+    """When the holder was told so."""
     asked_at: float | None = None
     """When the store was asked, by its clock: what the times are compared with. Not published."""
 
@@ -292,6 +347,19 @@ class Pause(NamedTuple):
     """None: until somebody ends it."""
 
 
+class Released(NamedTuple):
+    """What became of a lease that somebody wants freed."""
+
+    answer: Literal["free", "alive", "locked", "other"]
+    """`free`: nothing stands in the way of the next firing, and the fencing token has risen. `alive`: the lease has
+    not ended. `locked`: it has, but a session still holds its lock, or a job's own transaction its fence.
+    `other`: another execution has the key by now; nothing was touched."""
+    ends_in: float = 0.0
+    """Seconds until a living lease ends."""
+    backend_pid: int | None = None
+    """The session that holds the lock or the fence."""
+
+
 class HistoryQuery(NamedTuple):
     """Which records are wanted; None means any."""
 
@@ -304,6 +372,8 @@ class HistoryQuery(NamedTuple):
     limit: int | None = 50
     after_id: int | None = None
     """Only executions with a higher id, the oldest first: for following the log."""
+    exhausted: bool = False
+    """Only the last attempts of ticks that might have had further ones and were given up: the dead letters."""
 
 
 class Roles(NamedTuple):

@@ -37,7 +37,11 @@ def execution_record(
         "fencing_token": lease.token if lease else None,
         "owner": firing.owner,
         "note": ending.note,
+        "output": ending.output and ending.output.text,
+        "output_cut": ending.output and ending.output.cut,
         "again": firing.again,
+        "shards": firing.shards,
+        "retries": firing.retries,
     }
 
 

@@ -6,11 +6,13 @@ call takes the lease. Errors: `StoreUnavailable` when asking again may help, `St
 
 The claim is one algorithm, kept by every store, in this order:
 
-0. A known owner: an execution of this owner and key that still has its lease gets the same lease again,
+0. A known owner: an execution of this owner, key and part that still has its lease gets the same lease again,
    renewed (its answer was lost). If it has ended since, the answer is `done`. An owner is never refused because of
    its own lease: one that comes to light only later, by a claim that was slow, is `AskAgain("contended")`.
 1. The key is registered. `paused` and `drained` are refused. A host clock more than `MAX_CLOCK_SKEW` off the
-   store's is a `ConfigurationError` where the tick is an instant named by that clock.
+   store's is a `ConfigurationError` where the tick is an instant named by that clock. So is a number of parts
+   (`shards`) that differs from the one with which any part of this tick was granted: looked at again when granting,
+   in a place that the claims of all parts of a key share.
 2. Looking, first without and then under the lock of the key (steps 3 and 4 come between):
    - a lease that ends more than its ttl ahead is cut to now + ttl (the store's clock was set back);
    - somebody has a living lease: `held` for a firing of the same tick. For any other tick, a holder whose last
@@ -18,7 +20,11 @@ The claim is one algorithm, kept by every store, in this order:
      until that lease has ended or was renewed; else `held`;
    - the tick has an execution: `done`, unless all that it has say `not-started`. An instant below the high-water
      mark, or at it without an execution or where retention may have forgotten a start, is `passed`. `again`
-     skips both.
+     skips both. With `failover` a tick goes on whose last attempt that started is `lost`, or `failed` or `timed-out`
+     and was to be followed by another (`keep`): unless its instant is below the high-water mark (`passed`), or
+     that attempt's number is above `retries` (`exhausted`);
+   - without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that
+     has ended as anything but `lost` or `not-started`, or `stopped` without a request: it was to end.
 3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
    and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
    `AskAgain("contended")`, or go on without it if told to (`alone`).
@@ -31,7 +37,11 @@ The claim is one algorithm, kept by every store, in this order:
    `min_gap` into its own minute (by its own host's clock); without a tick, when it was less than `min_gap` ago. A last
    start in the future counts as now. `late`: more than `starting_deadline` after an instant.
 7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
-   attempt of its tick, the lease, the high-water mark, and what the key looks like (schedule, zone, ttl, digest).
+   attempt of its tick, the lease, the high-water mark, and what the key looks like (schedule, zone, ttl, parts,
+   digest). One that goes on after a lost attempt says so in its note: `TAKEOVER`.
+
+Whoever listens to a part of a key (`listen`) is stirred when it is granted, when it ends and when its holder is asked
+for something; nobody depends on it.
 """
 
 from __future__ import annotations
@@ -50,8 +60,11 @@ if TYPE_CHECKING:
         JobKey,
         Lease,
         LeaseView,
+        Output,
         Pause,
         Refusal,
+        Released,
+        Request,
         Retention,
         Roles,
         Skip,
@@ -78,20 +91,44 @@ class FiringStore(Protocol):
         deadline: float,
         watched: float | str | None = None,
         alone: bool = False,
+        awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Ask for (key, tick). A refusal has been recorded as a skip, if it could be.
 
-        `watched` is what the last answer `stale` told, two heartbeats ago; `alone` goes on without the
-        session lock after two seconds of `contended`. `Unconfirmed` must be asked for again, or given back
-        by `finish`. A claim that was not answered (`StoreError.unanswered`) may have been granted. Raises
-        `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW` apart.
+        `watched` is the heartbeat that the last answer `stale`, or a `held` at least a third of the ttl ago, told;
+        `alone` goes on without the session lock after two seconds of `contended`. `awaited` is the execution for whose
+        end the firing waits: it was told `held` before, and another `held` is not recorded again. `Unconfirmed` must
+        be asked for again, or given back by `finish`. A claim that was not answered (`StoreError.unanswered`) may
+        have been granted. Raises `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW`
+        apart, or when other hosts divide the key otherwise.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease; return it as it is trusted now, or None if it is lost for good.
 
         On a new connection this is a re-adoption: it never grants anew what somebody else has got. An
-        execution that the store has lost is put back with its old token if nobody has claimed since.
+        execution that the store has lost is put back with its old token if nobody has claimed since. Tells what
+        somebody asks of the holder, and notes when it was told.
+        """
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt that is to be followed by another, and keep the lease, renewed.
+
+        False if the lease is lost; then nothing is recorded. Told twice, it has the same answer.
+        """
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt of a tick under the lease that was kept; `paused` and `drained` refuse it.
+
+        A new execution with a higher fencing token; asked twice, the same. None if the lease is lost for good. A
+        refusal leaves the lease, for `finish`; it is recorded as a skip.
+        """
+
+    def listen(self, firing: Firing, *, deadline: float) -> None:
+        """Have `watch_fd` become readable when something happens to the part of the key.
+
+        As long as the connection lasts; nothing where that cannot be had. What has become readable, the next call
+        reads.
         """
 
     def finish(
@@ -99,7 +136,9 @@ class FiringStore(Protocol):
     ) -> bool:
         """Record the end and release the lease; False if the lease had been lost before.
 
-        Then the end is recorded all the same, with a note, and nobody else's lease is touched.
+        Then the end is recorded all the same, with a note, and nobody else's lease is touched. After `keep` it means
+        that no further attempt follows: what was recorded stays, with the ending's note added. An end after a request
+        to the holder is known as such: who waits without a tick does not go on after a stop that somebody asked for.
         """
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -146,6 +185,9 @@ class PeopleStore(Protocol):
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
 
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with what else is known of them."""
 
@@ -184,6 +226,19 @@ class PeopleStore(Protocol):
 
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; return what it was drained by, or None if it was not."""
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something, in place of what it was asked before; False if it has no lease any more."""
+
+    def release(
+        self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
+    ) -> Released:
+        """Free a part of a key whose lease has ended, or has gone; see `Released`.
+
+        The execution is declared lost by `author`, if it is still running. `execution_id` None: a session lock
+        without a lease. `force` ends the session that still holds the lock, or a job's transaction the fence. Raises
+        `StoreRefusesError` where that is not allowed.
+        """
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
