@@ -28,6 +28,14 @@ class Log:
         """Return what history yields."""
         return list(self.people.history(query or HistoryQuery()))
 
+    def exhausted(self) -> list[Execution]:
+        """Return the dead letters."""
+        return self.executions(HistoryQuery(exhausted=True))
+
+    def notes(self) -> list[str]:
+        """Return the notes, the oldest execution first; empty where there is none."""
+        return [execution.note or "" for execution in reversed(self.executions())]
+
     def newest(self) -> Execution:
         """Return the newest execution."""
         return self.executions()[0]

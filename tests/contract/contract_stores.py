@@ -49,8 +49,11 @@ class StoreKind(Protocol):
     def age(self, seconds: float) -> None:
         """Make all that is recorded that much older; negative: as if the store's clock had been set back."""
 
-    def expire(self, key: str) -> None:
-        """Make the present lease of the key expired, its holder silent and without a session."""
+    def expire(self, key: str, shard: int = 0) -> None:
+        """Make the present lease of a part of the key expired, its holder silent and without a session."""
+
+    def fence(self, key: str) -> int:
+        """Return the last fencing token of the key's first part."""
 
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Pause a key (`*`: all) from now."""
@@ -97,7 +100,7 @@ class SQLiteKind:
             "job_execution": ("started_at", "finished_at", "lost_at"),
             "lease": (
                 *("heartbeat_on_lease_clock", "expires_on_lease_clock"),
-                *("acquired_at", "heartbeat_at", "expires_at"),
+                *("acquired_at", "heartbeat_at", "expires_at", "request_heard_at"),
             ),
             "skip": ("at",),
             "pause": ("at", "until"),
@@ -107,15 +110,22 @@ class SQLiteKind:
             moved = ", ".join(f"{column} = {column} - :by" for column in columns)
             self.run(f"UPDATE {table} SET {moved}", by=seconds)
 
-    def expire(self, key: str) -> None:
+    def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat."""
         self.run(
             "UPDATE lease SET expires_on_lease_clock = :now - 1, heartbeat_on_lease_clock = :now - 1 - ttl,"
-            " expires_at = :wall - 1, heartbeat_at = :wall - 1 - ttl WHERE key = :key",
+            " expires_at = :wall - 1, heartbeat_at = :wall - 1 - ttl WHERE key = :key AND shard = :shard",
             key=key,
+            shard=shard,
             now=clock.lease_time(clock.MONOTONIC),
             wall=clock.wall(),
         )
+
+    def fence(self, key: str) -> int:
+        """Read the row."""
+        [(fence,)] = self.run("SELECT fence FROM job_key WHERE key = :key AND shard = 0", key=key)
+        assert isinstance(fence, int)
+        return fence
 
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Insert the row."""

@@ -7,7 +7,17 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from oncecron import clock
-from oncecron.model import AskAgain, Ending, Firing, Holder, Lease, Refusal, Retention
+from oncecron.model import (
+    AskAgain,
+    Ending,
+    Firing,
+    Holder,
+    InTheWay,
+    Lease,
+    Output,
+    Refusal,
+    Retention,
+)
 from oncecron.tick import Tick, minute_tick
 
 if TYPE_CHECKING:
@@ -53,19 +63,21 @@ class Host:
         )
         return firing._replace(**parts)
 
-    def ask(self, firing: Firing) -> Lease | Refusal | AskAgain:
+    def ask(self, firing: Firing, *, awaited: int | None = None) -> Lease | Refusal | AskAgain:
         """Claim; a store that is half-way through somebody else's end is asked until it is through."""
         end = self.deadline()
         while True:
-            answer = self.store.claim(firing, deadline=end)
+            answer = self.store.claim(firing, deadline=end, awaited=awaited)
             contended = isinstance(answer, AskAgain) and answer.why == "contended"
             if not contended or clock.lease_time(self.store.lease_clock) > end:
                 return answer
             time.sleep(0.01)  # a session takes its time to end, and nothing tells when it has
 
-    def fire(self, tick: Tick, **parts: Any) -> Lease | Refusal | AskAgain:
+    def fire(
+        self, tick: Tick, *, awaited: int | None = None, **parts: Any
+    ) -> Lease | Refusal | AskAgain:
         """Claim with a new firing."""
-        return self.ask(self.firing(tick, **parts))
+        return self.ask(self.firing(tick, **parts), awaited=awaited)
 
     def win(self, tick: Tick, **parts: Any) -> Lease:
         """Claim and get the lease."""
@@ -89,14 +101,36 @@ class Host:
         outcome: str = "succeeded",
         *,
         note: str | None = None,
+        output: Output | None = None,
         retention: Retention = EVERYTHING,
     ) -> bool:
         """End an execution, and the session as a firing does."""
-        codes: dict[str, int | None] = {"succeeded": 0, "failed": 3}
-        ending = Ending(outcome, codes.get(outcome), None, 1.5, note)  # type: ignore[arg-type]
-        in_time = self.store.finish(lease, ending, retention, deadline=self.deadline())
+        told = ending(outcome, note, output)
+        in_time = self.store.finish(lease, told, retention, deadline=self.deadline())
         self.store.close()
         return in_time
+
+    def keep(
+        self,
+        lease: Lease,
+        outcome: str = "failed",
+        *,
+        note: str | None = None,
+        output: Output | None = None,
+    ) -> bool:
+        """End an attempt that is to be followed by another."""
+        return self.store.keep(lease, ending(outcome, note, output), deadline=self.deadline())
+
+    def retry(self, lease: Lease) -> Lease | Refusal | None:
+        """Ask for the next attempt."""
+        return self.store.retry(lease, deadline=self.deadline())
+
+    def retried(self, lease: Lease) -> Lease:
+        """End an attempt, and get the next."""
+        assert self.keep(lease)
+        answer = self.retry(lease)
+        assert isinstance(answer, Lease), answer
+        return answer
 
     def run(self, tick: Tick, outcome: str = "succeeded", **parts: Any) -> Lease:
         """Win and end."""
@@ -112,6 +146,21 @@ class Host:
     def deadline(self) -> float:
         """Return a deadline for one call."""
         return clock.lease_time(self.store.lease_clock) + _PATIENCE
+
+
+def ending(outcome: str, note: str | None = None, output: Output | None = None) -> Ending:
+    """Return how an execution ended, with the exit code of such an end."""
+    codes: dict[str, int | None] = {"succeeded": 0, "failed": 3}
+    return Ending(outcome, codes.get(outcome), None, 1.5, note, output)  # type: ignore[arg-type]
+
+
+def in_the_way(answer: Lease | Refusal | AskAgain) -> InTheWay:
+    """Return the living lease that was told: by `held`, or by what `held` will be if nobody asks again."""
+    refusal = answer.refusal if isinstance(answer, AskAgain) else answer
+    assert isinstance(refusal, Refusal), refusal
+    assert refusal.reason == "held"
+    assert refusal.in_the_way is not None
+    return refusal.in_the_way
 
 
 def execution_record(
@@ -138,6 +187,10 @@ def execution_record(
         "fencing_token": lease.token if lease else None,
         "owner": firing.owner,
         "note": None,
+        "output": None,
+        "output_cut": None,
+        "shards": firing.shards,
+        "retries": firing.retries,
     }
     return {**record, **parts}
 

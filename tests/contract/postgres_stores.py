@@ -70,18 +70,24 @@ class PostgresKind:
             )
             self.database.execute(f"update oncecron.{table} set {moved}")
 
-    def expire(self, key: str) -> None:
+    def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""
         for store in self._given:
             store.close()
         self.database.execute(
             "update oncecron.lease set expires_at = clock_timestamp() - interval '1 s',"
             " heartbeat_at = clock_timestamp() - interval '1 s' - ttl"
-            " where key_id = (select key_id from oncecron.job_key where key = %s and shard = 0)",
-            key,
+            " where key_id = (select key_id from oncecron.job_key where key = %s and shard = %s)",
+            *(key, shard),
         )
         eventually(lambda: self.database.execute(
             "select 1 from pg_locks where locktype = 'advisory' and objsubid = 2") == [])  # fmt: skip
+
+    def fence(self, key: str) -> int:
+        """Read the row."""
+        statement = "select fence from oncecron.job_key where key = %s and shard = 0"
+        [(fence,)] = self.database.execute(statement, key)
+        return int(fence)
 
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Insert the row."""

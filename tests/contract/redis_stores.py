@@ -61,11 +61,15 @@ class RedisKind:
                 for member in self.client.zrange(name, 0, -1):
                     self.client.zincrby(name, -seconds, member)
 
-    def expire(self, key: str) -> None:
+    def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat."""
         now = clock.wall()
         times = {"expires_at": f"{now - 1:.6f}", "heartbeat_at": f"{now - 1 - TTL:.6f}"}
-        self.client.hset(f"{PREFIX}lease:{key}#0", mapping=times)
+        self.client.hset(f"{PREFIX}lease:{key}#{shard}", mapping=times)
+
+    def fence(self, key: str) -> int:
+        """Read the field."""
+        return int(self.client.hget(f"{PREFIX}key:{key}#0", "fence"))
 
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Set the field."""

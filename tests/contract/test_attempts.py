@@ -1,0 +1,385 @@
+"""Attempts under one lease: ended and kept, begun, given up, and what became of those that nobody followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import KEY, TTL, Host, execution_record, in_the_way, minute
+
+from oncecron import clock
+from oncecron.model import (
+    TAKEOVER,
+    AskAgain,
+    Lease,
+    Refusal,
+    Retention,
+    trust_after,
+)
+from oncecron.tick import NO_TICK, named_tick
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+    from oncecron.model import Firing
+    from oncecron.tick import Tick
+
+ANN = "ann@a.example"
+
+
+def granted(host: Host, tick: Tick, retries: int = 2) -> tuple[Firing, Lease]:
+    """Return a firing that may try again, with its lease."""
+    firing = host.firing(tick, retries=retries)
+    lease = host.ask(firing)
+    assert isinstance(lease, Lease)
+    return firing, lease
+
+
+# keep
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timed-out"])
+def test_the_end_of_an_attempt_is_recorded_and_the_lease_is_kept(
+    a: Host, b: Host, store: StoreKind, log: Log, outcome: str
+) -> None:
+    """With how it ended; the lease is a whole ttl long and goes on."""
+    lease = a.win(minute(1), retries=2)
+    store.age(30)
+    assert a.keep(lease, outcome, note="trying again")
+    ended = log.newest()
+    assert (ended.outcome, ended.duration, ended.note) == (outcome, 1.5, "trying again")
+    assert ended.exit_code == (3 if outcome == "failed" else None)
+    assert ended.finished_at == pytest.approx(clock.wall(), abs=5)
+    [view] = log.leases()
+    assert (view.execution_id, view.state, view.fencing_token) == (
+        *(lease.execution_id, "held"),
+        lease.token,
+    )
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert b.lose(minute(1)).reason == "held"
+    assert b.lose(minute(2)).reason == "held"
+
+
+def test_an_end_kept_twice_is_kept_once(a: Host, log: Log) -> None:
+    """Its answer was lost: the same answer, and what was told first stays."""
+    lease = a.win(minute(1), retries=2)
+    assert a.keep(lease, note="first")
+    before = log.executions()
+    assert a.keep(lease, "timed-out", note="second")
+    assert log.executions() == before
+
+
+def test_a_kept_lease_can_be_renewed(a: Host, store: StoreKind, log: Log) -> None:
+    """Its holder waits before it tries again, for longer than a ttl if need be."""
+    lease = a.win(minute(1), retries=2)
+    a.keep(lease)
+    store.age(30)
+    renewed = a.renew(lease)
+    assert renewed is not None
+    assert renewed._replace(trusted_until=lease.trusted_until) == lease
+    [view] = log.leases()
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+
+
+def test_a_claim_sent_again_between_attempts_gets_the_same_lease(a: Host) -> None:
+    """The owner is known by it."""
+    firing, lease = granted(a, minute(1))
+    a.keep(lease)
+    again = a.ask(firing)
+    assert isinstance(again, Lease)
+    assert again.execution_id == lease.execution_id
+
+
+def test_nothing_is_kept_of_a_lost_lease(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Nor is its end recorded by that: the firing tells it as one that came too late."""
+    lease = a.win(minute(1), retries=2)
+    store.expire(KEY)
+    taken = b.win(minute(2))
+    assert not a.keep(lease)
+    assert not a.keep(lease)
+    assert log.outcomes() == ["lost", "running"]
+    assert b.renew(taken)
+    assert not a.finish(lease, "failed")
+    assert log.outcomes() == ["failed", "running"]
+
+
+def test_nothing_is_kept_of_what_has_ended(a: Host, log: Log) -> None:
+    """Its lease is gone."""
+    lease = a.run(minute(1), retries=2)
+    assert not a.keep(lease)
+    assert log.outcomes() == ["succeeded"]
+
+
+def test_an_expired_lease_that_nobody_took_can_be_kept(a: Host, store: StoreKind) -> None:
+    """As it can be renewed."""
+    lease = a.win(minute(1), retries=2)
+    store.expire(KEY)
+    assert a.keep(lease)
+    assert isinstance(a.retry(lease), Lease)
+
+
+# retry
+
+
+@pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11"), NO_TICK])
+def test_the_next_attempt_is_an_execution_of_its_own(
+    a: Host, b: Host, store: StoreKind, log: Log, tick: Tick
+) -> None:
+    """With the next number, a higher token and the same owner; one runs, under the one lease."""
+    firing, first = granted(a, tick)
+    assert a.keep(first)
+    store.age(30)
+    before = clock.lease_time(a.store.lease_clock)
+    second = a.retry(first)
+    after = clock.lease_time(a.store.lease_clock)
+    assert isinstance(second, Lease)
+    assert second[:5] == (KEY, 0, tick.text, firing.owner, 2)
+    assert second.token > first.token
+    assert second.ttl == TTL
+    assert second.started_at == pytest.approx(clock.wall(), abs=5)
+    assert trust_after(before, TTL) <= second.trusted_until <= trust_after(after, TTL)
+    newest, oldest = log.executions()
+    assert (newest.execution_id, newest.fencing_token) == (second.execution_id, second.token)
+    assert newest[1:7] == (KEY, 0, tick.text, 2, "running", None)
+    assert (newest.host, newest.pid, newest.user) == a.holder
+    assert (newest.command, newest.owner, newest.note) == (firing.command, firing.owner, None)
+    assert (oldest.execution_id, oldest.outcome) == (first.execution_id, "failed")
+    [view] = log.leases()
+    assert (view.execution_id, view.attempt, view.fencing_token) == (
+        *(second.execution_id, 2),
+        second.token,
+    )
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert b.lose(tick).reason == "held"
+
+
+def test_an_attempt_asked_for_twice_is_begun_once(a: Host, log: Log) -> None:
+    """Its answer was lost: the same execution and token."""
+    first = a.win(minute(1), retries=2)
+    second = a.retried(first)
+    again = a.retry(first)
+    assert isinstance(again, Lease)
+    assert again._replace(trusted_until=second.trusted_until) == second
+    assert log.outcomes() == ["failed", "running"]
+
+
+def test_attempts_are_counted_and_tokens_rise(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Across hosts: who goes on counts from where the tick was, and tries again under its own lease."""
+    first = a.win(minute(1), failover=True, retries=5)
+    second = a.retried(first)
+    store.expire(KEY)
+    third = b.win(minute(1), failover=True, retries=5)
+    fourth = b.retried(third)
+    assert b.finish(fourth)
+    leases = [first, second, third, fourth]
+    assert [lease.attempt for lease in leases] == [1, 2, 3, 4]
+    assert sorted({lease.token for lease in leases}) == [lease.token for lease in leases]
+    assert log.outcomes() == ["failed", "lost", "failed", "succeeded"]
+    assert log.leases() == []
+    assert a.lose(minute(1), failover=True, retries=5).reason == "done"
+
+
+def test_a_lease_moves_on_with_its_attempt(a: Host, log: Log) -> None:
+    """Nobody renews or keeps under the number of the one before."""
+    first = a.win(minute(1), retries=2)
+    second = a.retried(first)
+    assert a.renew(first) is None
+    renewed = a.renew(second)
+    assert renewed is not None
+    assert renewed.execution_id == second.execution_id
+    assert a.finish(second)
+    assert log.outcomes() == ["failed", "succeeded"]
+
+
+def test_a_claim_sent_again_gets_the_newest_attempt(a: Host) -> None:
+    """One owner has one lease."""
+    firing, first = granted(a, minute(1))
+    second = a.retried(first)
+    again = a.ask(firing)
+    assert isinstance(again, Lease)
+    assert (again.execution_id, again.attempt) == (second.execution_id, 2)
+
+
+def test_no_attempt_is_begun_under_a_lost_lease(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Lost for good, also when the key is free again."""
+    lease = a.win(minute(1), retries=2)
+    a.keep(lease)
+    store.expire(KEY)
+    taken = b.win(minute(2))
+    assert a.retry(lease) is None
+    b.finish(taken)
+    assert a.retry(lease) is None
+    assert log.outcomes() == ["failed", "succeeded"]
+
+
+def test_no_attempt_is_begun_after_the_end(a: Host, log: Log) -> None:
+    """It was given up."""
+    lease = a.win(minute(1), retries=2)
+    a.keep(lease)
+    assert a.finish(lease, "failed")
+    assert a.retry(lease) is None
+    assert log.outcomes() == ["failed"]
+
+
+@pytest.mark.parametrize("how", ["paused", "drained"])
+def test_a_pause_refuses_the_next_attempt(a: Host, b: Host, log: Log, how: str) -> None:
+    """The lease stays until the firing has given up; what was recorded stays too, with a word more."""
+    lease = a.win(minute(1), retries=2)
+    a.keep(lease)
+    if how == "paused":
+        log.people.pause(KEY, author=ANN, reason="moving", seconds=None)
+    else:
+        log.people.drain(a.holder.host, author=ANN)
+    refusal = a.retry(lease)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == how
+    assert ANN in (refusal.detail or "")
+    [skip] = log.skips()
+    assert (skip.reason, skip.tick, skip.host, skip.detail) == (
+        *(how, minute(1).text, a.holder.host),
+        refusal.detail,
+    )
+    assert a.renew(lease)
+    assert a.finish(lease, "stopped", note="given up")
+    [execution] = log.executions()
+    assert (execution.outcome, execution.exit_code, execution.note) == ("failed", 3, "given up")
+    assert log.leases() == []
+    log.people.resume(KEY)
+    assert b.lose(minute(1)).reason == "done"
+
+
+def test_an_attempt_that_was_begun_before_a_pause_is_told_again(a: Host, log: Log) -> None:
+    """Its answer was lost, and it had been granted."""
+    lease = a.win(minute(1), retries=2)
+    second = a.retried(lease)
+    log.people.pause(KEY, author=ANN, reason=None, seconds=None)
+    again = a.retry(lease)
+    assert isinstance(again, Lease)
+    assert again.execution_id == second.execution_id
+
+
+def test_an_attempt_is_a_start_for_the_gap(a: Host, b: Host, store: StoreKind) -> None:
+    """It counts from the last one."""
+    lease = a.win(NO_TICK, retries=2)
+    store.age(40)
+    a.finish(a.retried(lease))
+    assert b.lose(NO_TICK, min_gap=30.0).reason == "recent"
+    store.age(40)
+    b.win(NO_TICK, min_gap=30.0)
+
+
+# Given up
+
+
+def test_what_is_given_up_is_final(a: Host, b: Host, log: Log) -> None:
+    """The end stays, the note is added, the key is free; told again, it is the same."""
+    lease = a.win(minute(1), failover=True, retries=2)
+    a.keep(lease, note="first")
+    assert a.finish(lease, "stopped", note="no time left")
+    once = log.executions()
+    assert (once[0].outcome, once[0].exit_code) == ("failed", 3)
+    assert once[0].note == "first; no time left"
+    assert log.leases() == []
+    assert a.finish(lease, "stopped", note="no time left")
+    assert log.executions() == once
+    refusal = b.lose(minute(1), failover=True, retries=2)
+    assert (refusal.reason, refusal.detail) == ("done", "failed")
+    b.win(minute(2))
+
+
+def test_what_is_given_up_late_leaves_the_next_holder_alone(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Its lease had been lost between the attempts."""
+    lease = a.win(minute(1), retries=2)
+    a.keep(lease)
+    store.expire(KEY)
+    taken = b.win(minute(2))
+    assert not a.finish(lease, "stopped")
+    assert not a.finish(lease, "stopped")
+    assert log.outcomes() == ["failed", "running"]
+    assert b.renew(taken)
+
+
+def test_an_attempt_that_nobody_heard_of_did_not_start(a: Host, b: Host, log: Log) -> None:
+    """The answer was lost and the firing gave up: no lease stays behind for what it never knew."""
+    lease = a.win(minute(1), retries=2)
+    a.retried(lease)
+    assert a.finish(lease, "stopped")
+    assert log.outcomes() == ["failed", "not-started"]
+    assert log.leases() == []
+    refusal = b.lose(minute(1), failover=True, retries=2)
+    assert (refusal.reason, refusal.detail) == ("done", "failed")
+
+
+def test_what_is_given_up_can_be_told_late(a: Host, b: Host, log: Log) -> None:
+    """The store was away when the firing gave up: the lease goes with the record."""
+    firing, lease = granted(a, minute(1))
+    a.keep(lease, note="first")
+    record = execution_record(firing, lease, "failed", note="given up", late=True)
+    a.deliver(record, record)
+    a.store.close()
+    [execution] = log.executions()
+    assert (execution.outcome, execution.exit_code) == ("failed", 3)
+    assert "given up" in (execution.note or "")
+    assert log.leases() == []
+    assert b.lose(minute(1), failover=True, retries=2).reason == "done"
+
+
+# A host that dies between two attempts
+
+
+def test_a_tick_goes_on_that_was_to_be_followed(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Its host died in the delay: a failover firing makes the attempt, for all others the tick is done."""
+    first = a.win(minute(1), failover=True, retries=2)
+    a.keep(first)
+    assert in_the_way(b.fire(minute(1), failover=True, retries=2)).execution_id == (
+        first.execution_id
+    )
+    store.expire(KEY)
+    refusal = b.lose(minute(1), retries=2)
+    assert (refusal.reason, refusal.detail) == ("done", "failed")
+    second = b.win(minute(1), failover=True, retries=2)
+    assert (second.attempt, log.outcomes()) == (2, ["failed", "running"])
+    assert second.token > first.token
+    assert log.notes()[1] == TAKEOVER.format(attempt=1, host=a.holder.host)
+    assert b.finish(second)
+    assert a.lose(minute(1), failover=True, retries=2).reason == "done"
+
+
+def test_the_count_of_a_tick_that_was_to_be_followed(a: Host, b: Host, store: StoreKind) -> None:
+    """Each firing goes by its own retries: the number of the last attempt is the tick's."""
+    lease = a.win(minute(1), failover=True, retries=2)
+    a.keep(lease)
+    store.expire(KEY)
+    refusal = b.lose(minute(1), failover=True, retries=0)
+    assert (refusal.reason, refusal.detail) == ("exhausted", "failed")
+    b.win(minute(1), failover=True, retries=1)
+
+
+def test_a_newer_tick_waits_between_attempts(a: Host, b: Host, store: StoreKind) -> None:
+    """A silent holder may be dead there too; when its lease has ended, the newer tick goes first."""
+    a.keep(a.win(minute(1), failover=True, retries=2))
+    store.age(30)
+    answer = b.fire(minute(2))
+    assert isinstance(answer, AskAgain)
+    assert answer.why == "orphaned"
+    store.expire(KEY)
+    b.run(minute(2))
+    assert a.lose(minute(1), failover=True, retries=2).reason == "passed"
+
+
+def test_attempts_of_one_owner_go_with_their_retention(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """All of them, and an instant does not come back by it."""
+    a.finish(a.retried(a.win(minute(1), retries=2)))
+    store.age(1000)
+    assert log.people.prune(Retention(executions=500)) == (2, 0)
+    assert log.executions() == []
+    assert b.lose(minute(1), failover=True, retries=2).reason == "passed"

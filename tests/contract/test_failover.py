@@ -1,0 +1,309 @@
+"""Going on with what was lost: who waits, for how long, who gets it, and when nobody does any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from at_once import at_once
+from hosts import INTERVAL, KEY, TTL, Host, execution_record, in_the_way, minute
+
+from oncecron.model import TAKEOVER, Lease, Refusal, Request
+from oncecron.tick import NO_TICK, named_tick
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+    from oncecron.tick import Tick
+
+GOES_ON: dict[str, Any] = {"failover": True, "retries": 2}
+STANDBYS = 12
+STOP = Request("stop", "ann@a.example", 15, None)
+
+
+def taken_over(lease: Lease, host: Host) -> str:
+    """Return the note of the attempt that goes on after this one."""
+    return TAKEOVER.format(attempt=lease.attempt, host=host.holder.host)
+
+
+# A tick whose holder was lost
+
+
+@pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11")])
+def test_a_lost_tick_goes_on(a: Host, b: Host, store: StoreKind, log: Log, tick: Tick) -> None:
+    """As its next attempt with a higher token, and a note of whom it was taken over from."""
+    first = a.win(tick, **GOES_ON)
+    store.expire(KEY)
+    second = b.win(tick, **GOES_ON)
+    assert second.attempt == 2
+    assert second.token > first.token
+    assert log.outcomes() == ["lost", "running"]
+    assert log.notes()[1] == taken_over(first, a)
+    assert a.renew(first) is None
+    assert b.finish(second)
+    assert a.lose(tick, **GOES_ON).reason == "done"
+
+
+def test_only_who_was_told_to_goes_on(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """For any other firing it is done, whoever had it; that does not close it for those that go on."""
+    a.win(minute(1), **GOES_ON)
+    store.expire(KEY)
+    refusal = b.lose(minute(1), retries=2)
+    assert (refusal.reason, refusal.detail) == ("done", "lost")
+    assert log.outcomes() == ["lost"]
+    assert b.win(minute(1), **GOES_ON).attempt == 2
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "timed-out", "stopped"])
+def test_a_tick_that_ended_does_not_go_on(a: Host, b: Host, outcome: str) -> None:
+    """However it ended: nobody takes over what nobody lost."""
+    a.run(minute(1), outcome, **GOES_ON)
+    refusal = b.lose(minute(1), **GOES_ON)
+    assert (refusal.reason, refusal.detail) == ("done", outcome)
+
+
+def test_a_takeover_that_did_not_start_leaves_the_tick_open(
+    a: Host, b: Host, store: StoreKind
+) -> None:
+    """What counts is the newest attempt that started."""
+    a.win(minute(1), **GOES_ON)
+    store.expire(KEY)
+    b.run(minute(1), "not-started", **GOES_ON)
+    assert b.lose(minute(1)).reason == "done"
+    assert a.run(minute(1), **GOES_ON).attempt == 3
+    assert b.lose(minute(1), **GOES_ON).reason == "done"
+
+
+def test_a_newer_tick_beats_a_lost_one(a: Host, b: Host, store: StoreKind) -> None:
+    """It comes too late, as any tick would."""
+    a.win(minute(1), **GOES_ON)
+    store.expire(KEY)
+    b.run(minute(2))
+    assert a.lose(minute(1), **GOES_ON).reason == "passed"
+
+
+def test_a_newer_name_does_not_beat_a_lost_one(a: Host, b: Host, store: StoreKind) -> None:
+    """Names have no older and newer."""
+    a.win(named_tick("2026-11"), **GOES_ON)
+    store.expire(KEY)
+    b.run(named_tick("2026-12"))
+    assert b.win(named_tick("2026-11"), **GOES_ON).attempt == 2
+
+
+def test_attempts_of_a_tick_are_exhausted(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """A job that kills its host does not go round the cluster for ever: the count is the tick's."""
+    for _ in range(2):
+        a.win(minute(1), failover=True, retries=1)
+        store.expire(KEY)
+    refusal = b.lose(minute(1), failover=True, retries=1)
+    assert (refusal.reason, refusal.holder, refusal.detail) == ("exhausted", a.holder, "lost")
+    assert log.outcomes() == ["lost", "lost"]
+    assert log.leases() == []
+    assert log.counts() == {"exhausted": 1}
+    assert b.lose(minute(1)).reason == "done"
+    b.win(minute(2))
+
+
+def test_the_truth_told_late_ends_what_was_lost(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """The record of its end arrives before anybody went on: it is done."""
+    firing = a.firing(minute(1), **GOES_ON)
+    lease = a.ask(firing)
+    assert isinstance(lease, Lease)
+    store.expire(KEY)
+    assert b.lose(minute(1)).detail == "lost"
+    a.deliver(execution_record(firing, lease, "failed"))
+    refusal = b.lose(minute(1), **GOES_ON)
+    assert (refusal.reason, refusal.detail) == ("done", "failed")
+
+
+def test_one_of_many_goes_on(a: Host, store: StoreKind, log: Log) -> None:
+    """All find the lost tick at the same moment: one gets it, the others are to wait for that one."""
+    a.win(minute(1), **GOES_ON)
+    store.expire(KEY)
+    answers = at_once(store, STANDBYS, lambda host, _: host.fire(minute(1), **GOES_ON))
+    [winner] = [answer for answer in answers if isinstance(answer, Lease)]
+    assert winner.attempt == 2
+    losers = [answer for answer in answers if answer is not winner]
+    assert {in_the_way(answer).execution_id for answer in losers} == {winner.execution_id}
+    assert sorted(log.outcomes()) == ["lost", "running"]
+
+
+# Waiting for a living lease
+
+
+@pytest.mark.parametrize("tick", [minute(1), NO_TICK])
+def test_who_is_held_learns_what_is_in_the_way(a: Host, b: Host, tick: Tick) -> None:
+    """Which execution, and how long its lease lasts if nobody renews it."""
+    lease = a.win(tick, **GOES_ON)
+    told = in_the_way(b.fire(tick, **GOES_ON))
+    assert told.execution_id == lease.execution_id
+    assert told.ends_in == pytest.approx(TTL, abs=5)
+
+
+def test_a_lease_in_the_way_runs_out(a: Host, b: Host, store: StoreKind) -> None:
+    """What is told is what is left, so that whoever waits wakes at its end."""
+    a.win(minute(1), **GOES_ON)
+    store.age(2.5 * INTERVAL)
+    told = in_the_way(b.fire(minute(1), **GOES_ON))
+    assert told.ends_in == pytest.approx(TTL - 2.5 * INTERVAL, abs=5)
+
+
+@pytest.mark.parametrize("tick", [minute(1), NO_TICK])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_heartbeat_is_the_same_while_its_holder_is_silent(
+    a: Host, b: Host, tick: Tick, kept: bool
+) -> None:
+    """And another as soon as the lease was renewed; also between two attempts."""
+    lease = a.win(tick, **GOES_ON)
+    if kept:
+        a.keep(lease)
+    firing = b.firing(tick, **GOES_ON)
+    first, second = (in_the_way(b.ask(firing)).heartbeat for _ in range(2))
+    assert first == second
+    assert a.renew(lease)
+    assert in_the_way(b.ask(firing)).heartbeat != first
+
+
+def test_without_a_tick_a_silent_holder_is_in_the_way_too(
+    a: Host, b: Host, store: StoreKind
+) -> None:
+    """Asked again or held: whoever waits knows until when."""
+    lease = a.win(NO_TICK, **GOES_ON)
+    store.age(2.5 * INTERVAL)
+    told = in_the_way(b.fire(NO_TICK, **GOES_ON))
+    assert told.execution_id == lease.execution_id
+    assert told.ends_in == pytest.approx(TTL - 2.5 * INTERVAL, abs=5)
+
+
+def test_waiting_is_one_refusal(a: Host, b: Host, log: Log) -> None:
+    """Who was told `held` before is not counted each time that it asks; another firing is."""
+    lease = a.win(minute(1), **GOES_ON)
+    firing = b.firing(minute(1), **GOES_ON)
+    b.ask(firing)
+    for _ in range(3):
+        b.ask(firing, awaited=lease.execution_id)
+    assert log.counts() == {"held": 1}
+    b.lose(minute(1), **GOES_ON)
+    assert log.counts() == {"held": 2}
+
+
+def test_what_ended_the_waiting_is_counted(a: Host, b: Host, log: Log) -> None:
+    """It is the last word of that firing."""
+    lease = a.run(minute(1), **GOES_ON)
+    assert b.lose(minute(1), awaited=lease.execution_id, **GOES_ON).reason == "done"
+    assert log.counts() == {"done": 1}
+
+
+def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """With the owner that it had when it was refused."""
+    lease = a.win(minute(1), **GOES_ON)
+    firing = b.firing(minute(1), **GOES_ON)
+    in_the_way(b.ask(firing))
+    store.expire(KEY)
+    answer = b.ask(firing, awaited=lease.execution_id)
+    assert isinstance(answer, Lease)
+    assert answer.attempt == 2
+
+
+# Without a tick: a leader and its standbys
+
+
+def led(a: Host, b: Host, store: StoreKind, outcome: str) -> tuple[Any, Lease]:
+    """Return what a standby gets once the leader has ended so, and the leader's lease."""
+    lease = a.win(NO_TICK, **GOES_ON)
+    firing = b.firing(NO_TICK, **GOES_ON)
+    in_the_way(b.ask(firing))
+    if outcome == "lost":
+        store.expire(KEY)
+    else:
+        assert a.finish(lease, outcome)
+    return b.ask(firing, awaited=lease.execution_id), lease
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "timed-out"])
+def test_standbys_leave_when_the_leader_ended(
+    a: Host, b: Host, store: StoreKind, outcome: str
+) -> None:
+    """It was to end."""
+    answer, _ = led(a, b, store, outcome)
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, answer.holder, answer.detail) == ("done", a.holder, outcome)
+
+
+@pytest.mark.parametrize("outcome", ["lost", "not-started", "stopped"])
+def test_a_standby_follows_a_leader_that_went_away(
+    a: Host, b: Host, store: StoreKind, log: Log, outcome: str
+) -> None:
+    """Its host vanished or shuts down. A loss is recorded as such on what follows."""
+    answer, lease = led(a, b, store, outcome)
+    assert isinstance(answer, Lease)
+    assert answer.attempt == 1
+    assert answer.token > lease.token
+    assert log.notes()[1] == (taken_over(lease, a) if outcome == "lost" else "")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_standbys_leave_when_the_leader_was_asked_to_stop(
+    a: Host, b: Host, log: Log, late: bool
+) -> None:
+    """Somebody wants it to be over; also where its end was told late."""
+    firing = a.firing(NO_TICK, **GOES_ON)
+    lease = a.ask(firing)
+    assert isinstance(lease, Lease)
+    assert log.people.request(KEY, 0, lease.execution_id, STOP)
+    if late:
+        a.deliver(execution_record(firing, lease, "stopped"))
+        a.store.close()
+    else:
+        a.finish(lease, "stopped")
+    answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, answer.detail) == ("done", "stopped")
+
+
+def test_a_request_stays_known_after_a_loss(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """The leader stopped as it was asked, but its lease was taken for lost meanwhile."""
+    lease = a.win(NO_TICK, **GOES_ON)
+    log.people.request(KEY, 0, lease.execution_id, STOP)
+    store.expire(KEY)
+    b.run(NO_TICK)
+    assert not a.finish(lease, "stopped")
+    answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
+    assert getattr(answer, "reason", answer) == "done"
+
+
+def test_standbys_wait_for_all_attempts_of_the_leader(a: Host, b: Host) -> None:
+    """What they awaited was followed by another while nobody looked: that one's end counts."""
+    first = a.win(NO_TICK, **GOES_ON)
+    second = a.retried(first)
+    told = in_the_way(b.fire(NO_TICK, awaited=first.execution_id, **GOES_ON))
+    assert told.execution_id == second.execution_id
+    a.finish(second)
+    answer = b.fire(NO_TICK, awaited=first.execution_id, **GOES_ON)
+    assert (getattr(answer, "reason", answer), getattr(answer, "detail", "")) == (
+        *("done",),
+        "succeeded",
+    )
+
+
+def test_a_leader_that_dies_between_attempts_is_followed(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """It had failed and was to try again."""
+    lease = a.win(NO_TICK, **GOES_ON)
+    a.keep(lease)
+    store.expire(KEY)
+    answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
+    assert isinstance(answer, Lease)
+    assert log.notes()[1] == taken_over(lease, a)
+
+
+@pytest.mark.parametrize("failover", [False, True])
+def test_who_awaited_nothing_gets_a_free_key(a: Host, b: Host, failover: bool) -> None:
+    """And so does who waits without failover: mutual exclusion is all that it asks for."""
+    lease = a.run(NO_TICK, **GOES_ON)
+    awaited = None if failover else lease.execution_id
+    assert isinstance(b.fire(NO_TICK, awaited=awaited, failover=failover), Lease)
