@@ -23,8 +23,9 @@ The claim is one algorithm, kept by every store, in this order:
      skips both. With `failover` a tick goes on whose last attempt that started is `lost`, or `failed` or `timed-out`
      and was to be followed by another (`keep`): unless its instant is below the high-water mark (`passed`), or
      that attempt's number is above `retries` (`exhausted`);
-   - without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that
-     has ended as anything but `lost` or `not-started`, or `stopped` without a request: it was to end.
+   - without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that, or the
+     attempt of its owner that followed it, has ended as anything but `lost` or `not-started`, or `stopped` without a
+     request: it was to end. One that was to be followed by another (`keep`) has not ended.
 3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
    and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
    `AskAgain("contended")`, or go on without it if told to (`alone`).
@@ -38,7 +39,7 @@ The claim is one algorithm, kept by every store, in this order:
    start in the future counts as now. `late`: more than `starting_deadline` after an instant.
 7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
    attempt of its tick, the lease, the high-water mark, and what the key looks like (schedule, zone, ttl, parts,
-   digest). One that goes on after a lost attempt says so in its note: `TAKEOVER`.
+   digest). One that goes on after an attempt that was lost, or not followed, says so in its note: `TAKEOVER`.
 
 Whoever listens to a part of a key (`listen`) is stirred when it is granted, when it ends and when its holder is asked
 for something; nobody depends on it.
@@ -120,7 +121,8 @@ class FiringStore(Protocol):
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         """Begin the next attempt of a tick under the lease that was kept; `paused` and `drained` refuse it.
 
-        A new execution with a higher fencing token; asked twice, the same. None if the lease is lost for good. A
+        A new execution with a higher fencing token, and a start as any other for `recent`; asked twice, the same.
+        None if the lease is lost for good. What was asked of the holder was asked of the attempt before. A
         refusal leaves the lease, for `finish`; it is recorded as a skip.
         """
 
@@ -137,8 +139,9 @@ class FiringStore(Protocol):
         """Record the end and release the lease; False if the lease had been lost before.
 
         Then the end is recorded all the same, with a note, and nobody else's lease is touched. After `keep` it means
-        that no further attempt follows: what was recorded stays, with the ending's note added. An end after a request
-        to the holder is known as such: who waits without a tick does not go on after a stop that somebody asked for.
+        that no further attempt follows: what was recorded stays, with the ending's note added, and an attempt that
+        `retry` began without being heard did not start. An end after a request to the holder is known as such: who
+        waits without a tick does not go on after a stop that somebody asked for.
         """
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -150,10 +153,10 @@ class FiringStore(Protocol):
         """Take a record told late, or told to the log beside another store, by whom the lease is kept.
 
         Idempotent by (owner, attempt), never fails on a conflict. What has an end keeps it; `running` and `lost`
-        become what happened, and the owner's own lease goes. An execution that this store never saw is put in, with
-        its token; whoever was `running` with a lower one and has no lease here becomes `lost`, and so does a
-        start that comes after a higher one. A `not-started` without a token says nothing. With a retention the end
-        of an execution removes a few expired rows, as `finish` does.
+        become what happened, and the owner's own lease goes; after `keep` it is as `finish`. An execution that this
+        store never saw is put in, with its token; whoever was `running` with a lower one and has no lease here becomes
+        `lost`, and so does a start that comes after a higher one. A `not-started` without a token says nothing. With a
+        retention the end of an execution removes a few expired rows, as `finish` does.
 
         A refusal is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
         eight that were delivered to its row. That is enough: those of a spool come in order and one at a time, and one
@@ -228,7 +231,10 @@ class PeopleStore(Protocol):
         """Let the host claim again; return what it was drained by, or None if it was not."""
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Ask the holder for something, in place of what it was asked before; False if it has no lease any more."""
+        """Ask the holder for something, in place of what it was asked before; False if it has no lease any more.
+
+        One that has expired, and that nobody took away, is still there.
+        """
 
     def release(
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
@@ -236,7 +242,8 @@ class PeopleStore(Protocol):
         """Free a part of a key whose lease has ended, or has gone; see `Released`.
 
         The execution is declared lost by `author`, if it is still running. `execution_id` None: a session lock
-        without a lease. `force` ends the session that still holds the lock, or a job's transaction the fence. Raises
+        without a lease, or nothing; any lease is `other` then. A lease that ends too far ahead is cut, as by a
+        claim. `force` ends the session that still holds the lock, or a job's transaction the fence. Raises
         `StoreRefusesError` where that is not allowed.
         """
 

@@ -14,7 +14,8 @@ from oncecron import clock
 from oncecron.errors import (
     ConfigurationError,
 )
-from oncecron.model import MAX_CLOCK_SKEW, Firing, Lease
+from oncecron.model import MAX_CLOCK_SKEW, Firing, HistoryQuery, Lease
+from oncecron.stores.sqlite.connection import statements
 from oncecron.tick import Tick, minute_tick, named_tick
 
 if TYPE_CHECKING:
@@ -97,15 +98,15 @@ def test_the_fence_rises_when_a_lease_is_taken_away(store: SQLiteKind, a: Host, 
 
 def test_a_grant_says_what_the_key_looks_like(store: SQLiteKind, a: Host) -> None:
     """As it was last claimed; a changed command shows by its digest."""
-    looks = "SELECT schedule, zone, ttl, command_digest, last_lateness FROM job_key"
+    looks = "SELECT schedule, zone, ttl, shards, command_digest, last_lateness FROM job_key"
     a.run(minute(1), schedule="0 2 * * *", zone="Europe/Berlin")
     [first] = store.run(looks)
-    assert first[:3] == ("0 2 * * *", "Europe/Berlin", TTL)
-    a.run(minute(2), command=COMMAND + " --fast")
+    assert first[:4] == ("0 2 * * *", "Europe/Berlin", TTL, 1)
+    a.run(minute(2), command=COMMAND + " --fast", shards=3)
     [second] = store.run(looks)
-    assert second[:3] == (None, None, TTL)
-    assert second[3] != first[3]
-    assert second[4] == pytest.approx(1, abs=0.001)
+    assert second[:4] == (None, None, TTL, 3)
+    assert second[4] != first[4]
+    assert second[5] == pytest.approx(1, abs=0.001)
 
 
 def test_a_start_taken_back_uncovers_the_one_before(a: Host, b: Host) -> None:
@@ -137,7 +138,11 @@ def test_what_runs_without_a_lease_is_lost(store: SQLiteKind, a: Host, b: Host, 
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO lease SELECT key, shard, execution_id + 1, owner, ttl, boot, 0, 0, 0, 0, 0 FROM lease",
+        (
+            "INSERT INTO lease (key, shard, execution_id, owner, ttl, boot, heartbeat_on_lease_clock,"
+            " expires_on_lease_clock, acquired_at, heartbeat_at, expires_at)"
+            " SELECT key, shard, execution_id + 1, owner, ttl, boot, 0, 0, 0, 0, 0 FROM lease"
+        ),
         "UPDATE job_execution SET outcome = 'running' WHERE outcome = 'succeeded'",
         "UPDATE job_execution SET tick = 'x', tick_instant = 0, attempt = 1",
         "UPDATE job_execution SET owner = 'x', owner_attempt = 1",
@@ -149,6 +154,27 @@ def test_the_promises_are_constraints(store: SQLiteKind, a: Host, statement: str
     a.win(minute(2))
     with pytest.raises(sqlite3.IntegrityError):
         store.run(statement)
+
+
+# Waiting
+
+
+def test_there_is_nothing_to_listen_to(a: Host, b: Host) -> None:
+    """No server could tell: who waits asks now and then."""
+    a.win(minute(1))
+    firing = b.firing(minute(1), failover=True)
+    b.ask(firing)
+    b.store.listen(firing, deadline=b.deadline())
+    assert b.store.watch_fd() is None
+
+
+def test_dead_letters_are_found_by_an_index(store: SQLiteKind, a: Host, log: Log) -> None:
+    """They are few among many, and nobody waits for a look at all executions."""
+    a.run(minute(1), "failed", retries=1)
+    values = HistoryQuery(key=KEY)._asdict()
+    plan = store.run("EXPLAIN QUERY PLAN " + statements("people")["dead_letters"], **values)
+    assert any("INDEX execution_failed" in str(row[3]) for row in plan), plan
+    assert not any(str(row[3]).startswith("SCAN e") and "INDEX" not in str(row[3]) for row in plan)
 
 
 # The firing path

@@ -21,8 +21,10 @@ from oncecron.model import (
     AGAIN,
     HEARTBEATS_PER_TTL,
     MAX_CLOCK_SKEW,
+    TAKEOVER,
     AskAgain,
     Holder,
+    InTheWay,
     Lease,
     Refusal,
     trust_after,
@@ -32,7 +34,7 @@ TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.model import Firing
+    from oncecron.model import Firing, RefusalReason
     from oncecron.stores.sqlite.connection import Connection
 
 Values = dict[str, "Any"]
@@ -43,9 +45,11 @@ def moment(boot: str) -> Values:
     return {"boot": boot, "lease_now": clock.lease_time(clock.MONOTONIC), "now": clock.wall()}
 
 
-def look(store: Connection, firing: Firing, now: Values) -> Refusal | AskAgain | None:
+def look(
+    store: Connection, firing: Firing, now: Values, awaited: int | None
+) -> Refusal | AskAgain | None:
     """Return the answer, or None where it takes the lock to tell."""
-    asked = _asked(firing, now)
+    asked = _asked(firing, now, awaited)
     own = store.one("own_execution", **asked)
     if own is not None:
         return None if own["has_lease"] else _done(own)
@@ -60,9 +64,11 @@ def look(store: Connection, firing: Firing, now: Values) -> Refusal | AskAgain |
     return None
 
 
-def decide(store: Connection, firing: Firing, now: Values) -> Lease | Refusal | AskAgain:
+def decide(
+    store: Connection, firing: Firing, now: Values, awaited: int | None
+) -> Lease | Refusal | AskAgain:
     """Return the answer, having written what it takes."""
-    asked = _asked(firing, now)
+    asked = _asked(firing, now, awaited)
     own = store.one("own_execution", **asked)  # 0
     if own is not None:
         return _granted_before(store, firing, asked, own)
@@ -74,7 +80,8 @@ def decide(store: Connection, firing: Firing, now: Values) -> Lease | Refusal | 
     lease = store.one("find_lease", **asked)
     if lease is not None and lease["ends_in"] > 0:
         return _in_the_way(lease, firing)
-    _take_away(store, firing, asked)  # 5
+    if take_away(store, asked, f"its lease ended, found by {firing.holder.host}"):  # 5
+        raise_fence(store, asked)
     refusal = _been(store, firing, asked) or _too_soon(store, firing, asked)  # 6
     if refusal is not None:
         return refusal
@@ -86,11 +93,36 @@ def microseconds(now: Values) -> int:
     return int(now["now"] * 1_000_000)
 
 
-def _asked(firing: Firing, now: Values) -> Values:
+def refused(store: Connection, asked: Values) -> Refusal | None:
+    """Return what refuses every new start of the key or on the host."""
+    pause = store.one("find_pause", **asked)
+    if pause is not None:
+        words = (f"by {pause['author']}", pause["reason"])
+        return Refusal("paused", since=pause["at"], detail=": ".join(filter(None, words)))
+    drain = store.one("find_drain", **asked)
+    if drain is not None:
+        return Refusal("drained", since=drain["at"], detail=f"by {drain['author']}")
+    return None
+
+
+def take_away(store: Connection, asked: Values, note: str) -> bool:
+    """Declare lost what runs without a living lease: its child is dead by rule. Return whether anything was there."""
+    lost = store.execute("declare_lost", **asked, note=note).rowcount
+    return bool(store.execute("take_lease_away", **asked).rowcount or lost)
+
+
+def raise_fence(store: Connection, asked: Values) -> None:
+    """Let no job of an earlier execution pass its fence."""
+    store.execute("raise_fence", **asked, microseconds=microseconds(asked))
+
+
+def _asked(firing: Firing, now: Values, awaited: int | None) -> Values:
     return {
         "key": firing.key,
         "shard": firing.shard,
+        "shards": firing.shards,
         "tick": firing.tick.text,
+        "awaited": awaited,
         "owner": firing.owner,
         "host": firing.holder.host,
         **now,
@@ -104,62 +136,75 @@ def _granted_before(store: Connection, firing: Firing, asked: Values, own: Any) 
 
 
 def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
-    pause = store.one("find_pause", **asked)
-    if pause is not None:
-        words = (f"by {pause['author']}", pause["reason"])
-        return Refusal("paused", since=pause["at"], detail=": ".join(filter(None, words)))
-    drain = store.one("find_drain", **asked)
-    if drain is not None:
-        return Refusal("drained", since=drain["at"], detail=f"by {drain['author']}")
+    refusal = refused(store, asked)
+    if refusal is not None:
+        return refusal
     instant = firing.tick.instant
     if instant is not None and instant > asked["now"] + MAX_CLOCK_SKEW:
         raise ConfigurationError(
             f"the tick {firing.tick.text} is {instant - asked['now']:.0f} s ahead of this machine's clock: "
             "the clock was wrong when the tick was derived, or it is wrong now; compare `date -u`"
         )
+    other = store.one("other_number_of_parts", **asked)
+    if other is not None:
+        raise ConfigurationError(
+            f"{firing.key} is divided into {firing.shards} here, but {other['host']} divided it into "
+            f"{other['shards']} for the tick {firing.tick.text}: give all hosts the same --shards"
+        )
     return None
 
 
 def _in_the_way(lease: Any, firing: Firing) -> Refusal | AskAgain:
     """Answer a firing that found a living lease: a silent holder may be dead."""
-    held = Refusal("held", _holder(lease), lease["started_at"])
+    ends_in, heartbeat = lease["ends_in"], lease["heartbeat"]
+    in_the_way = InTheWay(lease["execution_id"], ends_in, heartbeat)
+    held = Refusal("held", _holder(lease), lease["started_at"], in_the_way=in_the_way)
     interval = lease["ttl"] / HEARTBEATS_PER_TTL
     same_tick = firing.tick.text is not None and firing.tick.text == lease["tick"]
     if same_tick or lease["silent_for"] <= 2 * interval:
         return held
-    ends_in = lease["ends_in"]
-    return AskAgain(
-        "orphaned", min(ends_in, interval), ends_in, held, watched=lease["heartbeat_at"]
-    )
-
-
-def _take_away(store: Connection, firing: Firing, asked: Values) -> None:
-    """Declare lost what runs without a living lease: its child is dead by rule."""
-    note = f"its lease ended, found by {firing.holder.host}"
-    lost = store.execute("declare_lost", **asked, note=note).rowcount
-    if lost:
-        store.execute("raise_fence", **asked, microseconds=microseconds(asked))
-    store.execute("take_lease_away", **asked)
+    return AskAgain("orphaned", min(ends_in, interval), ends_in, held, watched=heartbeat)
 
 
 def _been(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     """Refuse a tick that has an execution, or that a newer one has overtaken."""
-    if firing.again or firing.tick.text is None:
-        return None
-    key = store.one("find_key", **asked)
-    instant = firing.tick.instant
-    high_water = key["high_water"] if key is not None and instant is not None else None
+    if firing.tick.text is None:
+        return _over(store, firing, asked)
     newest = store.one("find_newest", **asked)
     outcome = None if newest is None else newest["outcome"]
-    if outcome == "running":
-        return None  # without a lease: the lock has to tell
-    if outcome not in (None, "not-started"):
-        return _done(newest)
-    if instant is None or high_water is None:
+    if firing.again or outcome == "running":  # without a lease: the lock has to tell
         return None
-    forgotten = newest is None or newest["forgotten"]  # and may have started
-    overtaken = instant < high_water or (instant == high_water and forgotten)
-    return Refusal("passed") if overtaken else None
+    goes_on = firing.failover and _was_left(newest)
+    if outcome not in (None, "not-started") and not goes_on:
+        return _done(newest)
+    forgotten = newest is None or (newest["forgotten"] and not goes_on)  # and may have started
+    if _overtaken(store, firing, asked, forgotten=forgotten):
+        return Refusal("passed")
+    if goes_on and newest["attempt"] > firing.retries:
+        return _refusal("exhausted", newest)
+    return None
+
+
+def _overtaken(store: Connection, firing: Firing, asked: Values, *, forgotten: bool) -> bool:
+    """Whether a newer instant was claimed, or this one by somebody whom retention has forgotten."""
+    key, instant = store.one("find_key", **asked), firing.tick.instant
+    if instant is None or key is None or key["high_water"] is None:
+        return False
+    return bool(instant < key["high_water"] or (instant == key["high_water"] and forgotten))
+
+
+def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
+    """Refuse who stands by, without a tick, for what was to end and has ended."""
+    leader = store.one("find_awaited", **asked) if firing.failover else None
+    if leader is None or leader["outcome"] in ("running", "not-started") or _was_left(leader):
+        return None
+    shut_down = leader["outcome"] == "stopped" and leader["requested_by"] is None
+    return None if shut_down else _done(leader)
+
+
+def _was_left(execution: Any) -> bool:
+    """Whether an execution was lost, or failed and was never followed by the attempt that its owner wanted."""
+    return execution is not None and bool(execution["outcome"] == "lost" or execution["retrying"])
 
 
 def _too_soon(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
@@ -194,13 +239,26 @@ def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
         "schedule": firing.schedule,
         "zone": firing.zone,
         "lateness": firing.fired_at % 60,
-        "note": AGAIN if firing.again and granted["attempt"] > 1 else None,
+        "retries": firing.retries,
+        "note": _note(store, firing, asked, granted["attempt"]),
         "digest": f"{crc32(firing.command.encode()):08x}",
     }
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
     store.execute("insert_lease", **asked)
     store.execute("mark_key", **asked)
     return _lease(firing, asked, asked)
+
+
+def _note(store: Connection, firing: Firing, asked: Values, attempt: int) -> str | None:
+    """Return why this is a further attempt, if it is one."""
+    if firing.again:
+        return AGAIN if attempt > 1 else None
+    if not firing.failover:
+        return None
+    before = store.one("find_awaited" if firing.tick.text is None else "find_newest", **asked)
+    if not _was_left(before):
+        return None
+    return TAKEOVER.format(attempt=before["attempt"], host=before["host"])
 
 
 def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
@@ -220,7 +278,11 @@ def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
 
 
 def _done(execution: Any) -> Refusal:
-    return Refusal("done", _holder(execution), execution["started_at"], execution["outcome"])
+    return _refusal("done", execution)
+
+
+def _refusal(reason: RefusalReason, execution: Any) -> Refusal:
+    return Refusal(reason, _holder(execution), execution["started_at"], execution["outcome"])
 
 
 def _holder(row: Any) -> Holder:

@@ -1,7 +1,8 @@
 """A record on its way into the log, told late and perhaps twice, or told to the log beside another store.
 
 It is found again by its owner, key, shard and attempt, as the owner counted them. What has an end keeps it;
-`running` and `lost` are replaced; only the owner's own lease goes. What the store never saw is put in, with the
+`running` and `lost` are replaced, what was to be followed by another attempt is given up; only the owner's own lease
+goes. What the store never saw is put in, with the
 next free number if another execution of the tick has its own; a `not-started` that was never granted says
 nothing. A token higher than all before it tells that the key has passed on: what ran until then and has no
 lease here is `lost`, and so is a start that comes after a higher token.
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _LATE = "recorded later"
 _UNFINISHED = "its end was not recorded"
+_NOTHING_TOLD = dict.fromkeys(("exit_code", "signal", "note", "output", "output_cut"))
 
 
 def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
@@ -31,9 +33,11 @@ def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
     if known is None:
         _insert(store, record, now)
     elif record["outcome"] != "running":
-        values = {**record, "execution_id": known["execution_id"]}
-        if known["outcome"] in ("running", "lost"):
-            values["note"] = joined(known["note"], record["note"], _late(record))
+        note = joined(known["note"], record["note"], _late(record))
+        values = {**record, "execution_id": known["execution_id"], "note": note}
+        if known["retrying"]:
+            give_up(store, values)
+        elif known["outcome"] in ("running", "lost"):
             end(store, values)
 
 
@@ -43,6 +47,24 @@ def end(store: Connection, values: dict[str, Any]) -> None:
     store.execute("release_lease", **values)
     if values["outcome"] == "not-started":
         store.execute("take_back_start", **values)
+
+
+def give_up(store: Connection, values: dict[str, Any]) -> bool:
+    """Let no attempt follow on one that was kept; return whether its lease was there.
+
+    An attempt that has followed, and of which its owner does not know, did not start. Without the lease whoever
+    goes on with the tick goes on.
+    """
+    store.execute("put_note", **values)
+    lease = store.one("find_own_lease", **values)
+    if lease is None:
+        return False
+    store.execute("give_up", **values)
+    if lease["execution_id"] != values["execution_id"]:
+        unheard = {"execution_id": lease["execution_id"], "outcome": "not-started", "duration": 0.0}
+        end(store, {**values, **_NOTHING_TOLD, **unheard})
+    store.execute("release_lease", **values)
+    return True
 
 
 def joined(*notes: str | None) -> str | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from oncecron import clock
 from oncecron.errors import StoreError
-from oncecron.model import Refusal, trust_after
-from oncecron.stores.sqlite import claim, delivery
+from oncecron.model import Refusal, Request, trust_after
+from oncecron.stores.sqlite import attempts, claim, delivery
 from oncecron.stores.sqlite.connection import file_of
 from oncecron.stores.sqlite.handle import Handle
 from oncecron.stores.sqlite.retention import expire
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.model import AskAgain, Ending, Firing, Lease, Retention
-    from oncecron.stores.sqlite.connection import Connection
 
 LONGEST_WAIT_FOR_A_SKIP = 1.0
 """Seconds that a loser waits for others' locks to record its skip, which nobody needs to have."""
-
-_LATE_END = "ended after its lease was lost"
 
 
 class SQLiteFiringStore:
@@ -47,16 +44,17 @@ class SQLiteFiringStore:
         deadline: float,
         watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
         alone: bool = False,  # noqa: ARG002 - nor `contended`
+        awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain:
         """Ask for (key, tick); see `FiringStore.claim`."""
         answer: Lease | Refusal | AskAgain | None
         with self._handle.until(deadline) as store:
             with store.reading():
-                answer = claim.look(store, firing, claim.moment(self._boot))
+                answer = claim.look(store, firing, claim.moment(self._boot), awaited)
             if answer is None:
                 with store.writing(durable=True):
-                    answer = claim.decide(store, firing, claim.moment(self._boot))
-        if isinstance(answer, Refusal):
+                    answer = claim.decide(store, firing, claim.moment(self._boot), awaited)
+        if isinstance(answer, Refusal) and (answer.reason != "held" or awaited is None):
             self._skip_if_possible(firing, answer, deadline)
         return answer
 
@@ -68,10 +66,24 @@ class SQLiteFiringStore:
         """
         with self._handle.until(deadline) as store, store.writing(durable=False):
             now = claim.moment(self._boot)
-            renewed = store.execute("renew_lease", **lease._asdict(), **now).rowcount
-        if not renewed:
-            return None
-        return lease._replace(trusted_until=trust_after(now["lease_now"], lease.ttl))
+            if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
+                return None
+            asked = store.one("find_request", **lease._asdict())
+        trusted_until = trust_after(now["lease_now"], lease.ttl)
+        return lease._replace(trusted_until=trusted_until, request=asked and Request(*asked))
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt and keep the lease; see `FiringStore.keep`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            return attempts.keep(store, lease, ending, claim.moment(self._boot))
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt; see `FiringStore.retry`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            return attempts.retry(store, lease, claim.moment(self._boot))
+
+    def listen(self, firing: Firing, *, deadline: float) -> None:
+        """Do nothing: there is no server that could tell; who waits asks now and then."""
 
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
@@ -79,7 +91,7 @@ class SQLiteFiringStore:
         """Record the end and release the lease; see `FiringStore.finish`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
-            in_time = _end(store, lease, ending, now)
+            in_time = attempts.finish(store, lease, ending, now)
             expire(store, (lease.key, lease.shard), retention, now)
         return in_time
 
@@ -129,17 +141,3 @@ class SQLiteFiringStore:
             self.skip(firing, refusal, deadline=min(deadline, patience))
         except StoreError:
             return  # the answer stands
-
-
-def _end(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
-    """Record the end; return whether the lease was never lost."""
-    found = store.one("find_ending", **lease._asdict())
-    if found is None:
-        return False
-    in_time = found["lost_at"] is None
-    if found["outcome"] in ("running", "lost"):
-        late = None if in_time else _LATE_END
-        values = {**lease._asdict(), **ending._asdict(), "finished_at": now}
-        values["note"] = delivery.joined(found["note"], ending.note, late)
-        delivery.end(store, values)
-    return in_time

@@ -26,12 +26,15 @@ SELECT author, reason, at FROM pause
 -- name: find_drain
 SELECT author, at FROM drain WHERE host = :host
 
+-- name: other_number_of_parts
+SELECT shards, host FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
+
 -- name: find_lease
 -- The lease with its execution. `ends_in` counts on the lease clock: nothing is left of a lease of another boot.
 SELECT l.execution_id, l.ttl,
        CASE WHEN l.boot = :boot THEN l.expires_on_lease_clock - :lease_now ELSE 0 END AS ends_in,
        :lease_now - l.heartbeat_on_lease_clock AS silent_for,
-       l.heartbeat_at, e.tick, e.host, e.pid, e.user, e.started_at
+       l.heartbeat_on_lease_clock AS heartbeat, e.tick, e.host, e.pid, e.user, e.started_at
   FROM lease l JOIN job_execution e USING (execution_id)
  WHERE l.key = :key AND l.shard = :shard
 
@@ -44,12 +47,20 @@ UPDATE lease
 
 -- name: find_newest
 -- The newest attempt of a tick that may have started, or if none did the newest; and whether retention has forgotten one.
-SELECT outcome, host, pid, user, started_at,
+SELECT attempt, outcome, retrying, host, pid, user, started_at,
        (SELECT max(attempt) > count(*) FROM job_execution
          WHERE key = :key AND tick = :tick AND shard = :shard) AS forgotten
   FROM job_execution
  WHERE key = :key AND tick = :tick AND shard = :shard
  ORDER BY outcome = 'not-started', attempt DESC
+ LIMIT 1
+
+-- name: find_awaited
+-- What became of an execution: the newest attempt of its owner that may have started, or if none did the newest.
+SELECT attempt, outcome, retrying, requested_by, host, pid, user, started_at
+  FROM job_execution
+ WHERE owner = (SELECT owner FROM job_execution WHERE execution_id = :awaited) AND key = :key AND shard = :shard
+ ORDER BY outcome = 'not-started', owner_attempt DESC
  LIMIT 1
 
 -- name: next_attempt
@@ -74,9 +85,9 @@ UPDATE job_key SET fence = max(fence + 1, :microseconds) WHERE key = :key AND sh
 -- name: insert_execution
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        started_at, fencing_token, owner, note)
+        started_at, fencing_token, owner, note, shards, retries)
 VALUES (:key, :shard, :tick, :tick_instant, :named, :attempt, :attempt, 'running', :host, :pid, :user, :command,
-        :now, :fencing_token, :owner, :note)
+        :now, :fencing_token, :owner, :note, :shards, :retries)
 
 -- name: insert_lease
 INSERT INTO lease
@@ -91,28 +102,81 @@ UPDATE job_key
    SET fence = :fencing_token, high_water = max(coalesce(high_water, :tick_instant), coalesce(:tick_instant, high_water)),
        last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
        previous_start = last_start, previous_lateness = last_lateness,
-       schedule = :schedule, zone = :zone, ttl = :ttl, command_digest = :digest
+       schedule = :schedule, zone = :zone, shards = :shards, ttl = :ttl, command_digest = :digest
  WHERE key = :key AND shard = :shard
 
 -- name: renew_lease
--- Compare-and-set. It sets the expiry, it never takes the later one.
+-- Compare-and-set. It sets the expiry, it never takes the later one. Its holder is told by the answer what is asked of it.
 UPDATE lease
    SET boot = :boot, heartbeat_on_lease_clock = :lease_now, expires_on_lease_clock = :lease_now + ttl,
-       heartbeat_at = :now, expires_at = :now + ttl
+       heartbeat_at = :now, expires_at = :now + ttl,
+       request_heard_at = CASE WHEN request IS NOT NULL THEN coalesce(request_heard_at, :now) END
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
+
+-- name: find_request
+SELECT request, requested_by, request_signal, request_grace
+  FROM lease
+ WHERE key = :key AND shard = :shard AND request IS NOT NULL
+
+-- name: keep_execution
+UPDATE job_execution
+   SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration, finished_at = :finished_at,
+       note = :note, output = :output, output_cut = :output_cut, retrying = 1
+ WHERE execution_id = :execution_id AND outcome = 'running'
+
+-- name: find_kept
+-- What the owner's lease means now: the attempt that it kept, or one that was begun since.
+SELECT e.execution_id, e.tick, e.attempt, e.outcome, e.fencing_token, e.started_at, e.host, e.pid
+  FROM lease l JOIN job_execution e USING (execution_id)
+ WHERE l.key = :key AND l.shard = :shard AND l.owner = :owner
+   AND (e.retrying = 1 OR l.execution_id > :execution_id)
+
+-- name: insert_next_attempt
+-- Of the same firing as the one before.
+INSERT INTO job_execution
+       (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
+        started_at, fencing_token, owner, shards, retries)
+SELECT key, shard, tick, tick_instant, named, :attempt, :attempt, 'running', host, pid, user, command,
+       :now, :fencing_token, owner, shards, retries
+  FROM job_execution
+ WHERE execution_id = :execution_id
+
+-- name: move_lease
+-- To the next attempt. What was asked for was asked of the one before.
+UPDATE lease
+   SET execution_id = :next_id, boot = :boot, heartbeat_on_lease_clock = :lease_now,
+       expires_on_lease_clock = :lease_now + ttl, heartbeat_at = :now, expires_at = :now + ttl,
+       request = NULL, requested_by = NULL, request_signal = NULL, request_grace = NULL, request_heard_at = NULL
+ WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
+
+-- name: mark_next_attempt
+-- Its token and its start; how late in its minute the firing came stays as it was.
+UPDATE job_key
+   SET fence = :fencing_token, last_execution_id = :next_id, last_start = :now,
+       previous_start = last_start, previous_lateness = last_lateness
+ WHERE key = :key AND shard = :shard
+
+-- name: find_own_lease
+SELECT execution_id FROM lease WHERE key = :key AND shard = :shard AND owner = :owner
+
+-- name: give_up
+UPDATE job_execution SET retrying = 0 WHERE execution_id = :execution_id
+
+-- name: put_note
+UPDATE job_execution SET note = :note WHERE execution_id = :execution_id
 
 -- name: release_lease
 DELETE FROM lease WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
 
 -- name: find_ending
-SELECT outcome, lost_at, note FROM job_execution
+SELECT outcome, lost_at, note, retrying FROM job_execution
  WHERE execution_id = :execution_id AND owner = :owner AND key = :key AND shard = :shard
 
 -- name: end_execution
 -- Only what has no end yet: `lost` is a guess that the truth replaces.
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
-       finished_at = :finished_at, note = :note
+       finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut
  WHERE execution_id = :execution_id AND outcome IN ('running', 'lost')
 
 -- name: take_back_start
@@ -139,7 +203,7 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
 
 -- name: find_delivered
 -- One that gave up before it knew a number means its newest.
-SELECT execution_id, outcome, note FROM job_execution
+SELECT execution_id, outcome, note, retrying FROM job_execution
  WHERE owner = :owner AND key = :key AND shard = :shard AND owner_attempt = coalesce(:attempt, owner_attempt)
  ORDER BY owner_attempt DESC
  LIMIT 1
@@ -147,14 +211,14 @@ SELECT execution_id, outcome, note FROM job_execution
 -- name: insert_delivered
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user,
-        command, started_at, finished_at, duration, fencing_token, owner, note)
+        command, started_at, finished_at, duration, fencing_token, owner, note, shards, retries, output, output_cut)
 SELECT :key, :shard, :tick, :tick_instant, :named,
        CASE WHEN EXISTS (SELECT 1 FROM job_execution
                           WHERE key = :key AND tick = :tick AND shard = :shard AND attempt = :attempt)
             THEN (SELECT max(attempt) + 1 FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard)
             ELSE :attempt END,
        :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
-       :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :note
+       :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :note, :shards, :retries, :output, :output_cut
 
 -- name: declare_unheard_lost
 -- The key has passed on, and nothing here says that they live.

@@ -11,12 +11,14 @@ from oncecron.model import (
     Execution,
     JobKey,
     LeaseView,
+    Output,
     Pause,
+    Released,
     Skip,
     Traced,
     TracedSkip,
 )
-from oncecron.stores.sqlite.claim import moment
+from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
 from oncecron.stores.sqlite.handle import Handle
 from oncecron.stores.sqlite.retention import (
@@ -29,7 +31,7 @@ from oncecron.stores.sqlite.retention import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oncecron.model import HistoryQuery, Retention, Roles
+    from oncecron.model import HistoryQuery, Request, Retention, Roles
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.retention import Part
 
@@ -50,7 +52,7 @@ class SQLitePeopleStore:
 
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
-        self._handle = Handle(path, create=False, statements=("people", "retention"))
+        self._handle = Handle(path, create=False, statements=("people", "firing", "retention"))
         self._boot = clock.boot_id()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
@@ -92,6 +94,12 @@ class SQLitePeopleStore:
             row = store.one("execution", execution_id=execution_id)
         return None if row is None else Execution(*row)
 
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+        with self._handle.until(_soon()) as store:
+            row = store.one("output", execution_id=execution_id)
+        return None if row is None else Output(*row)
+
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease."""
         with self._handle.until(_soon()) as store:
@@ -131,6 +139,37 @@ class SQLitePeopleStore:
             found = {pause[:2]: pause for pause in _pauses(store, now)}
             store.execute(statement, **wanted._asdict())
         return wanted, found.get(wanted[:2])
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something; see `PeopleStore.request`."""
+        asked = {"key": key, "shard": shard, "execution_id": execution_id, **request._asdict()}
+        with self._handle.until(_soon()) as store, store.writing(durable=True):
+            has_lease = bool(store.execute("put_request", **asked).rowcount)
+            if has_lease:
+                store.execute("note_requester", **asked)
+        return has_lease
+
+    def release(
+        self,
+        key: str,
+        shard: int,
+        execution_id: int | None,
+        *,
+        author: str,
+        force: bool,  # noqa: ARG002 - no session holds a lock
+    ) -> Released:
+        """Free a part of a key; see `PeopleStore.release`."""
+        with self._handle.until(_soon()) as store, store.writing(durable=True):
+            asked = {"key": key, "shard": shard, **moment(self._boot)}
+            store.execute("cut_lease", **asked)
+            lease = store.one("find_lease", **asked)
+            if lease is not None and lease["execution_id"] != execution_id:
+                return Released("other")
+            if lease is not None and lease["ends_in"] > 0:
+                return Released("alive", lease["ends_in"])
+            take_away(store, asked, f"released by {author}")
+            raise_fence(store, asked)
+        return Released("free")
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
@@ -191,6 +230,8 @@ def _soon() -> float:
 
 
 def _history_statement(query: HistoryQuery) -> str:
+    if query.exhausted:
+        return "dead_letters"
     if query.after_id is not None:
         return "history_after"
     if query.key is None:

@@ -5,7 +5,7 @@
 
 -- name: execution_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note
+       started_at, finished_at, duration, fencing_token, owner, note, shards
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
@@ -44,10 +44,31 @@ SELECT {traced_columns}
  ORDER BY execution_id
  LIMIT :limit
 
+-- name: dead_letters
+-- Failed for good: tried in vain as often as it might be, or given up. Nothing is written for it: it is the last attempt
+-- that started of its tick, or without a tick of its owner, and no lease is there to go on with it.
+SELECT {traced_columns}
+  FROM job_execution e
+ WHERE retries > 0 AND outcome IN ('failed', 'timed-out', 'lost')
+   AND (:after_id IS NULL OR execution_id > :after_id) AND (:key IS NULL OR key = :key)
+   AND {execution_filters} AND (:tick IS NULL OR tick = :tick)
+   AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.execution_id = e.execution_id)
+   AND NOT EXISTS (SELECT 1 FROM job_execution later
+                    WHERE later.key = e.key AND later.tick = e.tick AND later.shard = e.shard
+                      AND later.attempt > e.attempt AND later.outcome <> 'not-started')
+   AND NOT EXISTS (SELECT 1 FROM job_execution later
+                    WHERE e.tick IS NULL AND later.owner = e.owner AND later.key = e.key AND later.shard = e.shard
+                      AND later.owner_attempt > e.owner_attempt AND later.outcome <> 'not-started')
+ ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
+ LIMIT :limit
+
 -- name: execution
 SELECT {execution_columns}
   FROM job_execution
  WHERE execution_id = :execution_id
+
+-- name: output
+SELECT output AS text, output_cut AS cut FROM job_execution WHERE execution_id = :execution_id AND output IS NOT NULL
 
 -- name: skips
 SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail
@@ -75,7 +96,7 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
              AND :lease_now - l.heartbeat_on_lease_clock <= 2 * l.ttl / :heartbeats
             THEN 'held' ELSE 'stale' END AS state,
        e.host, e.pid, e.user, l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
-       NULL AS backend_pid, NULL AS client_address
+       NULL AS backend_pid, NULL AS client_address, e.shards, l.requested_by, l.request_heard_at
   FROM lease l LEFT JOIN job_execution e USING (execution_id)
  ORDER BY l.key, l.shard
 
@@ -101,6 +122,15 @@ INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
 
 -- name: take_drain
 DELETE FROM drain WHERE host = :host
+
+-- name: put_request
+-- In place of an earlier one; it has to be told anew.
+UPDATE lease
+   SET request = :kind, requested_by = :author, request_signal = :signal, request_grace = :grace, request_heard_at = NULL
+ WHERE key = :key AND shard = :shard AND execution_id = :execution_id
+
+-- name: note_requester
+UPDATE job_execution SET requested_by = :author WHERE execution_id = :execution_id
 
 -- name: parts_with_names
 -- The keys whose retention counts names.

@@ -25,7 +25,7 @@ CREATE TABLE job_key (
   previous_lateness  REAL,
   schedule           TEXT,
   zone               TEXT,
-  shards             INTEGER,                     -- no firing tells it yet
+  shards             INTEGER,                     -- how many parts the key was divided into
   ttl                REAL,
   command_digest     TEXT,
   PRIMARY KEY (key, shard)
@@ -57,7 +57,13 @@ CREATE TABLE job_execution (
   fencing_token INTEGER,
   owner         TEXT    NOT NULL,
   lost_at       REAL,                               -- when it was declared lost, whatever came out later
-  note          TEXT
+  note          TEXT,
+  shards        INTEGER NOT NULL,                   -- how many parts its firing knew of
+  retries       INTEGER NOT NULL,                   -- how many further attempts its tick might have had
+  retrying      INTEGER NOT NULL DEFAULT 0,         -- its end was told by `keep`, and nobody has given it up since
+  requested_by  TEXT,                               -- who asked it to stop, also after it has ended
+  output        TEXT,                               -- null: not captured
+  output_cut    INTEGER
 )
 
 -- name: one_attempt
@@ -85,6 +91,11 @@ CREATE INDEX execution_age ON job_execution (started_at) WHERE named = 0
 -- newest nor expired may be hundreds of thousands, and are not to be looked at.
 CREATE INDEX execution_name ON job_execution (key, shard, started_at, attempt) WHERE named = 1
 
+-- name: dead_letters
+-- Which might have been tried again, and have failed.
+CREATE INDEX execution_failed ON job_execution (key)
+ WHERE retries > 0 AND outcome IN ('failed', 'timed-out', 'lost')
+
 -- name: lease
 -- The exclusive right to run a part of a key: one row, by the primary key.
 CREATE TABLE lease (
@@ -99,6 +110,11 @@ CREATE TABLE lease (
   acquired_at              REAL    NOT NULL,  -- these three for people
   heartbeat_at             REAL    NOT NULL,
   expires_at               REAL    NOT NULL,
+  request                  TEXT,              -- what its holder is asked for, null: nothing
+  requested_by             TEXT,
+  request_signal           INTEGER,
+  request_grace            REAL,
+  request_heard_at         REAL,              -- null: it was not told yet
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
 

@@ -1,0 +1,95 @@
+"""Attempts under one lease: kept, begun and ended, each in a transaction that the caller began.
+
+An execution whose end was told by `keep` is `retrying` until its owner gives it up: until then a further attempt is to
+follow, by its owner as long as that has the lease, else by a firing with failover. What its owner asked for and never
+heard of did not start: it ends when its owner gives up the attempt before.
+"""
+
+from __future__ import annotations
+
+from oncecron.model import Lease, Refusal, trust_after
+from oncecron.stores.sqlite.claim import microseconds, refused
+from oncecron.stores.sqlite.delivery import end, give_up, joined
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.model import Ending
+    from oncecron.stores.sqlite.claim import Values
+    from oncecron.stores.sqlite.connection import Connection
+
+_LATE_END = "ended after its lease was lost"
+
+
+def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
+    """Record the end of an attempt under a lease that goes on; see `FiringStore.keep`."""
+    if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
+        return False
+    found = store.one("find_ending", **lease._asdict())
+    note = joined(found["note"], ending.note)
+    store.execute("keep_execution", **_told(lease, ending, now["now"], note))
+    return True
+
+
+def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | None:
+    """Begin the attempt that follows; see `FiringStore.retry`."""
+    kept = store.one("find_kept", **lease._asdict())
+    if kept is None:
+        return None
+    asked = {**lease._asdict(), **now, "host": kept["host"], "execution_id": kept["execution_id"]}
+    if kept["execution_id"] != lease.execution_id:  # its answer was lost
+        store.execute("renew_lease", **asked)
+        return _lease(lease, asked, kept)
+    refusal = refused(store, asked)
+    if refusal is None:
+        return _begin(store, lease, asked)
+    skip = {**asked, "pid": kept["pid"], "holder_host": None, "holder_pid": None, "at": now["now"]}
+    store.execute("count_skip", **skip, reason=refusal.reason, detail=refusal.detail)
+    return refusal
+
+
+def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
+    """Record the end; return whether the lease was never lost."""
+    found = store.one("find_ending", **lease._asdict())
+    if found is None:
+        return False
+    if found["retrying"]:
+        note = joined(found["note"], ending.note)
+        return give_up(store, {**lease._asdict(), "finished_at": now, "note": note})
+    in_time = found["lost_at"] is None
+    if found["outcome"] in ("running", "lost"):
+        late = None if in_time else _LATE_END
+        end(store, _told(lease, ending, now, joined(found["note"], ending.note, late)))
+    return in_time
+
+
+def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
+    number = lease.attempt + 1 if lease.tick is None else store.one("next_attempt", **asked)[0]
+    begun = {
+        "attempt": number,
+        "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
+        "started_at": asked["now"],
+    }
+    asked = {**asked, **begun}
+    asked["next_id"] = store.execute("insert_next_attempt", **asked).lastrowid
+    store.execute("move_lease", **asked)
+    store.execute("mark_next_attempt", **asked)
+    return _lease(lease, asked, {**begun, "execution_id": asked["next_id"]})
+
+
+def _told(lease: Lease, ending: Ending, now: float, note: str | None) -> Values:
+    output, cut = ending.output or (None, None)
+    told = {**ending._asdict(), "output": output, "output_cut": cut, "note": note}
+    return {**lease._asdict(), **told, "finished_at": now}
+
+
+def _lease(lease: Lease, asked: Values, execution: Any) -> Lease:
+    return lease._replace(
+        attempt=execution["attempt"],
+        execution_id=execution["execution_id"],
+        token=execution["fencing_token"],
+        started_at=execution["started_at"],
+        trusted_until=trust_after(asked["lease_now"], lease.ttl),
+        request=None,
+    )
