@@ -19,6 +19,16 @@ def jittered(seconds: float) -> float:
     return seconds * (0.5 + random_fraction())
 
 
+def retry_delay(base: float, cap: float, attempt: int) -> float:
+    """Return the seconds between an attempt of a job that failed, the first is 1, and the next one.
+
+    uniform(base, min(cap, base * 2**attempt)): the full jitter of the same article, from the base on instead of
+    from 0, since who writes `5s..5m` wants what failed to be left alone for five seconds.
+    """
+    longest = min(cap, base * 2.0 ** min(attempt, 60))
+    return base + random_fraction() * (longest - base)
+
+
 class Backoff:
     """The delays of one series of attempts, in seconds."""
 

@@ -10,7 +10,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.duration import parse_duration
+from oncecron.duration import parse_duration, parse_range
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
 from oncecron.options import CONFIG, LOG, NAMESPACE, RUN_OPTIONS, STORE
@@ -149,6 +149,10 @@ def convert(option: Option, text: str) -> Any:
         return _bounded(option, text, _integer(text))
     if option.kind == "duration":
         return _bounded(option, text, parse_duration(text))
+    if option.kind == "range":
+        return parse_range(text)
+    if option.kind == "codes":
+        return frozenset(_bounded(option, code, _integer(code)) for code in text.split(","))
     return text
 
 

@@ -47,6 +47,18 @@ def parse_duration(text: str) -> float:
     return total
 
 
+def parse_range(text: str) -> tuple[float, float]:
+    """Return the seconds of `5s..5m`, or twice those of one duration. Raises ValueError, likewise."""
+    first, dots, second = text.partition("..")
+    shortest = parse_duration(first)
+    longest = parse_duration(second) if dots else shortest
+    if longest < shortest:
+        raise ValueError(
+            f"{text!r} goes down: expected the shorter duration first, {second}..{first}"
+        )
+    return shortest, longest
+
+
 def _first_part(text: str, rest: str) -> tuple[float, str, str]:
     """Split `rest`, the unread end of `text`, into its first number, that number's unit, and what follows."""
     tail = rest.lstrip("0123456789.")

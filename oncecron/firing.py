@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron import clock, messages, records, tick
+from oncecron.attempts import Retrying
 from oncecron.config import Settings
 from oncecron.errors import (
     EX_NOT_EXECUTABLE,
@@ -23,7 +24,7 @@ from oncecron.errors import (
     UsageError,
 )
 from oncecron.joblog import JobLog
-from oncecron.model import Firing, Holder, Refusal
+from oncecron.model import FAILOVER_RETRIES, Firing, Holder, Refusal
 from oncecron.options import RUN_OPTIONS
 from oncecron.plan import Log, Plan
 from oncecron.spool import SpoolError, spool_of
@@ -62,6 +63,8 @@ def make_plan(parsed: ParsedRun) -> Plan:
     key = checked_key(parsed.given.get("key"))
     settings = Settings(RUN_OPTIONS, parsed.given, key)
     firing_tick, schedule = _tick(settings, fired_at)
+    retrying = _retrying(settings)
+    _check_together(settings, firing_tick)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
         key=key,
@@ -77,6 +80,11 @@ def make_plan(parsed: ParsedRun) -> Plan:
         again=_again(settings),
         schedule=schedule,
         zone=settings["tz"],
+        shards=settings["shards"],
+        failover=bool(settings["failover"]),
+        retries=FAILOVER_RETRIES
+        if settings["failover"] and settings["retries"] is None
+        else retrying.retries,
     )
     return Plan(
         firing=firing,
@@ -89,6 +97,7 @@ def make_plan(parsed: ParsedRun) -> Plan:
         grace=settings["grace"],
         timeout=settings["timeout"],
         wait=settings["wait"],
+        retrying=retrying,
         skip_exit=settings["skip-exit"],
         on_store_error=settings["on-store-error"],
         connect_timeout=settings["connect-timeout"],
@@ -171,6 +180,53 @@ def _again(settings: Settings) -> bool:
             "--again: in a crontab it would run every tick on every host; use a terminal, or name the tick"
         )
     return bool(settings["again"])
+
+
+def _retrying(settings: Settings) -> Retrying:
+    """Return what to do about failures; a delay or codes that are configured wait for --retries."""
+    for name in ("retry-delay", "no-retry-on"):
+        if settings.typed(name) and not settings["retries"]:
+            raise UsageError(f"--{name}: it belongs to --retries N, which is not given")
+    return Retrying(
+        settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
+    )
+
+
+def _check_together(settings: Settings, firing_tick: tick.Tick) -> None:
+    """Raise `UsageError`, or `ConfigurationError` for what nobody typed, if options exclude each other."""
+    parts, failover = settings["shards"] > 1, bool(settings["failover"])
+    wrong = {
+        (
+            "shards",
+            "no-tick",
+        ): "without a tick parts are never done: name the tick by --schedule or --tick"
+        if parts and firing_tick.rule == "none"
+        else None,
+        (
+            "shards",
+            "on-store-error",
+        ): "without the store nobody knows which part to run: use fail or skip"
+        if parts and settings["on-store-error"] == "run"
+        else None,
+        (
+            "failover",
+            "on-store-error",
+        ): "a host that waits would start beside the one that runs: use fail or skip"
+        if failover and settings["on-store-error"] == "run"
+        else None,
+        (
+            "failover",
+            "retries",
+        ): "to go on with a lost attempt is a further attempt: allow at least 1"
+        if failover and settings["retries"] == 0
+        else None,
+    }
+    for (one, other), why in wrong.items():
+        if why:
+            kind = (
+                UsageError if settings.typed(one) or settings.typed(other) else ConfigurationError
+            )
+            raise kind(f"--{one} and --{other}: {why}")
 
 
 def look_up(program: str) -> str:

@@ -8,8 +8,12 @@ event), at most a second:
                `not-started`, which alone re-opens the tick; for one that may have been granted, since a claim
                was not answered, that word is spooled
     running    a signal from the wrapper -> to the job.  The wrapper is gone -> TERM, grace, KILL.  The lease is
-               renewed -> trust moves.  It is lost for good -> KILL.  All else that ends a job is `job`'s
-    recording  the tree is gone: trust is cleared, the end recorded or spooled, the exit status told
+               renewed -> trust moves.  It is lost for good -> KILL.  Somebody asks for the end (`stop`, `release`) ->
+               the signal, the grace, KILL.  All else that ends a job is `job`'s
+    over       the tree is gone: trust is cleared, and the end recorded (`endings`), which tells what follows:
+               another attempt after a delay, another part, or the exit status.  Until the next start a signal that
+               ends, or HUP, the end of the wrapper, and whoever asks for it say that it is enough.  The lease is
+               lost between two attempts -> leave, with the status of the last
 
 The lease is released only after `waitpid` has said that nothing is left. Nothing on the way to a kill touches
 the store: that is the heartbeat thread's, and it is never waited for. A log beside the store is told by a thread
@@ -24,26 +28,35 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
-from oncecron import clock, messages, records
+from oncecron import clock, records
+from oncecron.endings import Endings
 from oncecron.errors import (
     EX_NOT_EXECUTABLE,
-    EX_SOFTWARE,
     EX_TEMPFAIL,
     OncecronError,
     StoreUnavailable,
 )
-from oncecron.heartbeat import Failed, Granted, Heartbeat, Lost, Recorded, Refused, Renewed
-from oncecron.job import ENDING_SIGNALS, Job, Stop
-from oncecron.joblog import JobLog
-from oncecron.model import Ending, Refusal, Unconfirmed
-from oncecron.spool import SpoolError
+from oncecron.events import (
+    Failed,
+    Granted,
+    Kept,
+    Lost,
+    NotRetried,
+    Over,
+    Refused,
+    Renewed,
+)
+from oncecron.heartbeat import Heartbeat
+from oncecron.job import ENDING_SIGNALS, Job, JobEnd, Stop, request_note
+from oncecron.model import Ending, Unconfirmed
+from oncecron.telling import Telling
 from oncecron.trust import NOTHING_TO_FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncecron import child
-    from oncecron.heartbeat import Event
+    from oncecron.events import Event
     from oncecron.model import Lease
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
@@ -53,7 +66,6 @@ NOTE_ONLY = 0x80
 """Added to a signal's number by the wrapper: the terminal has sent it to the job already."""
 
 _ABANDON_WITHIN = 5.0  # seconds for a claim to come back after the firing was told to stop
-_RECORD_WITHIN = 15.0  # seconds after which the heartbeat thread is not waited for
 _NEVER = float("inf")
 
 
@@ -75,16 +87,16 @@ class Guard:
         self._reports = reports
         self._clock = plan.address.lease_clock
         self._heartbeat = Heartbeat(plan, open_store)
-        self._log = JobLog(plan)
+        self._telling = Telling(plan)
         self._wrapper_gone = False
         self._abandoned: int | None = None
         self._lease: Lease | None = None
         self._job: Job | None = None
         self._started_wall = 0.0
-        self._end: dict[str, object] | None = None
         self._give_up_at = _NEVER
-        self._exit_status = EX_SOFTWARE
-        self._left = False
+        self._endings = Endings(
+            plan, self._heartbeat, self._telling, idle=lambda: self._report("idle")
+        )
 
     def run(self, signals: child.Signals, wrapper_group: int) -> int:
         """Claim, start, watch, record; return the exit status for the wrapper."""
@@ -94,7 +106,7 @@ class Guard:
         for descriptor in (self._orders, signals.fd, self._heartbeat.event_fd):
             poll.register(descriptor, select.POLLIN)
         self._heartbeat.start()
-        while not self._left:
+        while not self._endings.left:
             poll.poll(self._timeout() * 1000)
             signals.read()  # only the wrapper tells which ones are meant; SIGCHLD wakes
             if not self._take_orders():
@@ -102,8 +114,8 @@ class Guard:
             for event in self._heartbeat.events():
                 self._take(event)
             self._judge(self._now())
-        self._log.close()
-        return self._exit_status
+        self._telling.log.close()
+        return self._endings.exit_status
 
     @property
     def pipes(self) -> tuple[int, int]:
@@ -120,7 +132,9 @@ class Guard:
     def _timeout(self) -> float:
         """Return the seconds until something is to be judged, at most one: timers sleep in suspend."""
         now = self._now()
-        left = max(0.0, self._give_up_at - now)
+        left = self._endings.wait(now)
+        if not self._endings.recording:
+            left = min(left, max(0.0, self._give_up_at - now))
         if self._job:
             left = min(left, self._job.wait(now, self._trust.until))
         return min(1.0, left + 0.001)
@@ -131,8 +145,10 @@ class Guard:
             if end:
                 self._job = None
                 self._record(*end)
-        elif now >= self._give_up_at and not self._left:
+        elif now >= self._give_up_at and not self._endings.left and not self._endings.recording:
             self._gave_up()
+        else:
+            self._endings.judge(now)
 
     # What the wrapper tells
 
@@ -149,46 +165,79 @@ class Guard:
         if orders:
             return True
         self._wrapper_gone = True
+        why = "the oncecron process that cron started was killed"
         if self._job:
-            stop = Stop("stopped", "the oncecron process that cron started was killed")
-            self._job.end(stop, self._now())
-        elif self._end is None:
-            self._abandon(EX_TEMPFAIL)
+            self._endings.enough = why
+            self._job.end(Stop("stopped", why), self._now())
+        else:
+            self._stop_short(why, EX_TEMPFAIL)
         return False
 
     def _forward(self, number: int, *, already_there: bool) -> None:
+        why = f"after {signal.Signals(number).name} to oncecron"
         if self._job:
             self._job.forward(number, self._now(), already_there=already_there)
-        elif self._end is None and number in (*ENDING_SIGNALS, signal.SIGHUP):
-            self._abandon(128 + number)
+            if number in ENDING_SIGNALS:
+                self._endings.enough = why
+        elif number in (*ENDING_SIGNALS, signal.SIGHUP):
+            self._stop_short(why, 128 + number)
 
-    def _abandon(self, exit_status: int) -> None:
-        self._abandoned = exit_status
-        self._give_up_at = self._now() + _ABANDON_WITHIN
-        self._heartbeat.abandon()
+    def _stop_short(self, why: str, exit_status: int) -> None:
+        """End the firing while no job of it runs, as soon as the store has answered."""
+        endings = self._endings
+        endings.enough = endings.enough or why
+        if endings.waiting:
+            endings.end_retries(why, self._now())
+        elif not endings.recording:
+            self._abandoned = exit_status
+            self._give_up_at = self._now() + _ABANDON_WITHIN
+            self._heartbeat.abandon()
+
+    def _gave_up(self) -> None:
+        """Leave although the store may be answering just now: it was told to end, and nothing runs."""
+        firing = self._plan.firing_of(self._lease) if self._lease else self._plan.firing
+        self._telling.not_started(firing, "told to stop")
+        last = self._endings.last
+        self._endings.leave(last.exit_status if last else self._abandoned or 0)
 
     # What the heartbeat thread tells
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:  # noqa: C901 - one line for each kind
         if isinstance(event, Granted):
             self._granted(event.lease)
         elif isinstance(event, Unconfirmed):
             self._unconfirmed(event)
         elif isinstance(event, Renewed):
-            self._renewed(event.trusted_until)
+            self._renewed(event.lease)
         elif isinstance(event, Lost):
             self._lost()
         elif isinstance(event, Refused):
-            self._refused(*event)
+            self._refused(event)
+        elif isinstance(event, Over):
+            self._endings.over()
         elif isinstance(event, Failed):
-            self._failed(*event)
-        elif isinstance(event, Recorded) and self._end is not None:
-            self._recorded(event.error)
+            self._failed(event)
+        elif isinstance(event, Kept):
+            self._endings.wait_to_retry(self._now())
+        elif isinstance(event, NotRetried):
+            self._endings.not_retried(event, self._now())
+        elif self._endings.recording:
+            if self._endings.recorded(event.error):
+                self._lease = None
+        elif event.error and not self._job:
+            raise event.error  # a bug of ours: nothing runs
 
     def _granted(self, lease: Lease) -> None:
         self._lease = lease
-        if self._abandoned is not None:
+        last, enough, self._endings.kept = self._endings.last, self._endings.enough, False
+        if last and enough:
+            note = f"{enough}, before the command was started"
+            self._record(Ending("stopped", None, None, 0.0, note), last.exit_status)
+        elif self._abandoned is not None:
             self._record(Ending("not-started", None, None, 0.0, "told to stop"), self._abandoned)
+        elif lease.request:
+            note = f"{request_note(lease.request)}, before the command was started"
+            self._record(Ending("stopped", None, None, 0.0, note), 128 + lease.request.signal)
         elif self._may_start(lease):
             self._start()
         else:
@@ -215,142 +264,94 @@ class Guard:
         self._lease = claim.lease
         exit_status = claim.error.exit_status
         if isinstance(claim.error, StoreUnavailable):
-            exit_status = self._no_store(claim.error)
+            exit_status = self._telling.no_store(claim.error)
             if self._plan.on_store_error == "run":
                 self._granted(claim.lease)
                 return
         else:
-            self._say(str(claim.error))
+            self._telling.say(str(claim.error))
         self._record(Ending("not-started", None, None, 0.0, str(claim.error)), exit_status)
 
-    def _renewed(self, trusted_until: float) -> None:
+    def _renewed(self, lease: Lease) -> None:
         if self._job:
-            self._trust.until = trusted_until
-        elif self._lease and self._end is None:
-            self._granted(self._lease._replace(trusted_until=trusted_until))
+            self._trust.until = lease.trusted_until
+            if lease.request:
+                self._endings.enough = request_note(lease.request)
+                self._job.obey(lease.request, self._now())
+        elif self._endings.kept:
+            if lease.request and not self._endings.enough:
+                self._stop_short(request_note(lease.request), EX_TEMPFAIL)
+        elif self._lease and not self._endings.recording:
+            self._granted(lease)
 
     def _lost(self) -> None:
         if self._job:
             self._job.kill(
                 Stop("lost", "the lease was lost: killed at once", EX_TEMPFAIL), self._now()
             )
-            self._say("the lease was lost; the command was killed")
-        elif self._end is None:
-            self._say("the lease was lost before the command was started")
-            self._leave(EX_TEMPFAIL)
+            self._telling.say("the lease was lost; the command was killed")
+        elif not self._endings.recording:
+            last = self._endings.last
+            when = "between two attempts" if last else "before the command was started"
+            self._telling.say(f"the lease was lost {when}")
+            self._endings.leave(last.exit_status if last else EX_TEMPFAIL)
 
-    def _refused(self, refusal: Refusal, unanswered: bool) -> None:
-        if self._plan.verbose or os.isatty(2):
-            self._say(messages.refusal_sentence(self._plan.firing, refusal), key=False)
-        self._log.tell(records.skip_record(self._plan.firing, refusal))
-        by = (refusal.reason, refusal.holder)
-        if unanswered and by == ("done", self._plan.firing.holder):
-            self._spool_not_started("its claim was answered when the lease had ended")
-        self._leave(self._plan.skip_exit)
+    def _refused(self, event: Refused) -> None:
+        firing, refusal, unanswered, waits = event
+        self._telling.refused(firing, refusal, waits=waits)
+        if unanswered and (refusal.reason, refusal.holder) == ("done", firing.holder):
+            self._telling.not_started(firing, "its claim was answered when the lease had ended")
 
-    def _failed(self, error: Exception, unanswered: bool) -> None:
+    def _failed(self, event: Failed) -> None:
+        error = event.error
         if self._abandoned is not None:
-            self._exit_status = self._abandoned
+            why, exit_status = "told to stop", self._abandoned
         elif isinstance(error, StoreUnavailable):
-            self._exit_status = self._no_store(error)
+            why, exit_status = str(error), self._telling.no_store(error)
             if self._plan.on_store_error == "run":
                 self._start()
                 return
         elif isinstance(error, OncecronError):
-            self._say(str(error))
-            self._exit_status = error.exit_status
+            self._telling.say(str(error))
+            why, exit_status = str(error), error.exit_status
         else:
             raise error  # a bug of ours: nothing runs yet
-        if unanswered:
-            self._spool_not_started("told to stop" if self._abandoned is not None else str(error))
-        self._leave(self._exit_status)
-
-    def _no_store(self, error: StoreUnavailable) -> int:
-        """Say and record that the store is away; return the exit status of a firing that starts nothing."""
-        plan = self._plan
-        if plan.spool.note_unreachable(plan.firing.key):
-            self._say(str(error))
-        if plan.on_store_error != "run":
-            record = records.skip_record(plan.firing, Refusal("no-store", detail=str(error)))
-            self._spool(record)
-            self._log.tell(record)
-        return plan.skip_exit if plan.on_store_error == "skip" else error.exit_status
+        for firing in event.unanswered:
+            self._telling.not_started(firing, why)
+        self._endings.leave(exit_status)
 
     # The job
 
     def _start(self) -> None:
         plan, lease = self._plan, self._lease
+        self._endings.started()
         self._started_wall = clock.wall()
-        job = Job(grace=plan.grace, timeout=plan.timeout, ttl=plan.firing.ttl, say=self._say)
+        say = self._telling.say
+        job = Job(grace=plan.grace, timeout=plan.timeout, ttl=plan.firing.ttl, say=say)
         environment = plan.job_environment(lease)
         try:
             job.start(plan.command, environment, self._job_group, self._signal_mask, self._now())
         except OSError as error:
             cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
-            self._say(f"cannot start {plan.command[0]}: {error.strerror}{cure}")
+            say(f"cannot start {plan.command[0]}: {error.strerror}{cure}")
             note = f"cannot be started: {error.strerror}"
             self._record(Ending("not-started", None, None, 0.0, note), EX_NOT_EXECUTABLE)
             return
         self._job = job
         if lease:
-            fields = (lease.execution_id, lease.attempt, lease.token, lease.started_at)
+            fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
             self._report(f"job {' '.join(map(str, fields))}")
             self._heartbeat.begin()
-            self._log.tell(records.start_record(plan.firing, lease))
-
-    # The end
+            self._telling.log.tell(records.start_record(plan.firing_of(lease), lease))
 
     def _record(self, ending: Ending, exit_status: int) -> None:
-        plan = self._plan
         self._trust.until = NOTHING_TO_FENCE
-        self._exit_status = exit_status
-        if self._lease is None:
-            note = "; ".join(filter(None, (f"without a lease, {ending.outcome}", ending.note)))
-            ending = ending._replace(outcome="unclaimed", note=note)
-        self._end = records.execution_record(
-            plan.firing, self._lease, ending, started_at=self._started_wall
+        self._endings.record(
+            self._lease, JobEnd(ending, exit_status), self._now(), self._started_wall
         )
-        self._log.tell(self._end)
-        if self._lease is None:
-            self._recorded(StoreUnavailable("the store was away when the command was started"))
-            return
-        self._give_up_at = self._now() + _RECORD_WITHIN
-        self._heartbeat.end(ending)
-
-    def _recorded(self, error: Exception | None) -> None:
-        if error is not None and self._end is not None:
-            if self._lease:
-                self._say(f"the end could not be recorded and is kept for later: {error}")
-            self._spool(self._end)
-        self._leave(self._exit_status)
-
-    def _gave_up(self) -> None:
-        if self._end is not None:
-            self._recorded(StoreUnavailable("the store does not answer"))
-        elif self._abandoned is not None:
-            self._spool_not_started("told to stop")  # a claim may be under way
-            self._leave(self._abandoned)
-
-    def _spool_not_started(self, why: str) -> None:
-        """Keep the positive word that alone re-opens a tick, for a lease that may have been granted."""
-        ending = Ending("not-started", None, None, 0.0, why)
-        self._spool(records.execution_record(self._plan.firing, self._lease, ending))
-
-    def _spool(self, record: dict[str, object]) -> None:
-        try:
-            self._plan.spool.add(record)
-        except SpoolError as error:
-            self._say(f"a record is lost: {error}: {record}")
-
-    def _leave(self, exit_status: int) -> None:
-        self._exit_status = exit_status
-        self._left = True
 
     def _report(self, line: str) -> None:
         try:
             os.write(self._reports, line.encode() + b"\n")
         except OSError:  # the wrapper is gone, or does not read: never waited for
             return
-
-    def _say(self, text: str, *, key: bool = True) -> None:
-        messages.complain(f"key {self._plan.firing.key}: {text}" if key else text)

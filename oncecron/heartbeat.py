@@ -1,17 +1,21 @@
 """The thread of the guard that talks to the store: claim, heartbeats, the record of the end.
 
 Everything that can block in the network, in name resolution or in TLS happens here, and nobody ever waits for
-this thread on the way to a kill. It is the only user of its store object.
+this thread on the way to a kill. It is the only user of its store object. The guard's orders come in a mailbox and
+are obeyed one after another; its answers are events:
 
-    claim    asks until there is an answer; a store that is away is asked again with full jitter until the
-             budget (--connect-timeout) ends; `AskAgain` is obeyed.  Granted -> parked until the job has been
-             started (the guard forks while this thread holds no lock of any library).  Granted, but not as
-             safely as the store's address asks for -> asked again; when the budget ends it is given back.
-             Asked, and never answered -> the guard is told that it may have been granted
-    beat     renews every sixth of the ttl, at once when the session's socket stirs (the first sign that a
-             server is going), and again and again with jitter while the store is away.  Each renewal
-             moves the end of trust; a lease that is lost for good is an event for the guard.
+    claim    see `claiming`.  Granted -> parked until the job has been started (the guard forks while this thread
+             holds no lock of any library).  Asked, and never answered -> the guard is told that it may have been
+             granted.  Nothing is to be had -> `Over`
+    begin    the job has been started: renews every sixth of the ttl, at once when the connection stirs (the first
+             sign that a server is going, or that somebody asks for something: it listens after a second), and
+             again and again with jitter while the store is away.  Each renewal moves the end of trust and tells
+             what is asked of the holder; a lease that is lost for good is an event for the guard
+    keep     records how an attempt ended and keeps the lease, which is renewed on.  What cannot be recorded is
+             treated as an end
+    retry    begins the next attempt, parked like a claim; asked within the budget of a claim
     end      records how the job ended, within a bounded time; what cannot be recorded is spooled by the guard.
+             Ordered to `go_on`, the next part is claimed
 """
 
 from __future__ import annotations
@@ -22,61 +26,42 @@ import select
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron import clock, messages, records
-from oncecron.backoff import Backoff, jittered, random_fraction
+from oncecron import clock, messages
+from oncecron.backoff import Backoff
+from oncecron.claiming import ASK_WITHIN, Claims, Line
 from oncecron.errors import StoreError, StoreUnavailable
-from oncecron.model import HEARTBEATS_PER_TTL, AskAgain, Ending, Lease, Refusal, Unconfirmed
-from oncecron.spool import OTHERS_AT_ONCE, SpoolError
+from oncecron.events import (
+    Failed,
+    Granted,
+    Kept,
+    Lost,
+    NotRetried,
+    Over,
+    Recorded,
+    Refused,
+    Renewed,
+)
+from oncecron.model import HEARTBEATS_PER_TTL, Lease, Refusal, Unconfirmed
+from oncecron.spool import OTHERS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncecron.events import Event
+    from oncecron.model import Ending, Firing
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
 
-_ALONE_AFTER = 2.0  # seconds of `contended` after which the key's row lock decides alone
 _RECORD_WITHIN = 10.0  # seconds to record an end before it is spooled
-_ASK_WITHIN = 5.0  # seconds for one call, at most; less with a short ttl
+_LISTEN_AFTER = 1.0  # seconds that a job runs before its holder listens: short ones pay nothing
+_NEVER = float("inf")
 
 
-class Granted(NamedTuple):
-    """The claim was answered by a lease."""
+class _Order(NamedTuple):
+    """What the guard wants."""
 
-    lease: Lease
-
-
-class Refused(NamedTuple):
-    """The claim was answered by a refusal."""
-
-    refusal: Refusal
-    unanswered: bool
-
-
-class Failed(NamedTuple):
-    """The claim was not answered; nothing was started."""
-
-    error: Exception
-    unanswered: bool
-    """Whether the store was asked, so that it may have granted a lease."""
-
-
-class Renewed(NamedTuple):
-    """The lease was renewed and is trusted until then (lease clock)."""
-
-    trusted_until: float
-
-
-class Lost(NamedTuple):
-    """The lease is lost for good: somebody else may have it."""
-
-
-class Recorded(NamedTuple):
-    """The end was recorded, or could not be."""
-
-    error: Exception | None
-
-
-Event = Granted | Unconfirmed | Refused | Failed | Renewed | Lost | Recorded
+    name: str
+    ending: Ending | None = None
 
 
 class Abandoned(Exception):  # noqa: N818 - no error: the guard gave up waiting
@@ -90,16 +75,14 @@ class Heartbeat:
         self._plan = plan
         self._open_store = open_store
         self._events: collections.deque[Event] = collections.deque()
+        self._orders: collections.deque[_Order] = collections.deque()
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._abandoned = False
-        self._unanswered = False
-        self._started = False
-        self._lost = False
-        self._renewal_wanted = False
-        self._ending: Ending | None = None
+        self._holding = self._beating = False
+        self._renew_at = self._listen_at = _NEVER
         self._interval = plan.firing.ttl / HEARTBEATS_PER_TTL
-        self._patience = min(_ASK_WITHIN, self._interval)
+        self._patience = min(ASK_WITHIN, self._interval)
 
     def start(self) -> None:
         """Begin to claim."""
@@ -115,22 +98,35 @@ class Heartbeat:
 
     def renew(self) -> None:
         """Renew before the job is started; answered by `Renewed` or `Lost`."""
-        self._renewal_wanted = True
-        self._wake()
+        self._order("renew")
 
     def begin(self) -> None:
         """Begin the heartbeats: the job has been started."""
-        self._started = True
-        self._wake()
+        self._order("begin")
+
+    def keep(self, ending: Ending) -> None:
+        """Record the end of an attempt and keep the lease; answered by `Kept` or `Recorded`."""
+        self._order("keep", ending)
+
+    def retry(self) -> None:
+        """Begin the next attempt; answered by `Granted`, `NotRetried` or `Lost`."""
+        self._order("retry")
 
     def end(self, ending: Ending) -> None:
         """Record the end and release the lease; answered by `Recorded`."""
-        self._ending = ending
-        self._wake()
+        self._order("end", ending)
+
+    def go_on(self) -> None:
+        """Claim the next part, when an end has been recorded."""
+        self._order("go on")
 
     def abandon(self) -> None:
-        """Stop claiming: the firing was told to end. A lease that comes all the same is given back."""
+        """Stop asking: the firing was told to end. A lease that comes all the same is given back."""
         self._abandoned = True
+        self._wake()
+
+    def _order(self, name: str, ending: Ending | None = None) -> None:
+        self._orders.append(_Order(name, ending))
         self._wake()
 
     def _wake(self) -> None:
@@ -143,23 +139,18 @@ class Heartbeat:
     # Everything below runs in the thread.
 
     def _run(self) -> None:
+        claims: Claims | None = None
         try:
-            self._store = self._open_store()
-            self._clock = self._store.lease_clock
-            answer = self._claim()
+            self._line = Line(self._open_store())
+            self._clock = self._line.store.lease_clock
+            self._deliver_spooled(self._plan.firing.key)
+            self._others_spooled = self._plan.spool.has()
+            claims = Claims(self._plan, self._line, self._pause, self._tell_refused)
+            while lease := self._claim(claims):
+                if not self._held_to_its_end(lease):
+                    return
         except Exception as error:  # noqa: BLE001 - the guard tells the user, whatever it is
-            self._post(Failed(error, self._unanswered))
-            return
-        if isinstance(answer, Refusal):
-            self._store.close()
-            self._post(Refused(answer, self._unanswered))
-            return
-        lease = answer.lease if isinstance(answer, Unconfirmed) else answer
-        self._post(answer if isinstance(answer, Unconfirmed) else Granted(lease))
-        try:
-            self._beat(lease)
-        except Exception as error:  # noqa: BLE001 - a bug of ours: the guard's deadline ends the job
-            self._post(Recorded(error))
+            self._post(Failed(error, claims.unanswered if claims else []))
 
     def _now(self) -> float:
         return clock.lease_time(self._clock)
@@ -180,187 +171,189 @@ class Heartbeat:
                 return fd in stirred
         return False
 
-    def _claim(self) -> Lease | Unconfirmed | Refusal:
-        self._deliver_spooled(self._plan.firing.key)
-        claim = _Claim(self._plan, self._store, self._now())
+    # Claiming
+
+    def _claim(self, claims: Claims) -> Lease | None:
+        """Return a lease of which the guard was told; None when it was told that there is none."""
+        try:
+            answer = claims.next()
+        except Abandoned:
+            answer = claims.unconfirmed()
+            if answer is None:
+                self._line.close()
+                raise
+        if answer is None:
+            self._post(Over())
+            return None
+        if isinstance(answer, Unconfirmed):
+            self._post(answer)
+            return answer.lease
+        self._post(Granted(answer))
+        return answer
+
+    def _pause(self, seconds: float, fd: int | None) -> bool:
+        stirred = not self._abandoned and seconds > 0 and self._sleep(seconds, fd)
+        if self._abandoned:
+            raise Abandoned
+        return stirred
+
+    def _tell_refused(
+        self, firing: Firing, refusal: Refusal, unanswered: bool, waits: bool
+    ) -> None:
+        self._post(Refused(firing, refusal, unanswered, waits))
+
+    # Holding a lease
+
+    def _held_to_its_end(self, lease: Lease) -> bool:
+        """Hold the lease until its end is on record; return whether the guard wants another part."""
+        try:
+            self._hold(lease)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: the guard's deadline ends the job
+            self._post(Recorded(error))
+            return False
+        while not self._orders:
+            self._sleep(3600)
+        return self._orders.popleft().name == "go on"
+
+    def _hold(self, lease: Lease) -> None:
+        self._lease = lease
+        self._backoff = Backoff(cap=max(0.2, self._interval / 4))
+        self._holding = True
+        self._park()
+        while self._holding:
+            if self._orders:
+                self._obey(self._orders.popleft())
+                continue
+            now = self._now()
+            if now >= self._renew_at:
+                self._renew()
+            elif now >= self._listen_at:
+                self._listen()
+            else:
+                fd = self._line.store.watch_fd() if self._beating else None
+                if self._sleep(min(3600.0, self._renew_at - now, self._listen_at - now), fd):
+                    self._renew_at = self._now()
+
+    def _obey(self, order: _Order) -> None:
+        if order.name == "renew":
+            self._renew_at = self._now()
+        elif order.name == "begin":
+            self._begin()
+        elif order.name == "retry":
+            self._retry()
+        elif order.ending and order.name == "keep":
+            self._keep(order.ending)
+        elif order.ending:
+            self._record(order.ending)
+
+    def _park(self) -> None:
+        """Do nothing but what is ordered."""
+        self._beating = False
+        self._renew_at = self._listen_at = _NEVER
+
+    def _begin(self) -> None:
+        now = self._now()
+        self._beating = True
+        self._renew_at = now + self._interval
+        self._listen_at = now + _LISTEN_AFTER
+        if self._others_spooled:
+            self._others_spooled = False
+            self._deliver_spooled(None)
+
+    def _listen(self) -> None:
+        self._listen_at = _NEVER
+        try:
+            self._line.listen(self._plan.firing_of(self._lease), self._now() + self._patience)
+        except StoreError:
+            self._line.close()
+            self._renew_at = self._now()
+
+    def _renew(self) -> None:
+        firing = self._plan.firing_of(self._lease)
+        try:
+            renewed = self._line.store.renew(self._lease, deadline=self._now() + self._patience)
+        except StoreError as error:
+            if self._plan.verbose:
+                messages.complain(f"key {firing.key}: not renewed yet: {error}")
+            self._line.close()
+            self._renew_at = self._now() + 0.01 + self._backoff.delay()
+            return
+        if renewed is None:
+            self._park()
+            self._post(Lost())
+            return
+        self._lease = renewed
+        self._post(Renewed(renewed))
+        self._backoff.reset()
+        self._renew_at = self._now() + self._interval if self._beating else _NEVER
+        if self._beating and self._listen_at == _NEVER and not self._line.listens(firing):
+            self._listen_at = self._now()  # a new connection
+
+    def _keep(self, ending: Ending) -> None:
+        store, lease = self._line.store, self._lease
+        answer = self._told(lambda deadline: store.keep(lease, ending, deadline=deadline))
+        if answer is True:
+            self._renew_at = self._now() + self._interval
+            self._post(Kept())
+        elif answer is False:  # lost: recorded as an end is
+            self._record(ending)
+        else:
+            self._ended(answer)
+
+    def _retry(self) -> None:
+        give_up, backoff, unanswered = self._now() + self._plan.connect_timeout, Backoff(), False
+        answer: Lease | Refusal | Exception | None = Abandoned()
         while not self._abandoned:
             try:
-                answer, pause = claim.ask(self._now())
-            finally:
-                self._unanswered = claim.unanswered
-            if answer is not None:
-                return answer
-            self._sleep(pause)
-        if claim.unconfirmed:
-            return claim.unconfirmed
-        self._store.close()
-        raise Abandoned
-
-    def _beat(self, lease: Lease) -> None:
-        backoff = Backoff(cap=max(0.2, self._interval / 4))
-        due = self._now() + self._interval
-        others_spooled = self._plan.spool.has()
-        while self._ending is None:
-            if not self._renewal_wanted:
-                if self._lost or not self._started:
-                    self._sleep(3600)
-                    continue
-                if others_spooled:
-                    others_spooled = False
-                    self._deliver_spooled(None)
-                left = due - self._now()
-                if left > 0 and not self._sleep(left, self._store.watch_fd()):
-                    continue
-            try:
-                renewed = self._store.renew(lease, deadline=self._now() + self._patience)
+                answer = self._line.store.retry(self._lease, deadline=self._now() + self._patience)
+                break
             except StoreError as error:
-                if self._plan.verbose:
-                    messages.complain(f"key {lease.key}: not renewed yet: {error}")
-                self._store.close()
-                due = self._now()
-                self._sleep(0.01 + backoff.delay())
-                continue
-            self._renewal_wanted = False
-            if renewed is None:
-                self._lost = True
-                self._post(Lost())
-                continue
-            lease = renewed
-            self._post(Renewed(lease.trusted_until))
-            backoff.reset()
-            due = self._now() + self._interval
-        self._record(lease, self._ending)
+                answer = error
+                unanswered |= error.unanswered
+                self._line.close()
+                pause = backoff.delay()
+                if not isinstance(error, StoreUnavailable) or self._now() + pause > give_up:
+                    break
+                self._sleep(pause)
+        if answer is None:
+            self._park()
+            self._post(Lost())
+        elif isinstance(answer, Lease):
+            self._lease = answer
+            self._park()
+            self._post(Granted(answer))
+        else:
+            self._post(NotRetried(answer, unanswered))
 
-    def _record(self, lease: Lease, ending: Ending) -> None:
-        give_up = self._now() + _RECORD_WITHIN
-        backoff = Backoff()
+    def _record(self, ending: Ending) -> None:
+        store, lease, retention = self._line.store, self._lease, self._plan.retention
+        answer = self._told(
+            lambda deadline: store.finish(lease, ending, retention, deadline=deadline)
+        )
+        self._ended(None if isinstance(answer, bool) else answer)
+
+    def _ended(self, error: StoreError | None) -> None:
+        self._line.close()
+        self._holding = False
+        self._post(Recorded(error))
+
+    def _told(self, tell: Callable[[float], bool]) -> bool | StoreError:
+        """Tell the store, again and again for a bounded time; return its answer, or why there is none."""
+        give_up, backoff = self._now() + _RECORD_WITHIN, Backoff()
         while True:
             try:
-                self._store.finish(
-                    lease, ending, self._plan.retention, deadline=self._now() + self._patience
-                )
+                return tell(self._now() + self._patience)
             except StoreError as error:
-                self._store.close()
+                self._line.close()
                 pause = backoff.delay()
                 if self._now() + pause > give_up:
-                    self._post(Recorded(error))
-                    return
-                self._sleep(pause)
-            else:
-                self._store.close()
-                self._post(Recorded(None))
-                return
+                    return error
+            self._sleep(pause)
 
     def _deliver_spooled(self, key: str | None) -> None:
         """Deliver this key's records, or a few of all."""
 
         def wanted(number: int) -> bool:
-            return key is not None or (number < OTHERS_AT_ONCE and not self._ending)
+            return key is not None or (number < OTHERS_AT_ONCE and not self._orders)
 
-        self._plan.spool.deliver(self._store, key, wanted=wanted, within=self._patience)
-
-
-class _Claim:
-    """One claim until its answer: budgets, and what earlier answers told to hand back."""
-
-    def __init__(self, plan: Plan, store: FiringStore, now: float) -> None:
-        self._plan = plan
-        self._store = store
-        self._backoff = Backoff()
-        self._wait_until = now + plan.wait
-        self._budget_end = now + plan.connect_timeout
-        self._orphan_end: float | None = None
-        self._contended_since: float | None = None
-        self._recovered_by: float | None = None
-        self._stale: AskAgain | None = None
-        self._alone = False
-        self.unconfirmed: Unconfirmed | None = None
-        self.unanswered = False
-
-    def ask(self, now: float) -> tuple[Lease | Unconfirmed | Refusal | None, float]:
-        """Ask once; return the answer, or None and the seconds after which to ask again."""
-        try:
-            answer = self._store.claim(
-                self._plan.firing,
-                deadline=max(self._budget_end, now + _ASK_WITHIN),
-                watched=self._stale.watched if self._stale else None,
-                alone=self._alone,
-            )
-        except StoreError as error:
-            self.unanswered |= error.unanswered
-            return self._failed(error)
-        if isinstance(answer, Unconfirmed):
-            self.unconfirmed = answer
-            return self._failed(answer.error)
-        self._plan.spool.note_reached(self._plan.firing.key)
-        self._backoff.reset()
-        now = clock.lease_time(self._store.lease_clock)
-        if isinstance(answer, AskAgain):
-            return self._again(answer, now)
-        if isinstance(answer, Lease):
-            if self._stale:  # taken over in silence: its session is dead by rule
-                self._store.evict(self._stale, deadline=now + _ASK_WITHIN)
-            return answer, 0.0
-        if answer.reason == "held" and now < self._wait_until:
-            self._forget(now)
-            return None, min(jittered(1.0), self._wait_until - now + 0.05)
-        return answer, 0.0
-
-    def _failed(self, error: StoreError) -> tuple[Unconfirmed | None, float]:
-        """Return the pause before the next try; if there is none, what was granted, or raise."""
-        pause = self._backoff.delay()
-        now = clock.lease_time(self._store.lease_clock)
-        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:
-            return None, pause
-        if self.unconfirmed is None:
-            raise error
-        return self.unconfirmed._replace(error=error), 0.0
-
-    def _forget(self, now: float) -> None:
-        """Start afresh after a pause: the connection is given back, a new one has its own budget."""
-        self._store.close()
-        self._budget_end = now + self._plan.connect_timeout
-        self._orphan_end = self._contended_since = self._recovered_by = self._stale = None
-        self._alone = False
-
-    def _again(self, answer: AskAgain, now: float) -> tuple[Refusal | None, float]:
-        if answer.why == "contended":
-            self._contended_since = self._contended_since or now
-            self._alone = now - self._contended_since > _ALONE_AFTER
-            if now > self._budget_end:
-                raise StoreUnavailable(
-                    f"key {self._plan.firing.key}: somebody has been claiming or releasing it for "
-                    f"{self._plan.connect_timeout:g} s without an end"
-                )
-            return None, jittered(answer.after)
-        if answer.why == "fenced":
-            self._alone = True
-            if now > self._budget_end:
-                return self._refused(answer, now), 0.0
-            return None, answer.after
-        if answer.why == "stale":
-            self._stale = answer
-            self._budget_end = now + answer.after + self._plan.connect_timeout
-            return None, answer.after
-        if answer.why == "recovering":
-            self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + _ALONE_AFTER
-            if now > self._recovered_by:
-                raise StoreUnavailable(
-                    f"key {self._plan.firing.key}: the store is restarted again and again, and cannot tell "
-                    "whether somebody runs"
-                )
-        else:
-            self._orphan_end = self._orphan_end or now + answer.ends_in + _ALONE_AFTER
-            if now > self._orphan_end:  # renewed again and again, but too late each time
-                return self._refused(answer, now), 0.0
-        self._store.close()
-        self._budget_end = now + answer.after + self._plan.connect_timeout
-        return None, answer.after + 0.25 * random_fraction()
-
-    def _refused(self, answer: AskAgain, now: float) -> Refusal:
-        plan, refusal, deadline = self._plan, answer.refusal, now + _ASK_WITHIN
-        try:
-            records.tell_skip(self._store, plan.spool, plan.firing, refusal, deadline=deadline)
-        except SpoolError as error:
-            messages.complain(f"key {plan.firing.key}: a record is lost: {error}")
-        return refusal
+        self._plan.spool.deliver(self._line.store, key, wanted=wanted, within=self._patience)

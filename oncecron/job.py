@@ -10,8 +10,8 @@ something stirs:
     a twelfth before it         KILL
     nothing is left             how it ended
 
-`end` (TERM, KILL after the grace) and `kill` are for whoever else has a reason; the first reason is the one that
-is recorded, but a lost lease outdoes them all.
+`end` (TERM, KILL after the grace), `obey` and `kill` are for whoever else has a reason; the first reason is the one
+that is recorded, but a lost lease outdoes them all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from oncecron.trust import GUARD_KILLS_BEFORE, TERM_BEFORE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from oncecron.model import Outcome
+    from oncecron.model import Outcome, Request
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """They mean the whole run. HUP, USR1 and USR2 mean the job itself: a daemon reloads at a HUP."""
@@ -52,6 +52,11 @@ class JobEnd(NamedTuple):
 
     ending: Ending
     exit_status: int
+
+
+def request_note(request: Request) -> str:
+    """Return what is recorded of an end that somebody asked for."""
+    return f"asked by {request.author}: {request.kind}"
 
 
 class Job:
@@ -107,6 +112,13 @@ class Job:
             self._stop = stop
             self._tree.signal(signal.SIGTERM)
             self._kill_at = min(self._kill_at, now + self._grace)
+
+    def obey(self, request: Request, now: float) -> None:
+        """Send the signal that somebody asks for now, KILL after the grace."""
+        self._stop = self._stop or Stop("stopped", request_note(request))
+        self._tree.signal(request.signal)
+        grace = self._grace if request.grace is None else request.grace
+        self._kill_at = min(self._kill_at, now + grace)
 
     def kill(self, stop: Stop, now: float) -> None:
         """KILL now."""

@@ -3,7 +3,8 @@
 The lease store records all of it as well, and alone decides. The log being away never stops or delays a run:
 
     told      by the guard once the claim is answered and the job, if any, has been started: the thread begins
-              with the first record, so that nothing is forked while it may hold a lock of a library
+              with the first record.  A further attempt or part may be forked while it holds a lock of a library:
+              between fork and exec `child` calls nothing that could wait for one
     deliver   in order, again and again with jitter while the log is away. What this key left in the log's own
               spool goes before, a few records of other keys when nothing waits. An end tells all that its
               start does and takes its place if that is still waiting
@@ -167,5 +168,5 @@ def _now() -> float:
 
 
 def _tells_of_the_same(record: dict[str, Any], later: dict[str, Any]) -> bool:
-    kinds = {record["kind"], later["kind"]}
-    return kinds == {"execution"} and record["attempt"] == later["attempt"]
+    same = all(record[field] == later[field] for field in ("kind", "shard"))
+    return same and record["kind"] == "execution" and record["attempt"] == later["attempt"]

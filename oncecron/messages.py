@@ -24,9 +24,10 @@ def complain(text: str) -> None:
         return
 
 
-def refusal_sentence(firing: Firing, refusal: Refusal) -> str:
-    """Tell a person why the command was not started, and what can be done."""
+def refusal_sentence(firing: Firing, refusal: Refusal, *, waits: bool = False) -> str:
+    """Tell a person why the command was not started, and what can be done; `waits`: it may be yet."""
     tick = f" tick {firing.tick.text}" if firing.tick.text else ""
+    tick += f" part {firing.shard}" if firing.shards > 1 else ""
     by = ""
     if refusal.holder:
         by = f" by {refusal.holder.host} pid {refusal.holder.pid}"
@@ -35,10 +36,11 @@ def refusal_sentence(firing: Firing, refusal: Refusal) -> str:
     if refusal.detail:
         by += f" ({refusal.detail})"
     what = {
-        "held": f"is being run{by}; --wait DURATION waits for it",
+        "held": f"is being run{by}; " + ("waiting" if waits else "--wait DURATION waits for it"),
         "done": f"has been run{by}; --again runs it once more",
         "passed": f"was passed{by}; --again runs it all the same",
         "recent": f"was started{by}, which is too recent; --again runs it all the same",
+        "exhausted": f"has had all its attempts{by}; --again runs it once more",
         "late": "is later than --starting-deadline allows",
         "paused": f"is paused{by}; oncecron resume ends it",
         "drained": f"is refused: this host is drained{by}; oncecron undrain ends it",

@@ -169,6 +169,8 @@ class InTheWay(NamedTuple):
     """Seconds until the lease ends, if it is not renewed."""
     heartbeat: float | str
     """The last one, as `AskAgain.watched` tells it: equal while the holder is silent."""
+    same_tick: bool = True
+    """Whether it is a lease for the very tick that was claimed, or both are for none."""
 
 
 class AskAgain(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from oncecron.model import MINIMUM_TTL
 
-Kind = Literal["text", "duration", "flag", "count", "integer", "choice"]
+Kind = Literal["text", "duration", "range", "flag", "count", "integer", "codes", "choice"]
 
 
 class Option(NamedTuple):
@@ -144,6 +144,56 @@ RUN_OPTIONS = (
         _BUSY,
         "0s",
         config="job",
+    ),
+    Option(
+        "failover",
+        "flag",
+        "If another host runs the tick, wait; should that host be lost, one of those that wait runs the next attempt.",
+        "",
+        _BUSY,
+        config="job",
+    ),
+    Option(
+        "retries",
+        "integer",
+        "Run the tick again when it failed or timed out: so many further attempts, on all hosts together.",
+        "N",
+        _BUSY,
+        config="job",
+        minimum=0,
+        maximum=1000,
+    ),
+    Option(
+        "retry-delay",
+        "range",
+        "How long to wait before a retry: at random from BASE to its double, which doubles with each attempt up to "
+        "CAP; one value is just that.",
+        "BASE..CAP",
+        _BUSY,
+        "5s..5m",
+        config="job",
+    ),
+    Option(
+        "no-retry-on",
+        "codes",
+        "Exit statuses after which no attempt follows, such as 64,65,78; 124 is a --timeout, 128 + N a signal.",
+        "N,N,...",
+        _BUSY,
+        config="job",
+        minimum=1,
+        maximum=255,
+    ),
+    Option(
+        "shards",
+        "integer",
+        "Divide the tick into N parts, which several hosts run at once; $ONCECRON_SHARD tells the command its own, "
+        "from 0.",
+        "N",
+        _BUSY,
+        "1",
+        config="job",
+        minimum=1,
+        maximum=1000,
     ),
     Option(
         "timeout",

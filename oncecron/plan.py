@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from oncecron.attempts import Retrying
     from oncecron.model import Firing, Lease, Retention
     from oncecron.spool import Spool
     from oncecron.stores.address import Address
@@ -34,12 +35,17 @@ class Plan(NamedTuple):
     timeout: float | None
     wait: float
     """How long a firing that is refused `held` asks again."""
+    retrying: Retrying
     skip_exit: int
     on_store_error: Literal["fail", "skip", "run"]
     connect_timeout: float
     verbose: int
     terminal: bool
     """Standard input is a terminal: the job stays in its foreground process group."""
+
+    def firing_of(self, lease: Lease) -> Firing:
+        """Return the firing as it is told of the part that a lease is for."""
+        return self.firing._replace(shard=lease.shard)
 
     def job_environment(self, lease: Lease | None) -> dict[str, str]:
         """Return the environment of the job: what is there, and what oncecron tells it."""
@@ -49,8 +55,8 @@ class Plan(NamedTuple):
             "ONCECRON_EXECUTION_ID": str(lease.execution_id) if lease else None,
             "ONCECRON_FENCING_TOKEN": str(lease.token) if lease else None,
             "ONCECRON_ATTEMPT": str(lease.attempt if lease else 1),
-            "ONCECRON_SHARD": str(self.firing.shard),
-            "ONCECRON_SHARDS": "1",
+            "ONCECRON_SHARD": str(lease.shard if lease else 0),
+            "ONCECRON_SHARDS": str(self.firing.shards),
         }
         # An outer run's token is not ours, nor is the interpreter's locale the job's.
         merged: dict[str, str | None] = {**os.environ, **told, "LC_CTYPE": _given_lc_ctype()}

@@ -49,7 +49,8 @@ class Spool:
         """Keep a record, as `late`, until it is delivered. Raises `SpoolError` when the disk does not take it."""
         import json  # noqa: PLC0415 - only where the store failed
 
-        name = f"{record['owner']}-{record.get('attempt', record['kind'])}.json"
+        part = f"{record['shard']}-" if record.get("shard") else ""
+        name = f"{record['owner']}-{part}{record.get('attempt', record['kind'])}.json"
         try:
             directory = self._directory(record["key"])
             temporary = os.path.join(directory, f".{name}.{os.getpid()}")

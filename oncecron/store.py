@@ -126,10 +126,10 @@ class FiringStore(Protocol):
         refusal leaves the lease, for `finish`; it is recorded as a skip.
         """
 
-    def listen(self, firing: Firing, *, deadline: float) -> None:
+    def listen(self, firing: Firing, *, deadline: float) -> bool:
         """Have `watch_fd` become readable when something happens to the part of the key.
 
-        As long as the connection lasts; nothing where that cannot be had. What has become readable, the next call
+        As long as the connection lasts; False where that cannot be had. What has become readable, the next call
         reads.
         """
 

@@ -1,6 +1,7 @@
 """The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
 
-    the guard reports `exit N`   -> leave with N
+    the guard reports `exit N`   -> leave with N.  `job`: that one runs; `idle`: none does, and the end of the last
+                                    attempt or part is on record
     the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
     trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
       the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
@@ -118,7 +119,7 @@ class Wrapper:
                 if word == "exit":
                     self._wait_for_guard()
                     return int(fields[0])
-                self._remember(fields)
+                self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
                 return self._fence("the oncecron guard was killed")
             if (until := self._trust.until) and self._now() >= until - self._margin:
@@ -162,14 +163,14 @@ class Wrapper:
             self._signals.read()
             self._tree.reap()
 
-    def _remember(self, fields: list[str]) -> None:
-        """Keep what the guard tells of the job that it has started, for the record of its loss."""
+    def _remembered(self, fields: list[str]) -> Lease:
+        """Return what the guard tells of the job that it has started, for the record of its loss."""
         firing = self._plan.firing
-        execution_id, attempt, token, started_at = fields
+        shard, execution_id, attempt, token, started_at = fields
         self._started = self._now()
-        self._lease = Lease(
+        return Lease(
             key=firing.key,
-            shard=firing.shard,
+            shard=int(shard),
             tick=firing.tick.text,
             owner=firing.owner,
             attempt=int(attempt),
@@ -200,7 +201,8 @@ class Wrapper:
         end = "the command was killed" if gone else "a process of it cannot be killed"
         messages.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
-        self._spool(records.execution_record(self._plan.firing, self._lease, ending), gone=gone)
+        firing = self._plan.firing_of(self._lease)
+        self._spool(records.execution_record(firing, self._lease, ending), gone=gone)
         return exit_status
 
     def _spool(self, record: dict[str, object], *, gone: bool) -> None:

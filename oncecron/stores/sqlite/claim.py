@@ -157,11 +157,12 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
 def _in_the_way(lease: Any, firing: Firing) -> Refusal | AskAgain:
     """Answer a firing that found a living lease: a silent holder may be dead."""
     ends_in, heartbeat = lease["ends_in"], lease["heartbeat"]
-    in_the_way = InTheWay(lease["execution_id"], ends_in, heartbeat)
+    same_tick = firing.tick.text == lease["tick"]
+    in_the_way = InTheWay(lease["execution_id"], ends_in, heartbeat, same_tick)
     held = Refusal("held", _holder(lease), lease["started_at"], in_the_way=in_the_way)
     interval = lease["ttl"] / HEARTBEATS_PER_TTL
-    same_tick = firing.tick.text is not None and firing.tick.text == lease["tick"]
-    if same_tick or lease["silent_for"] <= 2 * interval:
+    this_tick = same_tick and lease["tick"] is not None
+    if this_tick or lease["silent_for"] <= 2 * interval:
         return held
     return AskAgain("orphaned", min(ends_in, interval), ends_in, held, watched=heartbeat)
 

@@ -82,8 +82,9 @@ class SQLiteFiringStore:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             return attempts.retry(store, lease, claim.moment(self._boot))
 
-    def listen(self, firing: Firing, *, deadline: float) -> None:
-        """Do nothing: there is no server that could tell; who waits asks now and then."""
+    def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
+        """Return False: there is no server that could tell; who waits asks now and then."""
+        return False
 
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
