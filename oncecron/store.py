@@ -36,7 +36,8 @@ The claim is one algorithm, kept by every store, in this order:
    `passed` for a firing of that tick.
 6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and itself came later than 60 s -
    `min_gap` into its own minute (by its own host's clock); without a tick, when it was less than `min_gap` ago. A last
-   start in the future counts as now. `late`: more than `starting_deadline` after an instant.
+   start in the future counts as now. The minute rule does not look at it where a tick goes on after a lost attempt.
+   `late`: more than `starting_deadline` after an instant.
 7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
    attempt of its tick, the lease, the high-water mark, and what the key looks like (schedule, zone, ttl, parts,
    digest). One that goes on after an attempt that was lost, or not followed, says so in its note: `TAKEOVER`.

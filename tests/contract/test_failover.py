@@ -131,6 +131,21 @@ def test_one_of_many_goes_on(a: Host, store: StoreKind, log: Log) -> None:
     assert sorted(log.outcomes()) == ["lost", "running"]
 
 
+def test_the_gap_does_not_hold_up_a_tick_that_goes_on(a: Host, b: Host, store: StoreKind) -> None:
+    """The last start, late in its minute, is the one that was lost."""
+    late = (minute(1).instant or 0) + 58
+    a.win(minute(1), fired_at=late, min_gap=30.0, **GOES_ON)
+    store.expire(KEY)
+    b.win(minute(1), fired_at=late, min_gap=30.0, **GOES_ON)
+
+
+def test_a_tick_does_not_go_on_beyond_its_deadline(a: Host, b: Host, store: StoreKind) -> None:
+    """It is too late for any start."""
+    a.win(minute(1), **GOES_ON)
+    store.expire(KEY)
+    assert b.lose(minute(1), starting_deadline=600.0, **GOES_ON).reason == "late"
+
+
 # Waiting for a living lease
 
 

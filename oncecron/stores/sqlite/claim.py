@@ -82,10 +82,12 @@ def decide(
         return _in_the_way(lease, firing)
     if take_away(store, asked, f"its lease ended, found by {firing.holder.host}"):  # 5
         raise_fence(store, asked)
-    refusal = _been(store, firing, asked) or _too_soon(store, firing, asked)  # 6
+    refusal = _been(store, firing, asked)
+    left = _left(store, firing, asked)
+    refusal = refusal or _too_soon(store, firing, asked, left)  # 6
     if refusal is not None:
         return refusal
-    return _grant(store, firing, asked)  # 7
+    return _grant(store, firing, asked, left)  # 7
 
 
 def microseconds(now: Values) -> int:
@@ -203,17 +205,28 @@ def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     return None if shut_down else _done(leader)
 
 
+def _left(store: Connection, firing: Firing, asked: Values) -> Any:
+    """Return the attempt on which this firing goes on, or None if it begins afresh."""
+    if firing.again or not firing.failover:
+        return None
+    before = store.one("find_awaited" if firing.tick.text is None else "find_newest", **asked)
+    return before if _was_left(before) else None
+
+
 def _was_left(execution: Any) -> bool:
     """Whether an execution was lost, or failed and was never followed by the attempt that its owner wanted."""
     return execution is not None and bool(execution["outcome"] == "lost" or execution["retrying"])
 
 
-def _too_soon(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
+def _too_soon(store: Connection, firing: Firing, asked: Values, left: Any) -> Refusal | None:
     key = store.one("find_key", **asked)
     gap, last = firing.min_gap, key["last_start"]
     if gap is not None and last is not None and not firing.again:
         ago = max(0.0, asked["now"] - last)
-        late_in_its_minute = firing.tick.rule == "minute" and key["last_lateness"] > 60 - gap
+        by_minute = (
+            firing.tick.rule == "minute" and left is None
+        )  # else it is this tick's own start
+        late_in_its_minute = by_minute and key["last_lateness"] > 60 - gap
         if ago < gap and (firing.tick.rule == "none" or late_in_its_minute):
             return Refusal("recent", since=last)
     instant, limit = firing.tick.instant, firing.starting_deadline
@@ -222,7 +235,7 @@ def _too_soon(store: Connection, firing: Firing, asked: Values) -> Refusal | Non
     return None
 
 
-def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
+def _grant(store: Connection, firing: Firing, asked: Values, left: Any) -> Lease:
     granted = {
         "attempt": store.one("next_attempt", **asked)[0],
         "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
@@ -241,7 +254,7 @@ def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
         "zone": firing.zone,
         "lateness": firing.fired_at % 60,
         "retries": firing.retries,
-        "note": _note(store, firing, asked, granted["attempt"]),
+        "note": _note(firing, granted["attempt"], left),
         "digest": f"{crc32(firing.command.encode()):08x}",
     }
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
@@ -250,16 +263,11 @@ def _grant(store: Connection, firing: Firing, asked: Values) -> Lease:
     return _lease(firing, asked, asked)
 
 
-def _note(store: Connection, firing: Firing, asked: Values, attempt: int) -> str | None:
+def _note(firing: Firing, attempt: int, left: Any) -> str | None:
     """Return why this is a further attempt, if it is one."""
-    if firing.again:
-        return AGAIN if attempt > 1 else None
-    if not firing.failover:
-        return None
-    before = store.one("find_awaited" if firing.tick.text is None else "find_newest", **asked)
-    if not _was_left(before):
-        return None
-    return TAKEOVER.format(attempt=before["attempt"], host=before["host"])
+    if left is not None:
+        return TAKEOVER.format(attempt=left["attempt"], host=left["host"])
+    return AGAIN if firing.again and attempt > 1 else None
 
 
 def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
