@@ -58,8 +58,8 @@ CREATE TABLE job_execution (
   owner         TEXT    NOT NULL,
   lost_at       REAL,                               -- when it was declared lost, whatever came out later
   note          TEXT,
-  shards        INTEGER NOT NULL,                   -- how many parts its firing knew of
-  retries       INTEGER NOT NULL,                   -- how many further attempts its tick might have had
+  shards        INTEGER NOT NULL DEFAULT 1,         -- how many parts its firing knew of
+  retries       INTEGER NOT NULL DEFAULT 0,         -- how many further attempts its tick might have had
   retrying      INTEGER NOT NULL DEFAULT 0,         -- its end was told by `keep`, and nobody has given it up since
   requested_by  TEXT,                               -- who asked it to stop, also after it has ended
   output        TEXT,                               -- null: not captured
