@@ -8,7 +8,7 @@ import pytest
 from at_once import at_once
 from hosts import INTERVAL, KEY, TTL, Host, execution_record, in_the_way, minute
 
-from oncecron.model import TAKEOVER, Lease, Refusal, Request
+from oncecron.model import TAKEOVER, Lease, Refusal, Request, Retention
 from oncecron.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -89,6 +89,19 @@ def test_a_newer_name_does_not_beat_a_lost_one(a: Host, b: Host, store: StoreKin
     store.expire(KEY)
     b.run(named_tick("2026-12"))
     assert b.win(named_tick("2026-11"), **GOES_ON).attempt == 2
+
+
+def test_a_forgotten_attempt_closes_no_lost_tick(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Retention removes the first attempt: the tick goes on after the second, and counts on."""
+    a.win(minute(1), **GOES_ON)
+    store.age(2000)
+    store.expire(KEY)
+    b.win(minute(1), **GOES_ON)
+    assert log.people.prune(Retention(executions=1000)) == (1, 0)
+    store.expire(KEY)
+    assert a.win(minute(1), **GOES_ON).attempt == 3
 
 
 def test_attempts_of_a_tick_are_exhausted(a: Host, b: Host, store: StoreKind, log: Log) -> None:
