@@ -25,12 +25,12 @@ _MUTATIONS = (
         "come back at once; another host fires the next tick before the holder's child is dead, up to 11/12 ttl later.",
         (
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "    if l.expires_at > v_now then\n",
                 "    if l.expires_at > v_now and not v_got and {ns}.lock_taken_v1(v_id) then\n",
             ),
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
                 "delete from {ns}.lease x where x.key_id = v_id;",
             ),
@@ -44,7 +44,7 @@ _MUTATIONS = (
         "No fault is needed: a second host fires the same tick when the job of the first has ended.",
         (
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "    if not p_again and t.outcome not in ('running', 'not-started') then\n",
                 "    if false then\n",
             ),
@@ -195,12 +195,12 @@ _MUTATIONS = (
         "All processes of a holder are killed at once, and others fire more often than once a ttl.",
         (
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "    if found and l.expires_at > v_now + l.ttl then\n",
                 "    if found then\n",
             ),
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "        where x.key_id = v_id and x.expires_at > v_now + x.ttl returning x.* into l;\n",
                 "        where x.key_id = v_id returning x.* into l;\n",
             ),
@@ -264,7 +264,7 @@ _MUTATIONS = (
         "No fault is needed: two starts of a key have the same token.",
         (
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "  a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);\n",
                 "  a.fencing_token := greatest(k.fence, 1);\n",
             ),
@@ -290,7 +290,7 @@ _MUTATIONS = (
         "thawed shows it seldom: its job is killed within milliseconds.",
         (
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/lease.sql",
                 "  if v_fence is distinct from p_token then\n",
                 "  if false then\n",
             ),
@@ -319,7 +319,7 @@ _MUTATIONS = (
         "No fault is needed: a firing that was refused has neither an execution nor a skip.",
         (
             Change(
-                "stores/postgres/schema.sql",
+                "stores/postgres/claim.sql",
                 "  if a.answer = 'refused' then\n    begin\n      perform {ns}.skip_v1(",
                 "  if false then\n    begin\n      perform {ns}.skip_v1(",
             ),

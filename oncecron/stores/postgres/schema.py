@@ -20,6 +20,9 @@ VERSION = 1
 MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
+_PARTS = ("tables.sql", "claim.sql", "lease.sql", "operating.sql")
+"""The schema, in the order in which one part needs the other."""
+
 _FIRING = ("claim_v1", "renew_v1", "adopt_v1", "finish_v1", "skip_v1", "deliver_v1")
 _OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1")
 
@@ -46,9 +49,12 @@ def lock_name(namespace: str) -> str:
 
 def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
-    path = os.path.join(os.path.dirname(__file__), "schema.sql")
-    with open(path, encoding="utf-8") as file:
-        return file.read().replace("{ns}", quoted(namespace))
+    directory = os.path.dirname(__file__)
+    parts = []
+    for name in _PARTS:
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            parts.append(file.read())
+    return "\n".join(parts).replace("{ns}", quoted(namespace))
 
 
 def grants(namespace: str, roles: Roles) -> str:

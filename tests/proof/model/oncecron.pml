@@ -7,7 +7,7 @@
  *
  * WHAT STANDS FOR WHAT
  *   Store     store.py: claim (its steps 0, 2, 3, 5 and 7), renew, finish; each one atomic step, as in decide_v1,
- *             renew_v1 and finish_v1 of schema.sql and in claim.lua, renew.lua and finish.lua. SESSION adds
+ *             renew_v1 and finish_v1 of lease.sql and in claim.lua, renew.lua and finish.lua. SESSION adds
  *             PostgreSQL's session lock.
  *   Guard     guard.py, job.py, heartbeat.py. Claiming: _Claim. Leased, Published, Ready: _granted and _start, down to
  *             child.start. Running: Job.judge. Ending: _record. trust: Lease.trusted_until; published: it stands in

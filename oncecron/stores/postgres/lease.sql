@@ -1,0 +1,242 @@
+-- What a firing calls once it has a lease, what is told late, and what a job asks of its own transaction.
+
+-- A heartbeat: compare-and-set on (execution, owner).  Null: lost for good.  It sets the expiry, it never maxes it.
+-- On a new backend (a re-adoption) it also takes the session lock again, when it is free.
+create function {ns}.renew_v1(
+  p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz
+) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_key_id integer;
+  v_session boolean := p_client_backend is not distinct from pg_backend_pid();
+begin
+  update {ns}.lease x
+     set heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl, session_lock = v_session,
+         backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start)
+   where x.execution_id = p_execution_id and x.owner = p_owner
+  returning x.key_id into v_key_id;
+  if v_key_id is null then return null; end if;
+  return p_locked or v_session and {ns}.take_lock_v1(v_key_id);
+end $$;
+
+-- The store lost the execution of a living holder (a failover to a standby that had not got it): it is put back with
+-- its old token, but only if nobody has claimed the key since.
+create function {ns}.adopt_v1(
+  p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
+  p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_token bigint, p_ttl double precision,
+  p_client_backend integer, p_backend_start timestamptz
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  k {ns}.job_key;
+  v_id integer := {ns}.key_id_v1(p_key, p_shard);
+  v_execution bigint;
+  v_session boolean := p_client_backend is not distinct from pg_backend_pid();
+begin
+  perform set_config('lock_timeout', '2s', true);
+  select x.* into strict k from {ns}.job_key x where x.key_id = v_id for update;
+  if k.fence >= p_token or exists (select from {ns}.job_execution x where x.owner = p_owner and x.key_id = k.key_id)
+     or exists (select from {ns}.lease x where x.key_id = k.key_id) then
+    return null;
+  end if;
+  update {ns}.job_execution x set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, 'running without a lease')
+    where x.key_id = k.key_id and x.outcome = 'running';
+  insert into {ns}.job_execution
+      (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
+       owner, note)
+    values (k.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
+            to_timestamp(p_started_at), p_token, p_owner, 'put back: the store had lost it')
+    returning execution_id into v_execution;
+  update {ns}.job_key x
+     set fence = p_token, high_water = greatest(x.high_water, to_timestamp(p_tick_at)), last_execution_id = v_execution,
+         last_started_at = to_timestamp(p_started_at)
+   where x.key_id = k.key_id;
+  insert into {ns}.lease
+      (key_id, execution_id, owner, ttl, session_lock, backend_pid, backend_start, acquired_at, heartbeat_at, expires_at)
+    values (k.key_id, v_execution, p_owner, make_interval(secs => p_ttl), v_session, pg_backend_pid(), p_backend_start,
+            clock_timestamp(), clock_timestamp(), clock_timestamp() + make_interval(secs => p_ttl));
+  if v_session then perform {ns}.take_lock_v1(k.key_id); end if;
+  return v_execution;
+exception when unique_violation then
+  return null;
+end $$;
+
+-- A start that was none no longer stands between others.
+create function {ns}.take_back_start_v1(p_execution_id bigint) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  update {ns}.job_key x
+     set last_started_at = x.previous_started_at, last_lateness = x.previous_lateness, last_execution_id = null
+   where x.last_execution_id = p_execution_id
+$$;
+
+-- The end.  Never unlocks the session lock: that would take effect before this commits; closing the session does it.
+create function {ns}.finish_v1(
+  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
+  p_note text, p_keep_executions double precision, p_keep_skips double precision
+) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_key_id integer;
+begin
+  delete from {ns}.lease x where x.execution_id = p_execution_id and x.owner = p_owner returning x.key_id into v_key_id;
+  update {ns}.job_execution x
+     set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
+         lost_at = case when v_key_id is null then coalesce(x.lost_at, clock_timestamp()) end,
+         note = nullif(concat_ws('; ', x.note, p_note, case when v_key_id is null then 'ended after its lease was lost' end), '')
+   where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
+  if found and p_outcome = 'not-started' then perform {ns}.take_back_start_v1(p_execution_id); end if;
+  begin
+    perform {ns}.expire_v1(v_key_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000);
+  exception when others then      -- never at the cost of the end's record
+    raise log 'oncecron: retention: %', sqlerrm;
+  end;
+  -- Said again (its answer was lost), it has the same answer.
+  return exists (select from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.lost_at is null);
+end $$;
+
+-- Retention: remove at most p_most expired executions and as many skips.  Names stay unique in the log, so the newest
+-- p_names of a key are kept however old they are; only the given key's names are looked at.  now(), not clock_timestamp(),
+-- which is volatile and so uses no index, and plans for the given ages: else every finish reads the whole log (500 ms at a
+-- million rows, 1 ms so).
+create function {ns}.expire_v1(
+  p_key_id integer, p_keep_executions interval, p_keep_skips interval, p_most bigint, p_names integer,
+  out executions bigint, out skips bigint
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $$
+declare
+  v_names bigint;
+begin
+  with gone as (
+    delete from {ns}.job_execution x where x.execution_id in (
+      select y.execution_id from {ns}.job_execution y
+       where y.started_at < now() - p_keep_executions and y.outcome <> 'running' and (y.tick is null or y.tick_at is not null)
+       limit p_most for update skip locked)
+    returning 1)
+  select count(*) into executions from gone;
+  with gone as (
+    delete from {ns}.skip x where x.ctid in (
+      select y.ctid from {ns}.skip y where y.at < now() - p_keep_skips limit p_most for update skip locked)
+    returning 1)
+  select count(*) into skips from gone;
+  delete from {ns}.pause x where x.key in (select y.key from {ns}.pause y where y.until <= now() for update skip locked);
+  select y.execution_id into v_names from {ns}.job_execution y
+    where y.key_id = p_key_id and y.tick is not null and y.tick_at is null order by y.execution_id desc offset p_names limit 1;
+  if v_names is not null then
+    with gone as (
+      delete from {ns}.job_execution x where x.execution_id in (
+        select y.execution_id from {ns}.job_execution y
+         where y.key_id = p_key_id and y.tick is not null and y.tick_at is null and y.execution_id <= v_names
+           and y.started_at < now() - p_keep_executions and y.outcome <> 'running'
+         order by y.execution_id limit p_most for update skip locked)
+      returning 1)
+    select executions + count(*) into executions from gone;
+  end if;
+end $$;
+
+-- A record, told late or to the log of another store: idempotent by (owner, attempt), turns `running` and `lost` into what
+-- really happened, releases only its own lease, inserts what this store never saw, never fails on a conflict.  With ages it
+-- also removes a few expired rows, as an end does.
+create function {ns}.deliver_v1(p jsonb, p_keep_executions double precision, p_keep_skips double precision) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  e {ns}.job_execution;
+  v_attempt integer;
+  v_fence bigint;
+  v_id integer := {ns}.key_id_v1(p ->> 'key', (p ->> 'shard')::int);
+  v_late text := case when (p ->> 'late')::boolean then 'recorded later' end;
+  v_note text := p ->> 'note';
+  v_again text := case when (p ->> 'again')::boolean and (p ->> 'attempt')::int > 1 then 'by --again' end;
+  v_outcome text := p ->> 'outcome';
+  v_tick text := p ->> 'tick';
+  v_token bigint := (p ->> 'fencing_token')::bigint;
+  v_unfinished constant text := 'its end was not recorded';
+begin
+  if p ->> 'kind' = 'skip' then
+    perform {ns}.skip_v1(p ->> 'key', (p ->> 'shard')::int, v_tick, p ->> 'host', p ->> 'reason', (p ->> 'pid')::int,
+      (p ->> 'fired_at')::float8, p ->> 'holder_host', (p ->> 'holder_pid')::int, p ->> 'detail',
+      (p ->> 'at')::float8, coalesce((p ->> 'count')::bigint, 1), p ->> 'owner');
+    return;
+  end if;
+  if v_outcome <> 'running' then
+    delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid;
+    begin
+      perform {ns}.expire_v1(v_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000)
+        where p_keep_executions is not null;
+    exception when others then      -- never at the cost of the record
+      raise log 'oncecron: retention: %', sqlerrm;
+    end;
+  end if;
+  -- By the number that its owner gave it; one that gave up before it knew a number means its newest.
+  select x.* into e from {ns}.job_execution x
+    where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id
+      and x.owner_attempt = coalesce((p ->> 'attempt')::int, x.owner_attempt)
+    order by x.owner_attempt desc limit 1 for update;
+  if found then
+    if v_outcome <> 'running' and (e.outcome = 'running' or e.outcome = 'lost' and e.duration is null) then
+      update {ns}.job_execution x
+         set outcome = v_outcome, exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
+             duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
+             note = nullif(concat_ws('; ', x.note, v_note, v_late), '')
+       where x.execution_id = e.execution_id;
+      if v_outcome = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
+    end if;
+    return;
+  end if;
+  if v_outcome = 'not-started' and v_token is null then return; end if;
+  -- A higher token: the key has passed on, and whoever had it before and has no lease here has ended unheard.
+  select k.fence into v_fence from {ns}.job_key k where k.key_id = v_id for update;
+  if v_token >= v_fence then
+    update {ns}.job_execution x
+       set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, v_unfinished)
+     where x.key_id = v_id and x.outcome = 'running'
+       and not exists (select from {ns}.lease l where l.execution_id = x.execution_id);
+  end if;
+  if v_outcome = 'running' and (
+       coalesce(v_token, 0) < v_fence or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
+    v_outcome := 'lost';
+    v_note := concat_ws('; ', v_note, v_unfinished);
+  end if;
+  for v_try in 1 .. 100 loop
+    select case when bool_or(x.attempt = (p ->> 'attempt')::int) then max(x.attempt) + 1 else (p ->> 'attempt')::int end
+      into v_attempt from {ns}.job_execution x where x.key_id = v_id and x.tick = v_tick;
+    begin
+      insert into {ns}.job_execution
+          (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at,
+           started_at, finished_at, duration, fencing_token, owner, note)
+        values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, v_outcome,
+          (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
+          to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
+          to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, v_token,
+          (p ->> 'owner')::uuid, nullif(concat_ws('; ', v_again, v_note, v_late), ''));
+      exit;
+    exception when unique_violation then
+      if exists (select from {ns}.job_execution x
+                  where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id and x.owner_attempt = (p ->> 'attempt')::int) then
+        return;
+      end if;
+    end;
+  end loop;
+  -- It ran, so its tick and those before it have passed; but an instant far ahead would burn all up to it.
+  update {ns}.job_key x set fence = greatest(x.fence, v_token) where x.key_id = v_id;
+  if v_outcome = 'not-started' then return; end if;
+  update {ns}.job_key x
+     set high_water = greatest(x.high_water, to_timestamp((p ->> 'tick_instant')::float8))
+   where x.key_id = v_id and to_timestamp((p ->> 'tick_instant')::float8) <= clock_timestamp() + interval '5 minutes';
+  update {ns}.job_key x
+     set last_started_at = to_timestamp((p ->> 'started_at')::float8), last_execution_id = null,
+         last_lateness = mod((p ->> 'fired_at')::numeric, 60)
+   where x.key_id = v_id and coalesce(x.last_started_at, '-infinity') < to_timestamp((p ->> 'started_at')::float8);
+end $$;
+
+-- For a job's own transaction: fails if the token is stale; a takeover waits until the transaction ends.
+create function {ns}.assert_fence(p_key text, p_token bigint, p_shard integer default 0) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_fence bigint;
+begin
+  select k.fence into v_fence from {ns}.job_key k where k.key = p_key and k.shard = p_shard for share;
+  if v_fence is distinct from p_token then
+    raise exception using errcode = 'OC001',
+      message = format('stale fencing token %s for key %s: the present one is %s', p_token, p_key, coalesce(v_fence::text, 'none'));
+  end if;
+end $$;
