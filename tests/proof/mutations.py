@@ -27,7 +27,7 @@ _MUTATIONS = (
             Change(
                 "stores/postgres/claim.sql",
                 "    if l.expires_at > v_now then\n",
-                "    if l.expires_at > v_now and not v_got and {ns}.lock_taken_v1(v_id) then\n",
+                "    if l.expires_at > v_now and not v_got and {ns}.lock_holder_v1(v_id) is not null then\n",
             ),
             Change(
                 "stores/postgres/claim.sql",
@@ -45,8 +45,8 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/claim.sql",
-                "    if not p_again and t.outcome not in ('running', 'not-started') then\n",
-                "    if false then\n",
+                "    if not p_again and not v_goes_on and t.outcome not in ('running', 'not-started')\n",
+                "    if false\n",
             ),
             Change(
                 "stores/redis/claim.lua",

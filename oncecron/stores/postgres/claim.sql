@@ -1,19 +1,5 @@
 -- The claim.  What it answers is decided by decide_v1, step by step as store.py tells it.
 
-create function {ns}.key_id_v1(p_key text, p_shard integer) returns integer
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  v_id integer;
-begin
-  -- SELECT first: an INSERT that conflicts burns an identity value at every firing.
-  select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
-  if v_id is null then
-    insert into {ns}.job_key (key, shard) values (p_key, p_shard) on conflict (key, shard) do nothing;
-    select k.key_id into strict v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
-  end if;
-  return v_id;
-end $$;
-
 -- 1. Paused or drained; null if neither. The key's own pause before that of all keys.
 create function {ns}.gate_v1(p_key text, p_host text) returns {ns}.answer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -36,13 +22,32 @@ begin
   return a;
 end $$;
 
+-- 1. Another number of parts than the one with which any part of this tick was granted; null if there is none.  Most keys have
+-- never been divided, and nobody looks further.
+create function {ns}.parts_v1(p_key text, p_tick text, p_shards integer) returns {ns}.answer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  a {ns}.answer;
+  v_other integer;
+begin
+  if p_shards > 1 or exists (select from {ns}.job_key k where k.key = p_key and (k.shard > 0 or k.shards > 1)) then
+    select x.shards into v_other from {ns}.job_key k join {ns}.job_execution x on x.key_id = k.key_id
+      where k.key = p_key and x.tick = p_tick and x.shards <> p_shards limit 1;
+    if found then
+      a.answer := 'parts'; a.detail := v_other;
+    end if;
+  end if;
+  return a;
+end $$;
+
 -- The claim, step by step as store.py tells it.  Changes nothing unless it grants, declares a lost execution lost or cuts
 -- a lease that ends too far in the future.
 create function {ns}.decide_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at timestamptz, p_rule text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at timestamptz, p_host_now timestamptz,
   p_ttl interval, p_min_gap interval, p_starting_deadline interval, p_again boolean, p_schedule text, p_zone text,
-  p_max_skew interval, p_session boolean, p_backend_start timestamptz, p_watched timestamptz, p_alone boolean
+  p_shards integer, p_failover boolean, p_retries integer, p_max_skew interval, p_session boolean, p_backend_start timestamptz,
+  p_watched timestamptz, p_alone boolean, p_awaited bigint
 ) returns {ns}.answer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -50,11 +55,13 @@ declare
   k       {ns}.job_key;
   l       {ns}.lease;
   e       {ns}.job_execution;   -- of the lease
-  t       {ns}.job_execution;   -- of the tick
+  t       {ns}.job_execution;   -- of the tick, or since the one that is awaited
   v_now   timestamptz := clock_timestamp();
   v_id    integer;
   v_class integer := '{ns}.job_key'::regclass::oid::int4;
   v_got   boolean := false;
+  v_busy  boolean;
+  v_goes_on boolean;            -- it is a further attempt after t, or will be once t is lost
   v_ago   interval;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -69,7 +76,7 @@ begin
     update {ns}.lease x
        set heartbeat_at = v_now, expires_at = v_now + x.ttl, session_lock = p_session,
            backend_pid = pg_backend_pid(), backend_start = p_backend_start
-     where x.key_id = v_id and x.owner = p_owner and x.execution_id = t.execution_id and t.outcome = 'running';
+     where x.key_id = v_id and x.owner = p_owner and x.execution_id = t.execution_id;
     if found then
       a.answer := 'lease'; a.execution_id := t.execution_id; a.attempt := t.attempt;
       a.fencing_token := t.fencing_token; a.started_at := {ns}.epoch(t.started_at);
@@ -81,7 +88,7 @@ begin
     return a;
   end if;
 
-  -- 1. Paused or drained; clocks too far apart to name a tick.
+  -- 1. Paused or drained; clocks too far apart to name a tick; other hosts divide it otherwise.
   a := {ns}.gate_v1(p_key, p_host);
   if a.answer is not null then
     return a;
@@ -92,6 +99,12 @@ begin
     a.ends_in := extract(epoch from case p_rule when 'name' then p_tick_at else p_host_now end - v_now);
     return a;
   end if;
+  if p_tick is not null then
+    a := {ns}.parts_v1(p_key, p_tick, p_shards);
+    if a.answer is not null then
+      return a;
+    end if;
+  end if;
 
   for v_pass in 1 .. 2 loop
     if v_pass = 2 then
@@ -99,23 +112,26 @@ begin
       if p_session and not p_alone then
         v_got := pg_try_advisory_lock(v_class, v_id);
         if not v_got then
+          v_busy := {ns}.lock_busy_v1(v_id);
           select x.* into l from {ns}.lease x where x.key_id = v_id;
-          if not found then
+          if not found or v_busy and l.expires_at <= clock_timestamp() then
             a.answer := 'again'; a.reason := 'contended'; a.after := 0.05; a.ends_in := 0;
             return a;
           elsif l.expires_at <= clock_timestamp() and l.heartbeat_at is distinct from p_watched then
             select x.* into e from {ns}.job_execution x where x.execution_id = l.execution_id;
             a.answer := 'again'; a.reason := 'stale'; a.after := extract(epoch from l.ttl) / 3; a.ends_in := 0;
-            a.watched := l.heartbeat_at::text; a.backend_pid := l.backend_pid; a.backend_start := l.backend_start::text;
+            a.execution_id := l.execution_id; a.watched := l.heartbeat_at::text;
+            a.backend_pid := l.backend_pid; a.backend_start := l.backend_start::text;
             a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
             a.holder_since := {ns}.epoch(e.started_at);
             return a;
           end if;   -- renewed meanwhile: the second look says held; or watched for long enough: the row decides
         end if;
       end if;
-      -- 4. The lock of the key's row.
+      -- 4. The lock of the key's row, and then that of all parts, until this commits: what was granted is seen by the next.
       perform set_config('lock_timeout', (extract(epoch from least(interval '2 seconds', p_ttl / 12)) * 1000)::int::text, true);
       perform 1 from {ns}.job_key x where x.key_id = v_id for update;
+      if p_tick is not null then perform pg_advisory_xact_lock('{ns}.job_execution'::regclass::oid::int4, hashtext(p_key)); end if;
       perform set_config('lock_timeout', '0', true);
       -- 1 again: whoever paused meanwhile has been told that nothing starts any more.
       a := {ns}.gate_v1(p_key, p_host);
@@ -137,10 +153,10 @@ begin
     if l.expires_at > v_now then
       select x.* into e from {ns}.job_execution x where x.execution_id = l.execution_id;
       a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name; a.holder_since := {ns}.epoch(e.started_at);
-      a.ends_in := extract(epoch from l.expires_at - v_now);
+      a.execution_id := l.execution_id; a.ends_in := extract(epoch from l.expires_at - v_now); a.watched := l.heartbeat_at::text;
       if (e.tick is distinct from p_tick or p_tick is null) and (
            v_now - l.heartbeat_at > l.ttl / 3
-           or l.session_lock and p_session and (v_got or not {ns}.lock_taken_v1(v_id))) then
+           or l.session_lock and p_session and (v_got or {ns}.lock_holder_v1(v_id) is null)) then
         a.answer := 'again'; a.reason := 'orphaned'; a.after := least(a.ends_in, greatest(1, extract(epoch from l.ttl) / 6));
       else
         a.answer := 'refused'; a.reason := 'held';
@@ -155,25 +171,30 @@ begin
         a.answer := 'again'; a.reason := 'contended'; a.after := 0.05; a.ends_in := 0;
         exit;
       end if;
-      update {ns}.job_execution x
-         set outcome = 'lost', lost_at = v_now, note = concat_ws('; ', x.note, 'lease ended '
-               || to_char(coalesce(l.expires_at, v_now) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ', declared lost by ' || p_host)
-       where x.key_id = v_id and x.outcome = 'running';
-      if found then
-        update {ns}.job_key x set fence = greatest(x.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint)
-          where x.key_id = v_id returning x.* into k;
+      if l.key_id is not null or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running') then
+        perform {ns}.lose_v1(l, v_id, p_host);
+        select x.* into k from {ns}.job_key x where x.key_id = v_id;
       end if;
     end if;
 
-    -- the tick: its newest attempt that may have started, or if none did the newest,
-    select x.* into t from {ns}.job_execution x
-      where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;
-    if not p_again and t.outcome not in ('running', 'not-started') then
+    -- the tick: its newest attempt that may have started, or if none did the newest; without a tick that of what was awaited,
+    if p_tick is null and p_failover and p_awaited is not null then
+      select x.* into t from {ns}.job_execution x
+        where x.key_id = v_id and x.tick is null and x.execution_id >= p_awaited
+        order by x.outcome = 'not-started', x.execution_id desc limit 1;
+    else
+      select x.* into t from {ns}.job_execution x
+        where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;
+    end if;
+    v_goes_on := coalesce(p_failover and not p_again and (t.outcome in ('running', 'lost') or t.retrying), false);
+    if not p_again and not v_goes_on and t.outcome not in ('running', 'not-started')
+       and (p_tick is not null or t.outcome <> 'stopped' or t.requested_by is not null) then
       a.answer := 'refused'; a.reason := 'done'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
       a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
       exit;
     end if;
-    if not p_again and coalesce(t.outcome, 'not-started') = 'not-started' and (p_tick_at < k.high_water
+    if p_tick_at < k.high_water and v_goes_on and t.outcome <> 'running'
+       or not p_again and coalesce(t.outcome, 'not-started') = 'not-started' and (p_tick_at < k.high_water
          -- An attempt that retention has forgotten may have started.
          or p_tick_at = k.high_water and coalesce((
               select max(x.attempt) > count(*) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), true)) then
@@ -182,10 +203,16 @@ begin
       exit;
     end if;
 
-    -- 6. the gap and the deadline.
+    if v_goes_on and t.outcome <> 'running' and p_tick is not null and t.attempt > p_retries then
+      a.answer := 'refused'; a.reason := 'exhausted'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
+      a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
+      exit;
+    end if;
+
+    -- 6. the gap, which is no other start's than the one that this goes on after, and the deadline.
     v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
                   when k.last_started_at is not null then interval '0' end;
-    if not p_again and v_ago < p_min_gap
+    if not p_again and not v_goes_on and v_ago < p_min_gap
        and (p_rule = 'none' or k.last_lateness > 60 - extract(epoch from p_min_gap)) then
       select x.* into e from {ns}.job_execution x where x.execution_id = k.last_execution_id;
       a.answer := 'refused'; a.reason := 'recent'; a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
@@ -198,6 +225,9 @@ begin
     end if;
   end loop;
 
+  if a.answer is null and p_tick is not null then
+    a := {ns}.parts_v1(p_key, p_tick, p_shards);
+  end if;
   if a.answer is not null then
     if v_got then perform pg_advisory_unlock(v_class, v_id); end if;
     return a;
@@ -210,76 +240,38 @@ begin
   a.started_at := {ns}.epoch(v_now);
   insert into {ns}.job_execution
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner,
-       note)
+       shards, retries, note)
     values (v_id, p_tick, p_tick_at, a.attempt, a.attempt, 'running', p_host, p_pid, p_user, p_command, p_fired_at, v_now, a.fencing_token, p_owner,
-            case when p_again and a.attempt > 1 then 'by --again' end)
+            p_shards, p_retries,
+            case when p_again and a.attempt > 1 then 'by --again'
+                 when v_goes_on then format('takeover: attempt %s on %s was lost', t.attempt, t.host) end)
     returning execution_id into a.execution_id;
   update {ns}.job_key
      set fence = a.fencing_token, high_water = greatest(high_water, p_tick_at), last_execution_id = a.execution_id,
          last_started_at = v_now, last_lateness = mod({ns}.epoch(p_fired_at)::numeric, 60),
          previous_started_at = last_started_at, previous_lateness = last_lateness,
-         schedule = p_schedule, zone = p_zone, ttl = p_ttl,
+         schedule = p_schedule, zone = p_zone, ttl = p_ttl, shards = p_shards,
          command_digest = left(encode(sha256(convert_to(p_command, 'UTF8')), 'hex'), 16)
    where key_id = v_id;
   a.locked := v_got or p_session and p_alone and {ns}.take_lock_v1(v_id);
   insert into {ns}.lease
       (key_id, execution_id, owner, ttl, session_lock, backend_pid, backend_start, acquired_at, heartbeat_at, expires_at)
     values (v_id, a.execution_id, p_owner, p_ttl, p_session, pg_backend_pid(), p_backend_start, v_now, v_now, v_now + p_ttl);
+  if l.session_lock and p_session and not a.locked then      -- a dead holder's session has it still: it may be ended
+    a.backend_pid := l.backend_pid; a.backend_start := l.backend_start::text;
+  end if;
+  perform {ns}.stir_v1(v_id);
   return a;
 exception
   when lock_not_available then
     if v_got then perform pg_advisory_unlock(v_class, v_id); end if;
     a := null;
     a.answer := 'again'; a.reason := 'fenced'; a.after := 0; a.ends_in := 0;
-    -- A FOR SHARE lock of one transaction stands in xmax; its backend holds that transaction id's own lock.
-    select b.pid into a.backend_pid from {ns}.job_key x
-      join pg_locks b on b.locktype = 'transactionid' and b.granted and b.transactionid = x.xmax
-      where x.key_id = v_id;
+    a.backend_pid := {ns}.fence_holder_v1(v_id);
     return a;
   when query_canceled or others then      -- a session lock survives the abort of its transaction
     if v_got then perform pg_advisory_unlock(v_class, v_id); end if;
     raise;
-end $$;
-
--- Whether this session has, or now gets, the key's session lock; never taken twice.
-create function {ns}.take_lock_v1(p_key_id integer) returns boolean
-language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select exists (
-    select from pg_locks x
-     where x.locktype = 'advisory' and x.pid = pg_backend_pid() and x.objsubid = 2 and x.granted
-       and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid)
-    or pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, p_key_id)
-$$;
-
-create function {ns}.lock_taken_v1(p_key_id integer) returns boolean
-language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select exists (
-    select from pg_locks x
-     where x.locktype = 'advisory' and x.objsubid = 2 and x.granted
-       and x.database = (select d.oid from pg_database d where d.datname = current_database())
-       and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid)
-$$;
-
--- A refusal is a row per (key, tick, host, reason) with a count.  It never waits for the disk, unless it is delivered: then
--- nobody else has it any more, and it is known by its firing's owner.
-create function {ns}.skip_v1(
-  p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
-  p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
-  p_delivered_of text
-) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  if p_at is null then
-    perform set_config('synchronous_commit', 'off', true);
-  end if;
-  insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
-    values ({ns}.key_id_v1(p_key, p_shard), coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
-            p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of)
-    on conflict (key_id, tick, host, reason) do update
-      set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
-          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
-          delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
-      where (strpos(s.delivered, excluded.delivered) > 0) is not true;
 end $$;
 
 -- What a firing calls: the decision, the skip, and, where the backend is the client's own (libpq's backend pid is
@@ -288,8 +280,8 @@ create function {ns}.claim_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_rule text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at double precision, p_host_now double precision,
   p_ttl double precision, p_min_gap double precision, p_starting_deadline double precision, p_again boolean,
-  p_schedule text, p_zone text, p_max_skew double precision, p_client_backend integer, p_backend_start timestamptz,
-  p_watched timestamptz, p_alone boolean
+  p_schedule text, p_zone text, p_shards integer, p_failover boolean, p_retries integer, p_max_skew double precision,
+  p_client_backend integer, p_backend_start timestamptz, p_watched timestamptz, p_alone boolean, p_awaited bigint
 ) returns {ns}.answer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -309,9 +301,9 @@ begin
   end if;
   a := {ns}.decide_v1(p_key, p_shard, p_tick, to_timestamp(p_tick_at), p_rule, p_owner, p_host, p_pid, p_user, p_command,
     to_timestamp(p_fired_at), to_timestamp(p_host_now), make_interval(secs => p_ttl), make_interval(secs => p_min_gap),
-    make_interval(secs => p_starting_deadline), p_again, p_schedule, p_zone, make_interval(secs => p_max_skew), v_session,
-    p_backend_start, p_watched, p_alone);
-  if a.answer = 'refused' then
+    make_interval(secs => p_starting_deadline), p_again, p_schedule, p_zone, p_shards, p_failover, p_retries,
+    make_interval(secs => p_max_skew), v_session, p_backend_start, p_watched, p_alone, p_awaited);
+  if a.answer = 'refused' and not (a.reason = 'held' and p_awaited is not null) then
     begin
       perform {ns}.skip_v1(p_key, p_shard, p_tick, p_host, a.reason, p_pid, p_fired_at, a.holder_host, a.holder_pid,
         a.detail, null, 1, null);

@@ -12,8 +12,10 @@ from oncecron.model import (
     AskAgain,
     Firing,
     Holder,
+    InTheWay,
     Lease,
     Refusal,
+    Request,
     trust_after,
 )
 from oncecron.stores.postgres import schema
@@ -45,6 +47,9 @@ class PostgresFiringStore:
         self._wire: Wire | None = None
         self._locked = False
         self._firing: Firing | None = None
+        self._awaited: int | None = None
+        self._dead: tuple[int, str | None] | None = None
+        """The session that was taken over from in silence: it may still hold the lock."""
 
     def claim(
         self,
@@ -53,6 +58,7 @@ class PostgresFiringStore:
         deadline: float,
         watched: float | str | None = None,
         alone: bool = False,
+        awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain:
         """Ask for (key, tick); see `FiringStore.claim`."""
         self._firing = firing
@@ -65,6 +71,7 @@ class PostgresFiringStore:
             _BACKEND_START,
             watched,
             alone,
+            awaited,
         )
         row = self._call_installed("claim_v1", values, deadline)
         return self._answer(firing, row, sent)
@@ -84,8 +91,10 @@ class PostgresFiringStore:
 
     def _answer(self, firing: Firing, row: Row, sent: float) -> Lease | Refusal | AskAgain:
         answer = _Answer(row)
+        self._awaited = None
         if answer.text(0) == "lease":
             self._locked = answer.text(6) == "t"
+            self._dead = (answer.integer(15), answer.text(16)) if answer.text(15) else None
             return Lease(
                 key=firing.key,
                 shard=firing.shard,
@@ -98,29 +107,38 @@ class PostgresFiringStore:
                 started_at=answer.number(5),
                 trusted_until=trust_after(sent, firing.ttl),
             )
+        if answer.text(0) == "parts":
+            raise ConfigurationError(
+                f"key {firing.key}, tick {firing.tick.text}: another host divides it into {answer.text(11)} parts and "
+                f"this one into {firing.shards}; give --shards the same number on every host"
+            )
         if answer.text(0) == "clocks":
             raise ConfigurationError(
                 f"the tick {firing.tick.text} is {abs(answer.number(12)):.0f} s off: "
                 "this host's clock or the store's is wrong; compare "
                 "`date -u` here with `select now()` there, and set the wrong one"
             )
+        self._awaited = answer.integer(2) or None
         if answer.text(0) == "again":
             return answer.again()
         return answer.refusal()
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease, or adopt it again on a new connection; see `FiringStore.renew`."""
+        if self._dead and not self._locked:
+            self._terminate(*self._dead, deadline)
         wire = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
         values = (lease.execution_id, lease.owner, self._locked, wire.backend_pid, _BACKEND_START)
-        locked = self._step("renew_v1", values, deadline)[0]
+        row = self._step("renew_v1", values, deadline)
+        locked = row[0]
         if locked is None:
             execution_id = self._put_back(wire, lease, deadline)
             if execution_id is None:
                 return None
             lease = lease._replace(execution_id=execution_id)
         self._locked = locked == b"t"
-        return lease._replace(trusted_until=trust_after(sent, lease.ttl))
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row[1:]))
 
     def _put_back(self, wire: Wire, lease: Lease, deadline: float) -> int | None:
         """Put back an execution that the store has lost; None if it is known, or somebody has claimed."""
@@ -130,17 +148,55 @@ class PostgresFiringStore:
         values = (
             *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
             *firing.holder,
-            *(firing.command, firing.fired_at, lease.started_at, lease.token, lease.ttl),
-            *(wire.backend_pid, _BACKEND_START),
+            *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
+            *(lease.token, lease.ttl, wire.backend_pid, _BACKEND_START),
         )
         execution_id = self._step("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt and keep the lease; see `FiringStore.keep`."""
+        values = (lease.execution_id, lease.owner, *_told(ending))
+        return self._step("keep_v1", values, deadline)[0] == b"t"
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt under the lease that was kept; see `FiringStore.retry`."""
+        wire = self._connected(deadline)
+        sent = clock.lease_time(self.lease_clock)
+        values = (lease.execution_id, lease.owner, self._locked, wire.backend_pid, _BACKEND_START)
+        answer = _Answer(self._step("retry_v1", values, deadline))
+        if answer.text(0) is None:
+            return None
+        if answer.text(0) == "refused":
+            return answer.refusal()
+        if answer.text(0) == "again":
+            raise StoreUnavailable(
+                f"key {lease.key}: PostgreSQL backend {answer.integer(15) or '-'} has not ended the last attempt's "
+                "transaction, which holds the fence"
+            )
+        self._locked = answer.text(6) == "t"
+        return lease._replace(
+            attempt=answer.integer(3),
+            execution_id=answer.integer(2),
+            token=answer.integer(4),
+            started_at=answer.number(5),
+            trusted_until=trust_after(sent, lease.ttl),
+            request=None,
+        )
+
+    def listen(self, firing: Firing, *, deadline: float) -> None:
+        """Have the socket stir when something happens to the part; see `FiringStore.listen`."""
+        self._firing = firing
+        wire = self._connected(deadline)
+        values = (firing.key, firing.shard, firing.owner, self._awaited, wire.backend_pid)
+        if self._step("listen_v1", values, deadline)[0] == b"t":
+            wire.stirred = True
 
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
         """Record the end and release the lease; see `FiringStore.finish`."""
-        values = (lease.execution_id, lease.owner, *ending, *retention)
+        values = (lease.execution_id, lease.owner, *_told(ending), *retention)
         return self._step("finish_v1", values, deadline)[0] == b"t"
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -162,13 +218,18 @@ class PostgresFiringStore:
         self._call_installed("deliver_v1", values, deadline)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """Terminate the dead session, as this role: pid and start time must match."""
+        """Terminate the dead session; see `FiringStore.evict`."""
+        self._terminate(stale.backend_pid, stale.backend_start, deadline)
+
+    def _terminate(self, pid: int | None, start: str | None, deadline: float) -> None:
+        """End a session as this role: pid and start time must match."""
+        self._dead = None
         statement = (
             b"select pg_catalog.pg_terminate_backend(a.pid) from pg_catalog.pg_stat_activity a"
             b" where a.pid = $1 and a.backend_start = $2"
         )
         try:
-            self._ask(statement, (stale.backend_pid, stale.backend_start), deadline)
+            self._ask(statement, (pid, start), deadline)
         except StatementError:  # not our role's session: the lease's row decides alone
             return
 
@@ -244,6 +305,23 @@ def _described(firing: Firing) -> tuple[Value, ...]:
         *firing.holder,
         *(firing.command, firing.fired_at, clock.wall(), firing.ttl, firing.min_gap),
         *(firing.starting_deadline, firing.again, firing.schedule, firing.zone),
+        *(firing.shards, firing.failover, firing.retries),
+    )
+
+
+def _told(ending: Ending) -> tuple[Value, ...]:
+    return (*ending[:5], *(ending.output or (None, None)))
+
+
+def _request(columns: Row) -> Request | None:
+    kind, author, signal, grace = columns
+    if kind is None:
+        return None
+    return Request(
+        "release" if kind == b"release" else "stop",
+        (author or b"").decode("utf-8", "replace"),
+        int(signal or 0),
+        None if grace is None else float(grace),
     )
 
 
@@ -267,7 +345,12 @@ class _Answer:
         host = self.text(7)
         holder = Holder(host, self.integer(8), self.text(9) or "") if host else None
         since = None if self._row[10] is None else self.number(10)
-        return Refusal(self.text(1) or "held", holder, since, self.text(11))  # type: ignore[arg-type]
+        in_the_way = (
+            InTheWay(self.integer(2), self.number(12), self.text(14) or "")
+            if self._row[2]
+            else None
+        )
+        return Refusal(self.text(1) or "held", holder, since, self.text(11), in_the_way)  # type: ignore[arg-type]
 
     def again(self) -> AskAgain:
         backend = self.integer(15) or None

@@ -1,30 +1,53 @@
 -- What a firing calls once it has a lease, what is told late, and what a job asks of its own transaction.
 
--- A heartbeat: compare-and-set on (execution, owner).  Null: lost for good.  It sets the expiry, it never maxes it.
--- On a new backend (a re-adoption) it also takes the session lock again, when it is free.
-create function {ns}.renew_v1(
-  p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz
-) returns boolean
+-- Makes the connection readable when something happens to the part; nothing behind a transaction pooler, where it is
+-- somebody else's.  True: it has happened already.
+create function {ns}.listen_v1(p_key text, p_shard integer, p_owner uuid, p_awaited bigint, p_client_backend integer) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_key_id integer;
+  v_id integer;
+begin
+  if p_client_backend is distinct from pg_backend_pid() then return false; end if;
+  v_id := {ns}.key_id_v1(p_key, p_shard);
+  execute format('listen %I', {ns}.channel_v1(v_id));
+  if exists (select from {ns}.lease x where x.key_id = v_id and x.owner = p_owner) then
+    return exists (select from {ns}.lease x where x.key_id = v_id and x.request_kind is not null and x.request_heard_at is null);
+  end if;
+  if not exists (select from {ns}.listened x where x.key_id = v_id) then
+    insert into {ns}.listened (key_id) values (v_id) on conflict (key_id) do nothing;
+  end if;
+  return p_awaited is not null and not exists (select from {ns}.lease x where x.key_id = v_id and x.execution_id = p_awaited);
+end $$;
+
+-- A heartbeat: compare-and-set on (execution, owner).  Null: lost for good.  It sets the expiry, it never maxes it.
+-- On a new backend (a re-adoption) it also takes the session lock again, when it is free.  It tells what somebody asks.
+create function {ns}.renew_v1(
+  p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz,
+  out locked boolean, out request_kind text, out request_author text, out request_signal integer, out request_grace double precision
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  l {ns}.lease;
   v_session boolean := p_client_backend is not distinct from pg_backend_pid();
 begin
   update {ns}.lease x
      set heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl, session_lock = v_session,
-         backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start)
+         backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start),
+         request_heard_at = case when x.request_kind is not null then coalesce(x.request_heard_at, clock_timestamp()) end
    where x.execution_id = p_execution_id and x.owner = p_owner
-  returning x.key_id into v_key_id;
-  if v_key_id is null then return null; end if;
-  return p_locked or v_session and {ns}.take_lock_v1(v_key_id);
+  returning x.* into l;
+  if not found then return; end if;
+  locked := p_locked or v_session and {ns}.take_lock_v1(l.key_id);
+  request_kind := l.request_kind; request_author := l.request_author;
+  request_signal := l.request_signal; request_grace := l.request_grace;
 end $$;
 
 -- The store lost the execution of a living holder (a failover to a standby that had not got it): it is put back with
 -- its old token, but only if nobody has claimed the key since.
 create function {ns}.adopt_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
-  p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_token bigint, p_ttl double precision,
-  p_client_backend integer, p_backend_start timestamptz
+  p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_shards integer, p_retries integer,
+  p_token bigint, p_ttl double precision, p_client_backend integer, p_backend_start timestamptz
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -43,9 +66,9 @@ begin
     where x.key_id = k.key_id and x.outcome = 'running';
   insert into {ns}.job_execution
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
-       owner, note)
+       owner, shards, retries, note)
     values (k.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
-            to_timestamp(p_started_at), p_token, p_owner, 'put back: the store had lost it')
+            to_timestamp(p_started_at), p_token, p_owner, p_shards, p_retries, 'put back: the store had lost it')
     returning execution_id into v_execution;
   update {ns}.job_key x
      set fence = p_token, high_water = greatest(x.high_water, to_timestamp(p_tick_at)), last_execution_id = v_execution,
@@ -69,24 +92,142 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
    where x.last_execution_id = p_execution_id
 $$;
 
+-- What an execution wrote, as it is first told.
+create function {ns}.put_output_v1(p_execution_id bigint, p_output text, p_cut bigint) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  insert into {ns}.job_output (execution_id, output, cut) select p_execution_id, p_output, coalesce(p_cut, 0) where p_output is not null
+    on conflict (execution_id) do nothing
+$$;
+
+-- The end of an attempt that is to be followed by another: the lease stays, renewed.
+create function {ns}.keep_v1(
+  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
+  p_note text, p_output text, p_cut bigint
+) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update {ns}.lease x set heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl
+    where x.execution_id = p_execution_id and x.owner = p_owner;
+  if not found then return false; end if;
+  update {ns}.job_execution x
+     set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
+         retrying = true, note = nullif(concat_ws('; ', x.note, p_note), '')
+   where x.execution_id = p_execution_id and x.outcome = 'running';
+  if found then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
+  return true;
+end $$;
+
+-- The next attempt under the lease that was kept; no answer: it is lost.  Said again, the same attempt.  What somebody asks of
+-- the holder was asked of the attempt before.
+create function {ns}.retry_v1(
+  p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz
+) returns {ns}.answer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  a     {ns}.answer;
+  k     {ns}.job_key;
+  l     {ns}.lease;
+  e     {ns}.job_execution;     -- the last attempt, and then the one that runs
+  v_now timestamptz;
+  v_session boolean := p_client_backend is not distinct from pg_backend_pid();
+begin
+  select x.* into e from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner;
+  select x.* into l from {ns}.lease x where x.key_id = e.key_id and x.owner = p_owner;
+  if not found then return a; end if;
+  perform set_config('lock_timeout', (extract(epoch from least(interval '2 seconds', l.ttl / 12)) * 1000)::int::text, true);
+  select x.* into k from {ns}.job_key x where x.key_id = e.key_id for update;
+  perform set_config('lock_timeout', '0', true);
+  v_now := clock_timestamp();
+  select x.* into l from {ns}.lease x where x.key_id = e.key_id and x.owner = p_owner;
+  if l.execution_id = p_execution_id and e.retrying then
+    a := {ns}.gate_v1(k.key, e.host);
+    if a.answer is not null then
+      perform {ns}.skip_v1(k.key, k.shard, e.tick, e.host, a.reason, e.pid, {ns}.epoch(e.fired_at), null, null, a.detail, null, 1, null);
+      return a;
+    end if;
+    insert into {ns}.job_execution
+        (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
+         owner, shards, retries)
+      select e.key_id, e.tick, e.tick_at, n.attempt, n.attempt, 'running', e.host, e.pid, e.user_name, e.command, e.fired_at, v_now,
+             greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint), e.owner, e.shards, e.retries
+        from (select 1 + greatest(e.attempt, max(x.attempt)) as attempt
+                from {ns}.job_execution x where x.key_id = e.key_id and x.tick = e.tick) n
+      returning * into e;
+    update {ns}.job_key x
+       set fence = e.fencing_token, last_execution_id = e.execution_id, last_started_at = v_now,
+           previous_started_at = x.last_started_at, previous_lateness = x.last_lateness
+     where x.key_id = e.key_id;
+    update {ns}.lease x
+       set execution_id = e.execution_id, request_kind = null, request_author = null, request_signal = null, request_grace = null,
+           request_heard_at = null
+     where x.key_id = e.key_id;
+    perform {ns}.stir_v1(e.key_id);
+  else
+    select x.* into e from {ns}.job_execution x where x.execution_id = l.execution_id;
+    if e.execution_id is not distinct from p_execution_id or e.outcome is distinct from 'running' then return null; end if;
+  end if;
+  update {ns}.lease x
+     set heartbeat_at = v_now, expires_at = v_now + x.ttl, session_lock = v_session,
+         backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start)
+   where x.key_id = e.key_id;
+  a.answer := 'lease'; a.execution_id := e.execution_id; a.attempt := e.attempt; a.fencing_token := e.fencing_token;
+  a.started_at := {ns}.epoch(e.started_at); a.locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
+  return a;
+exception when lock_not_available then      -- a transaction of the last attempt's has not ended yet
+  a := null;
+  a.answer := 'again'; a.reason := 'fenced'; a.backend_pid := {ns}.fence_holder_v1(e.key_id);
+  return a;
+end $$;
+
+-- The owner gives up after an attempt that it had kept.  Where the next one has begun, which it has never heard of, that did
+-- not start.  Returns its lease, if it still had it.
+create function {ns}.give_up_v1(p_execution_id bigint, p_owner uuid, l {ns}.lease, p_note text) returns {ns}.lease
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  e {ns}.job_execution;
+begin
+  select x.* into e from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.retrying;
+  if not found then return l; end if;
+  if l.key_id is null then
+    delete from {ns}.lease x where x.key_id = e.key_id and x.owner = p_owner returning x.* into l;
+  end if;
+  if l.execution_id <> p_execution_id then
+    update {ns}.job_execution x set outcome = 'not-started', duration = 0, finished_at = clock_timestamp()
+      where x.execution_id = l.execution_id and x.outcome = 'running';
+    perform {ns}.take_back_start_v1(l.execution_id);
+  end if;
+  update {ns}.job_execution x
+     set retrying = false, note = nullif(concat_ws('; ', x.note, p_note), ''), requested_by = coalesce(l.request_author, x.requested_by),
+         lost_at = case when l.key_id is null then coalesce(x.lost_at, clock_timestamp()) end
+   where x.execution_id = p_execution_id;
+  return l;
+end $$;
+
 -- The end.  Never unlocks the session lock: that would take effect before this commits; closing the session does it.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
-  p_note text, p_keep_executions double precision, p_keep_skips double precision
+  p_note text, p_output text, p_cut bigint, p_keep_executions double precision, p_keep_skips double precision
 ) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_key_id integer;
+  l {ns}.lease;
 begin
-  delete from {ns}.lease x where x.execution_id = p_execution_id and x.owner = p_owner returning x.key_id into v_key_id;
+  delete from {ns}.lease x where x.execution_id = p_execution_id and x.owner = p_owner returning x.* into l;
   update {ns}.job_execution x
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
-         lost_at = case when v_key_id is null then coalesce(x.lost_at, clock_timestamp()) end,
-         note = nullif(concat_ws('; ', x.note, p_note, case when v_key_id is null then 'ended after its lease was lost' end), '')
+         lost_at = case when l.key_id is null then coalesce(x.lost_at, clock_timestamp()) end,
+         note = nullif(concat_ws('; ', x.note, p_note, case when l.key_id is null then 'ended after its lease was lost' end), ''),
+         requested_by = coalesce(l.request_author, x.requested_by)
    where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
-  if found and p_outcome = 'not-started' then perform {ns}.take_back_start_v1(p_execution_id); end if;
+  if found then
+    perform {ns}.put_output_v1(p_execution_id, p_output, p_cut);
+    if p_outcome = 'not-started' then perform {ns}.take_back_start_v1(p_execution_id); end if;
+  else
+    l := {ns}.give_up_v1(p_execution_id, p_owner, l, p_note);
+  end if;
+  if l.key_id is not null then perform {ns}.stir_v1(l.key_id); end if;
   begin
-    perform {ns}.expire_v1(v_key_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000);
+    perform {ns}.expire_v1(l.key_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000);
   exception when others then      -- never at the cost of the end's record
     raise log 'oncecron: retention: %', sqlerrm;
   end;
@@ -110,6 +251,7 @@ begin
     delete from {ns}.job_execution x where x.execution_id in (
       select y.execution_id from {ns}.job_execution y
        where y.started_at < now() - p_keep_executions and y.outcome <> 'running' and (y.tick is null or y.tick_at is not null)
+         and not exists (select from {ns}.lease l where l.execution_id = y.execution_id)
        limit p_most for update skip locked)
     returning 1)
   select count(*) into executions from gone;
@@ -127,6 +269,7 @@ begin
         select y.execution_id from {ns}.job_execution y
          where y.key_id = p_key_id and y.tick is not null and y.tick_at is null and y.execution_id <= v_names
            and y.started_at < now() - p_keep_executions and y.outcome <> 'running'
+           and not exists (select from {ns}.lease l where l.execution_id = y.execution_id)
          order by y.execution_id limit p_most for update skip locked)
       returning 1)
     select executions + count(*) into executions from gone;
@@ -149,6 +292,7 @@ declare
   v_outcome text := p ->> 'outcome';
   v_tick text := p ->> 'tick';
   v_token bigint := (p ->> 'fencing_token')::bigint;
+  l {ns}.lease;
   v_unfinished constant text := 'its end was not recorded';
 begin
   if p ->> 'kind' = 'skip' then
@@ -158,7 +302,8 @@ begin
     return;
   end if;
   if v_outcome <> 'running' then
-    delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid;
+    delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid returning x.* into l;
+    perform {ns}.stir_v1(v_id);
     begin
       perform {ns}.expire_v1(v_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000)
         where p_keep_executions is not null;
@@ -176,9 +321,12 @@ begin
       update {ns}.job_execution x
          set outcome = v_outcome, exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
              duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
-             note = nullif(concat_ws('; ', x.note, v_note, v_late), '')
+             note = nullif(concat_ws('; ', x.note, v_note, v_late), ''), requested_by = coalesce(l.request_author, x.requested_by)
        where x.execution_id = e.execution_id;
+      perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       if v_outcome = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
+    elsif v_outcome <> 'running' then
+      perform {ns}.give_up_v1(e.execution_id, e.owner, l, nullif(concat_ws('; ', v_note, v_late), ''));
     end if;
     return;
   end if;
@@ -189,7 +337,7 @@ begin
     update {ns}.job_execution x
        set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, v_unfinished)
      where x.key_id = v_id and x.outcome = 'running'
-       and not exists (select from {ns}.lease l where l.execution_id = x.execution_id);
+       and not exists (select from {ns}.lease y where y.execution_id = x.execution_id);
   end if;
   if v_outcome = 'running' and (
        coalesce(v_token, 0) < v_fence or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
@@ -202,12 +350,15 @@ begin
     begin
       insert into {ns}.job_execution
           (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at,
-           started_at, finished_at, duration, fencing_token, owner, note)
+           started_at, finished_at, duration, fencing_token, owner, shards, retries, note)
         values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, v_outcome,
           (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
           to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
           to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, v_token,
-          (p ->> 'owner')::uuid, nullif(concat_ws('; ', v_again, v_note, v_late), ''));
+          (p ->> 'owner')::uuid, coalesce((p ->> 'shards')::int, 1), coalesce((p ->> 'retries')::int, 0),
+          nullif(concat_ws('; ', v_again, v_note, v_late), ''))
+        returning execution_id into e.execution_id;
+      perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       exit;
     exception when unique_violation then
       if exists (select from {ns}.job_execution x

@@ -56,6 +56,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "PQgetisnull": (c_int, c_void_p, c_int, c_int),
     "PQgetvalue": (c_char_p, c_void_p, c_int, c_int),
     "PQclear": (None, c_void_p),
+    "PQnotifies": (c_void_p, c_void_p),
     "PQfinish": (None, c_void_p),
 }
 
@@ -66,6 +67,12 @@ class LibpqError(Exception):
 
 class BrokenConninfoError(LibpqError):
     """The connection string cannot be read."""
+
+
+class _Notification(ctypes.Structure):
+    """A PGnotify."""
+
+    _fields_ = (("channel", c_char_p), ("backend_pid", c_int), ("payload", c_char_p))
 
 
 class Result(NamedTuple):
@@ -230,6 +237,14 @@ class Connection:
         sqlstate = pq.PQresultErrorField(result, _SQLSTATE) or b""
         message = pq.PQresultErrorField(result, _PRIMARY) or pq.PQresultErrorMessage(result) or b""
         return Result([], sqlstate.decode("ascii", "replace"), message.decode("utf-8", "replace"))
+
+    def notified(self) -> bool:
+        """Free the notifications that have been read; return whether any came from another session."""
+        others = False
+        while found := self._pq.PQnotifies(self._conn):
+            others |= _Notification.from_address(found).backend_pid != self.backend_pid
+            self._pq.PQfreemem(found)
+        return others
 
     def _succeed(self, succeeded: object) -> None:
         if not succeeded:

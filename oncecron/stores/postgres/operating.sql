@@ -3,8 +3,18 @@
 create view {ns}.executions as
   select e.execution_id, k.key, k.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e.user_name as "user",
          e.command, e.started_at, e.finished_at, e.duration, e.fencing_token, e.owner, e.note, e.fired_at, e.tick_at,
-         e.key_id, e.lost_at
+         e.key_id, e.lost_at, e.shards, e.retries, e.requested_by,
+         -- The dead letters: what might have been tried again, and is given up.
+         e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost')
+           and not exists (select from {ns}.lease l where l.execution_id = e.execution_id)
+           and not exists (select from {ns}.job_execution n where n.key_id = e.key_id and n.tick = e.tick
+                              and n.attempt > e.attempt and n.outcome <> 'not-started')
+           and not exists (select from {ns}.job_execution n where e.tick is null and n.owner = e.owner and n.key_id = e.key_id
+                              and n.owner_attempt > e.owner_attempt and n.outcome <> 'not-started') as exhausted
     from {ns}.job_execution e join {ns}.job_key k using (key_id);
+
+create view {ns}.outputs as
+  select o.execution_id, o.output, o.cut from {ns}.job_output o;
 
 create view {ns}.keys as
   select k.key_id, k.key, k.shard, k.high_water, k.last_execution_id, k.last_started_at, k.schedule, k.zone, k.shards, k.ttl
@@ -24,7 +34,8 @@ create view {ns}.leases as
               when pg_catalog.clock_timestamp() - l.heartbeat_at > l.ttl / 3 then 'stale'
               else 'held' end as state,
          e.host, e.pid, e.user_name as "user", l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
-         coalesce(b.pid, l.backend_pid) as backend_pid, pg_catalog.host(s.client_addr) as client_address, s.application_name
+         coalesce(b.pid, l.backend_pid) as backend_pid, pg_catalog.host(s.client_addr) as client_address, s.application_name,
+         coalesce(e.shards, k.shards) as shards, l.request_author as requested_by, l.request_heard_at
     from {ns}.job_key k
     left join {ns}.lease l on l.key_id = k.key_id
     left join {ns}.job_execution e on e.execution_id = l.execution_id
@@ -93,6 +104,63 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 begin
   return query select x.* from {ns}.pauses x where x.host = p_host;
   delete from {ns}.drain x where x.host = p_host;
+end $$;
+
+-- What somebody asks of a holder lies on its lease until it is renewed, which is soon where it listens.
+create function {ns}.request_v1(
+  p_key text, p_shard integer, p_execution_id bigint, p_kind text, p_author text, p_signal integer, p_grace double precision
+) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+begin
+  update {ns}.lease x
+     set request_kind = p_kind, request_author = p_author, request_signal = p_signal, request_grace = p_grace, request_heard_at = null
+    from {ns}.job_key k
+   where k.key = p_key and k.shard = p_shard and x.key_id = k.key_id and x.execution_id = p_execution_id;
+  if not found then return false; end if;
+  perform pg_notify({ns}.channel_v1(k.key_id), '') from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  return true;
+end $$;
+
+-- Free a part whose lease has ended, or is gone: as a claim would, but nobody begins.  The second look is under the two locks
+-- of a claim, of which the first ends with this transaction.
+create function {ns}.release_v1(
+  p_key text, p_shard integer, p_execution_id bigint, p_author text,
+  out answer text, out ends_in double precision, out backend_pid integer, out backend_start text
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
+declare
+  l    {ns}.lease;
+  v_id integer;
+begin
+  ends_in := 0;
+  select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  for v_pass in 1 .. 2 loop
+    if v_pass = 2 then
+      if not pg_try_advisory_xact_lock('{ns}.job_key'::regclass::oid::int4, v_id) then
+        answer := 'locked'; backend_pid := {ns}.lock_holder_v1(v_id);
+        if backend_pid = l.backend_pid then backend_start := l.backend_start; end if;
+        return;
+      end if;
+      perform 1 from {ns}.job_key x where x.key_id = v_id for update;
+    end if;
+    update {ns}.lease x set expires_at = clock_timestamp() + x.ttl, heartbeat_at = least(x.heartbeat_at, clock_timestamp())
+      where x.key_id = v_id and x.expires_at > clock_timestamp() + x.ttl;
+    select x.* into l from {ns}.lease x where x.key_id = v_id for update;
+    if l.execution_id <> p_execution_id or l.execution_id is not null and p_execution_id is null then
+      answer := 'other';
+      return;
+    end if;
+    if l.expires_at > clock_timestamp() then
+      answer := 'alive'; ends_in := extract(epoch from l.expires_at - clock_timestamp()); backend_pid := l.backend_pid;
+      return;
+    end if;
+  end loop;
+  delete from {ns}.lease x where x.key_id = v_id;
+  perform {ns}.lose_v1(l, v_id, p_author);
+  perform {ns}.stir_v1(v_id);
+  answer := 'free';
+exception when lock_not_available then
+  answer := 'locked'; backend_pid := {ns}.fence_holder_v1(v_id);
 end $$;
 
 revoke all on schema {ns} from public;

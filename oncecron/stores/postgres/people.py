@@ -7,7 +7,8 @@ transaction and no sort, neither here nor at the server.
 from __future__ import annotations
 
 import contextlib
-import os
+import select
+import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -17,23 +18,28 @@ from oncecron.model import (
     Execution,
     JobKey,
     LeaseView,
+    Output,
     Pause,
+    Released,
     Skip,
     Traced,
     TracedSkip,
 )
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
+from oncecron.stores.postgres.statements import statements
 from oncecron.stores.postgres.wire import StatementError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from oncecron.model import HistoryQuery, Retention, Roles
+    from oncecron.model import HistoryQuery, Request, Retention, Roles
 
 _PATIENCE = 10.0  # seconds that one of the servers may take to answer a connection
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
+_CLOSED_WITHIN = 1.0  # seconds in which the session of one that has just ended gives its lock back
+_ENDED_WITHIN = 5.0  # seconds in which a session that was terminated does
 _WINDOWS = (600.0, 4800.0, 38400.0, 307200.0, None)
 """Seconds in which the newest skips are looked for, one after the other: their index knows only ranges of time."""
 
@@ -42,6 +48,10 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 _UNDEFINED_OBJECT = "42704"
 _READERS_CURE = "have the schema's owner run `oncecron init --read-role ROLE`"
 _OPERATORS_CURE = "have the schema's owner run `oncecron init --operator-role ROLE`"
+_ENDERS_CURE = (
+    "do it as a role that has that session's rights, or have a superuser run "
+    "`select pg_terminate_backend({pid})`"
+)
 _OWNERS_CURE = "do it as the role that owns the schema"
 _INIT_CURE = (
     "run it as the schema's or the database's owner, or have a DBA run what "
@@ -58,7 +68,7 @@ class PostgresPeopleStore:
         """Connect at the first question. Raises `ConfigurationError` for a namespace that is none."""
         self._url = url
         self._namespace = namespace
-        self._sql = _sections(namespace)
+        self._sql = statements(namespace)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
@@ -130,6 +140,11 @@ class PostgresPeopleStore:
         rows = self._ask("execution", {"execution_id": execution_id})
         return Execution._make(rows[0]) if rows else None
 
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+        rows = self._ask("output", {"execution_id": execution_id})
+        return Output._make(rows[0]) if rows else None
+
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
         return [_lease(row) for row in self._ask("leases", {})]
@@ -159,6 +174,35 @@ class PostgresPeopleStore:
 
     def _operate(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
         return map(Pause._make, self._ask(section, values, _OPERATORS_CURE))
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something; see `PeopleStore.request`."""
+        part = {"key": key, "shard": shard, "execution_id": execution_id}
+        return bool(self._ask("request", {**part, **request._asdict()}, _OPERATORS_CURE)[0][0])
+
+    def release(
+        self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
+    ) -> Released:
+        """Free a part of a key whose lease has ended, or has gone; see `PeopleStore.release`."""
+        part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
+        give_up = time.monotonic() + (_ENDED_WITHIN if force else _CLOSED_WITHIN)
+        while True:
+            *answer, start = self._ask("release", part, _OPERATORS_CURE)[0]
+            released = Released._make(answer)
+            if released.answer != "locked" or time.monotonic() > give_up:
+                return released
+            if force:
+                self._end_session(released.backend_pid, start)
+            select.select((), (), (), 0.05)
+
+    def _end_session(self, pid: int | None, start: str | None) -> None:
+        """Terminate a session. Raises `StoreRefusesError` if that is not this role's right."""
+        cure = _ENDERS_CURE.format(pid=pid)
+        rows = self._ask("end_session", {"pid": pid, "start": start}, cure)
+        if rows and rows[0][0] is None:
+            raise StoreRefusesError(
+                f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
+            )
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
@@ -297,37 +341,6 @@ def _unconnected(error: psycopg.Error, url: str) -> StoreError:
 
 def _now_and_before(pauses: Iterator[Pause]) -> tuple[Pause, Pause | None]:
     return next(pauses), next(pauses, None)
-
-
-def _sections(namespace: str) -> dict[str, str]:
-    """Return the statements of people.sql by name, for this namespace."""
-    path = os.path.join(os.path.dirname(__file__), "people.sql")
-    with open(path, encoding="utf-8") as file:
-        parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
-    sections = {name.strip(): _without_comments(text) for name, _, text in parts}
-    traced = {
-        f"traced_{name}": text.replace("{execution_columns}", sections["traced_columns"])
-        for name, text in sections.items()
-        if name.startswith("history")
-    }
-    sections |= traced
-    shared = (
-        "execution_columns",
-        "execution_filters",
-        "skip_columns",
-        "skip_filters",
-        "pause_columns",
-    )
-    for name in ("traced_columns", *shared):
-        sections = {
-            key: text.replace("{" + name + "}", sections[name]) for key, text in sections.items()
-        }
-    ns = schema.quoted(namespace)
-    return {name: text.replace("{ns}", ns) for name, text in sections.items()}
-
-
-def _without_comments(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
 
 
 def _traced(row: tuple[Any, ...]) -> Traced:

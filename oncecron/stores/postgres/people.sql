@@ -25,7 +25,7 @@ select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('oncecron in
 -- name: execution_columns
 e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
-       e.duration, e.fencing_token, e.owner::text as owner, e.note
+       e.duration, e.fencing_token, e.owner::text as owner, e.note, e.shards
 
 -- name: traced_columns
 -- The same with what only accounts and audits ask for.
@@ -39,6 +39,7 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
    and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
    and (%(host)s::text is null or e.host = %(host)s)
    and (%(outcome)s::text is null or e.outcome = %(outcome)s)
+   and (not %(exhausted)s::boolean or e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost') and e.exhausted)
 
 -- name: history
 -- A page of the log by its primary key, the newest first.
@@ -95,6 +96,9 @@ select {execution_columns}
   from {ns}.executions e
  where e.execution_id = %(execution_id)s
 
+-- name: output
+select o.output, o.cut from {ns}.outputs o where o.execution_id = %(execution_id)s
+
 -- name: skip_columns
 s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
        s.detail
@@ -140,6 +144,7 @@ select k.key, k.shard, k.schedule, k.zone, extract(epoch from k.ttl)::float8, ex
 select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",
        extract(epoch from l.acquired_at)::float8, extract(epoch from l.heartbeat_at)::float8,
        extract(epoch from l.expires_at)::float8, l.fencing_token, l.backend_pid, l.client_address,
+       l.shards, l.requested_by, extract(epoch from l.request_heard_at)::float8,
        extract(epoch from pg_catalog.clock_timestamp())::float8, l.application_name
   from {ns}.leases l
  order by l.key, l.shard
@@ -162,6 +167,19 @@ select {pause_columns} from {ns}.drain_v1(%(host)s, %(author)s) p
 
 -- name: undrain
 select {pause_columns} from {ns}.undrain_v1(%(host)s) p
+
+-- name: request
+select {ns}.request_v1(%(key)s, %(shard)s, %(execution_id)s, %(kind)s, %(author)s, %(signal)s, %(grace)s)
+
+-- name: release
+select answer, ends_in, backend_pid, backend_start from {ns}.release_v1(%(key)s, %(shard)s, %(execution_id)s, %(author)s)
+
+-- name: end_session
+-- As the role that asks: a function of the schema's owner may do less, or more.  Null: it may not even see whose session it is.
+-- Without a start the session is the one that was just seen to hold the lock.
+select case when a.backend_start is not null then pg_catalog.pg_terminate_backend(a.pid) end
+  from pg_catalog.pg_stat_activity a
+ where a.pid = %(pid)s and (a.backend_start is null or a.backend_start = coalesce(%(start)s::timestamptz, a.backend_start))
 
 -- name: part_ids
 -- The keys and shards whose names retention looks through.

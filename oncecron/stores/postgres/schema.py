@@ -10,6 +10,8 @@ from oncecron.clock import BOOTTIME
 from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncecron.errors import StoreError
     from oncecron.model import Roles
     from oncecron.stores.postgres.wire import StatementError, Wire
@@ -20,11 +22,17 @@ VERSION = 1
 MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
-_PARTS = ("tables.sql", "claim.sql", "lease.sql", "operating.sql")
+_PARTS = ("tables.sql", "shared.sql", "claim.sql", "lease.sql", "operating.sql")
 """The schema, in the order in which one part needs the other."""
 
-_FIRING = ("claim_v1", "renew_v1", "adopt_v1", "finish_v1", "skip_v1", "deliver_v1")
-_OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1")
+_FIRING = (
+    *("claim_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
+    *("skip_v1", "deliver_v1"),
+)
+_OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1")
+_READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses")
+_WATCHING = ("meta", "keys", "executions", "leases", "pauses")
+"""What an operator needs to see: what is stopped or released, and how it ended."""
 
 
 def quoted(namespace: str) -> str:
@@ -69,9 +77,7 @@ def grants(namespace: str, roles: Roles) -> str:
     for role in roles.read:
         name = _role(role)
         lines.append(f"grant usage on schema {ns} to {name};")
-        lines.append(
-            f"grant select on {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.leases, {ns}.pauses to {name};"
-        )
+        lines.append(f"grant select on {_listed(ns, _READING)} to {name};")
     for role in roles.job:
         name = _role(role)
         lines.append(f"grant usage on schema {ns} to {name};")
@@ -79,11 +85,15 @@ def grants(namespace: str, roles: Roles) -> str:
     for role in roles.operate:
         name = _role(role)
         lines.append(f"grant usage on schema {ns} to {name};")
-        lines.append(f"grant select on {ns}.meta, {ns}.keys, {ns}.pauses to {name};")
+        lines.append(f"grant select on {_listed(ns, _WATCHING)} to {name};")
         lines += [
             f"grant execute on function {ns}.{function} to {name};" for function in _OPERATING
         ]
     return "".join(line + "\n" for line in lines)
+
+
+def _listed(ns: str, names: Sequence[str]) -> str:
+    return ", ".join(f"{ns}.{name}" for name in names)
 
 
 def _role(name: str) -> str:

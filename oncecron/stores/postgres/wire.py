@@ -6,6 +6,7 @@ because a driver's execute() waits past any deadline of ours when packets are dr
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from typing import TYPE_CHECKING
@@ -58,10 +59,17 @@ class Wire:
             raise address.explain(str(error), url) from error
         self.backend_pid = self._connection.backend_pid
         """The backend that libpq was told of; behind a transaction pooler not the one that answers."""
+        self.stirred = False
+        """Whether a notification was read together with the last answer, so that the socket does not tell of it."""
+        self._readable: int | None = None
 
     def fileno(self) -> int:
-        """Return the socket."""
-        return self._connection.socket
+        """Return what is readable once there is something to read: the socket, or what always is."""
+        if not self.stirred:
+            return self._connection.socket
+        if self._readable is None:
+            self._readable = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        return self._readable
 
     def ask(self, statement: bytes, values: Sequence[Value], *, deadline: float) -> list[Row]:
         """Send one statement with its values and return the rows: one round trip.
@@ -76,6 +84,7 @@ class Wire:
         self._exchange(lambda: self._connection.send_script(statements), deadline)
 
     def _exchange(self, send: Callable[[], None], deadline: float) -> list[Row]:
+        self.stirred = False
         try:
             send()
             self._flush(deadline)
@@ -84,6 +93,7 @@ class Wire:
             while result := self._result(deadline):
                 rows = result.rows
                 failure = result if result.sqlstate is not None else failure
+            self.stirred = self._connection.notified()
             alive = self._connection.alive
         except LibpqError as error:
             raise _lost(str(error)) from error
@@ -116,6 +126,9 @@ class Wire:
     def close(self) -> None:
         """Close the session without waiting; the server frees its locks."""
         self._connection.finish()
+        if self._readable is not None:
+            os.close(self._readable)
+            self._readable = None
 
 
 def _lost(why: str) -> StoreUnavailable:

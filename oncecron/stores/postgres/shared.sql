@@ -1,0 +1,102 @@
+-- What several of the functions need.
+
+create function {ns}.epoch(timestamptz) returns double precision
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select extract(epoch from $1)::float8 $$;
+
+create function {ns}.key_id_v1(p_key text, p_shard integer) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_id integer;
+begin
+  -- SELECT first: an INSERT that conflicts burns an identity value at every firing.
+  select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  if v_id is null then
+    insert into {ns}.job_key (key, shard) values (p_key, p_shard) on conflict (key, shard) do nothing;
+    select k.key_id into strict v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  end if;
+  return v_id;
+end $$;
+
+-- Whether this session has, or now gets, the key's session lock; never taken twice.
+create function {ns}.take_lock_v1(p_key_id integer) returns boolean
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select exists (
+    select from pg_locks x
+     where x.locktype = 'advisory' and x.pid = pg_backend_pid() and x.objsubid = 2 and x.granted
+       and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid)
+    or pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, p_key_id)
+$$;
+
+-- Which session has it.
+create function {ns}.lock_holder_v1(p_key_id integer) returns integer
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select x.pid from pg_locks x
+   where x.locktype = 'advisory' and x.objsubid = 2 and x.granted
+     and x.database = (select d.oid from pg_database d where d.datname = current_database())
+     and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid
+$$;
+
+-- Whether that session is half-way through a claim or an end, and not a silent one: it is in a transaction, or has just gone.
+create function {ns}.lock_busy_v1(p_key_id integer) returns boolean
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select h.pid is null or exists (select from pg_locks x where x.locktype = 'virtualxid' and x.pid = h.pid)
+    from {ns}.lock_holder_v1(p_key_id) h (pid)
+$$;
+
+-- Which session's transaction has checked its fence and has not ended.  A FOR SHARE lock of one transaction stands in xmax; its
+-- backend holds that transaction id's own lock.
+create function {ns}.fence_holder_v1(p_key_id integer) returns integer
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select b.pid from {ns}.job_key x
+    join pg_locks b on b.locktype = 'transactionid' and b.granted and b.transactionid = x.xmax
+   where x.key_id = p_key_id
+$$;
+
+-- Whoever listens to a part of a key finds its connection readable.
+create function {ns}.channel_v1(p_key_id integer) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$ select '{ns} ' || p_key_id $$;
+
+create function {ns}.stir_v1(p_key_id integer) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select pg_notify({ns}.channel_v1(x.key_id), '') from {ns}.listened x where x.key_id = p_key_id
+$$;
+
+-- A refusal is a row per (key, tick, host, reason) with a count.  It never waits for the disk, unless it is delivered: then
+-- nobody else has it any more, and it is known by its firing's owner.
+create function {ns}.skip_v1(
+  p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
+  p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
+  p_delivered_of text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if p_at is null then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+  insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
+    values ({ns}.key_id_v1(p_key, p_shard), coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
+            p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of)
+    on conflict (key_id, tick, host, reason) do update
+      set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
+          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
+          delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
+      where (strpos(s.delivered, excluded.delivered) > 0) is not true;
+end $$;
+
+-- Who runs without a lease is lost, and so is one whose host died between two attempts; their token is past.
+create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_by text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_note text := 'lease ended ' || to_char(coalesce(l.expires_at, v_now) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+    || ', declared lost by ' || p_by;
+begin
+  update {ns}.job_execution x
+     set outcome = 'lost', lost_at = v_now, note = concat_ws('; ', x.note, v_note),
+         requested_by = case when x.execution_id = l.execution_id then l.request_author end
+   where x.key_id = p_key_id and x.outcome = 'running';
+  update {ns}.job_execution x
+     set lost_at = v_now, note = concat_ws('; ', x.note, v_note), requested_by = l.request_author
+   where x.execution_id = l.execution_id and x.retrying and x.lost_at is null;
+  update {ns}.job_key x set fence = greatest(x.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint) where x.key_id = p_key_id;
+end $$;
