@@ -320,8 +320,8 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/claim.sql",
-                "  if a.answer = 'refused' then\n    begin\n      perform {ns}.skip_v1(",
-                "  if false then\n    begin\n      perform {ns}.skip_v1(",
+                "  if a.answer = 'refused' and not (a.reason = 'held' and p_awaited is not null) then\n",
+                "  if false then\n",
             ),
             Change(
                 "stores/redis/claim.lua", "if answer.answer == 'refused' then\n", "if false then\n"
