@@ -168,5 +168,5 @@ def _now() -> float:
 
 
 def _tells_of_the_same(record: dict[str, Any], later: dict[str, Any]) -> bool:
-    same = all(record[field] == later[field] for field in ("kind", "shard"))
+    same = all(record.get(field) == later.get(field) for field in ("kind", "shard"))
     return same and record["kind"] == "execution" and record["attempt"] == later["attempt"]

@@ -1,0 +1,192 @@
+"""A job that fails is run again: how often, when, and what ends it."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+from log_of import Store
+from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
+from servers.oncecron import Ended, Oncecron
+from servers.process import kill_tree, send
+
+TTL = ("--ttl", "6s")
+SOON = ("--retry-delay", "100ms")
+FAILS = ("sh", "-c", "exit 3")
+
+
+def attempts(store: Store, key: str = "k") -> list[tuple[int, str, int | None]]:
+    """Return number, outcome and exit code, the oldest first."""
+    return [(row.attempt, row.outcome, row.exit_code) for row in store.executions(key)]
+
+
+def ended(store: Store, count: int) -> None:
+    """Wait until so many attempts have ended."""
+    eventually(
+        lambda: (
+            [o for _, o, _ in attempts(store)].count("failed") >= count
+            and "running" not in [o for _, o, _ in attempts(store)]
+        ),
+        20,
+    )
+
+
+def in_the_delay(store: Store, host: Oncecron, *options: object) -> "object":
+    """Fire a job that fails at once, and return it in the long delay before its next attempt."""
+    firing = host.fire("k", "--tick", "one", *TTL, "--retries", 3, *options, "--", *FAILS)
+    ended(store, 1)
+    return firing
+
+
+def test_a_job_that_fails_is_run_again_until_it_succeeds(
+    store: Store, host: Oncecron, journal: Journal
+) -> None:
+    """Each attempt has its number, a record of its own and a higher token; the status is the last one's."""
+    script = 'echo "$ONCECRON_ATTEMPT $ONCECRON_FENCING_TOKEN"; [ $ONCECRON_ATTEMPT = 3 ]'
+    told = host.run("k", "--tick", "one", "--retries", 5, *SOON, "--", "sh", "-c", script)
+    assert (told.status, told.err) == (0, "")
+    numbers, tokens = zip(*(line.split() for line in told.out.split(b"\n")[:-1]), strict=True)
+    assert numbers == (b"1", b"2", b"3")
+    assert list(map(int, tokens)) == sorted(set(map(int, tokens)))
+    assert attempts(store) == [(1, "failed", 1), (2, "failed", 1), (3, "succeeded", 0)]
+    assert [row.fencing_token for row in store.executions("k")] == list(map(int, tokens))
+    assert host.run("k", "--tick", "one", *SOON, "--retries", 5, "--", "echo") == Ended(0, b"", "")
+
+
+def test_attempts_end_when_there_are_enough(store: Store, host: Oncecron) -> None:
+    """N further ones; the status is the last one's, and the tick is done."""
+    assert host.run("k", "--tick", "one", "--retries", 2, *SOON, "--", *FAILS).status == 3
+    assert attempts(store) == [(number, "failed", 3) for number in (1, 2, 3)]
+    assert host.run("k", "--tick", "one", "--skip-exit", 9, "--", "echo", "no").status == 9
+
+
+def test_without_retries_there_are_none(any_store: Store, host: Oncecron) -> None:
+    """Not by default, nor because of --failover."""
+    assert host.run("k", "--tick", "one", "--", *FAILS).status == 3
+    assert host.run("k", "--tick", "two", "--failover", "--", *FAILS).status == 3
+    assert attempts(any_store) == [(1, "failed", 3)] * 2
+
+
+def test_a_job_that_takes_too_long_is_run_again(any_store: Store, host: Oncecron) -> None:
+    """--timeout is for each attempt, and 124 in --no-retry-on excludes it."""
+    options = ("--timeout", "300ms", "--retries", 1, *SOON)
+    assert host.run("k", "--tick", "one", *options, "--", "sleep", 60).status == 124
+    assert [row[:2] for row in attempts(any_store)] == [(1, "timed-out"), (2, "timed-out")]
+    told = host.run("k", "--tick", "two", *options, "--no-retry-on", "124", "--", "sleep", 60)
+    assert told.status == 124
+    assert len(attempts(any_store)) == 3
+
+
+def test_some_failures_are_permanent(any_store: Store, host: Oncecron) -> None:
+    """An exit status of --no-retry-on ends it, and the record says so."""
+    options = ("--retries", 3, *SOON, "--no-retry-on", "64,65,78")
+    assert host.run("k", "--tick", "one", *options, "--", "sh", "-c", "exit 65").status == 65
+    [record] = any_store.executions("k")
+    assert (record.outcome, record.note) == ("failed", "exit status 65 is not retried")
+
+
+def test_a_delay_keeps_to_its_bounds(any_store: Store, host: Oncecron, journal: Journal) -> None:
+    """At least the base passes between two attempts; the formula has a test of its own."""
+    command = job(journal, "--exit", 1)
+    host.run("k", "--tick", "one", "--retries", 2, "--retry-delay", "600ms..1s", "--", *command)
+    first, second, third = journal.runs()
+    assert second.started - first.last_sign >= 0.6
+    assert third.started - second.last_sign >= 0.6
+
+
+def test_the_lease_is_kept_between_attempts(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Nobody gets the key in a delay that is longer than the ttl: another tick is `held`."""
+    first, second = new_host(), new_host("host-b")
+    retried = ("--retries", 1, "--retry-delay", "8s")
+    firing = first.fire("k", "--tick", "one", *TTL, *retried, "--", *job(journal, "--exit", 1))
+    ended(store, 1)
+    since = time.monotonic()
+    renewed = store.heartbeat("k")
+    assert renewed is not None
+    eventually(lambda: (store.heartbeat("k") or 0) > renewed + 6, 20)
+    assert second.run("k", "--tick", "two", *TTL, "--skip-exit", 9, "--", "true").status == 9
+    assert time.monotonic() - since < 8, "too slow to tell"
+    assert firing.wait().status == 1
+    assert [row.outcome for row in store.executions("k")] == ["failed", "failed"]
+    assert_exclusive(journal, attempts=True)
+    assert_tokens_rise(journal)
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
+def test_a_signal_in_the_delay_ends_the_retries(
+    any_store: Store, host: Oncecron, name: str
+) -> None:
+    """The status is that of the last attempt; the record says why; the key is free."""
+    firing = in_the_delay(any_store, host, "--retry-delay", "60s")
+    os.kill(firing.process.pid, getattr(signal, f"SIG{name}"))
+    assert firing.wait().status == 3
+    [record] = any_store.executions("k")
+    assert (record.outcome, record.note) == ("failed", f"after SIG{name} to oncecron")
+    assert any_store.heartbeat("k") is None
+    told = host.run("k", "--tick", "one", "--failover", "--skip-exit", 9, "--", "echo", "no")
+    assert told == Ended(9, b"", "")
+
+
+def test_the_death_of_the_wrapper_in_the_delay_ends_the_retries(
+    store: Store, host: Oncecron
+) -> None:
+    """The guard releases the lease, and says why."""
+    firing = in_the_delay(store, host, "--retry-delay", "60s")
+    guard = firing.guard()
+    os.kill(firing.process.pid, signal.SIGKILL)
+    firing.wait()
+    eventually(lambda: not guard.alive())
+    [record] = store.executions("k")
+    assert record.outcome == "failed"
+    assert "was killed" in (record.note or "")
+    assert store.heartbeat("k") is None
+
+
+def test_the_death_of_the_guard_in_the_delay_leaves_the_record_alone(
+    any_store: Store, host: Oncecron
+) -> None:
+    """Nothing ran: what was recorded of the last attempt stays true, and the wrapper leaves with 75."""
+    firing = in_the_delay(any_store, host, "--retry-delay", "60s")
+    send([firing.guard()], signal.SIGKILL)
+    told = firing.wait()
+    assert told.status == 75
+    assert "guard was killed" in told.err
+    host("flush")
+    assert attempts(any_store) == [(1, "failed", 3)]
+
+
+def test_a_pause_in_the_delay_ends_the_retries(
+    store: Store, new_host: Callable[..., Oncecron], operator: Oncecron
+) -> None:
+    """The next attempt is refused; the record says by whom, and the lease is released."""
+    firing = in_the_delay(store, new_host(), "--retry-delay", "2s")
+    assert operator("pause", "k", "--reason", "release").status == 0
+    assert firing.wait().status == 3
+    [record] = store.executions("k")
+    assert record.outcome == "failed"
+    assert "no further attempt: paused" in (record.note or "")
+    assert store.heartbeat("k") is None
+
+
+def test_the_attempts_of_a_dead_host_go_on_elsewhere_and_are_counted(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """A host that dies in the delay: one that waits makes the next attempt, and no more than the tick has left."""
+    options = ("--tick", "one", *TTL, "--failover", "--retries", 1)
+    fails = job(journal, "--exit", 3)
+    first = new_host().fire("k", *options, "--retry-delay", "60s", "--", *fails)
+    ended(store, 1)
+    second = new_host("host-b").fire("k", *options, *SOON, "--", *fails)
+    eventually(lambda: any(skip.host == "host-b" for skip in store.skips("k")), 20)
+    kill_tree(first.process.pid)
+    first.wait()
+    assert second.wait(40).status == 3
+    assert [(line.host, line.attempt) for line in journal.starts()] == [
+        ("host-a", "1"),
+        ("host-b", "2"),
+    ]
+    assert attempts(store) == [(1, "failed", 3), (2, "failed", 3)]
+    assert_tokens_rise(journal)

@@ -1,0 +1,131 @@
+"""Parts of a tick, taken by several hosts side by side."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from log_of import Store
+from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
+from servers.oncecron import Ended, Oncecron
+from servers.process import kill_tree
+
+TTL = ("--ttl", "6s")
+FOUR = ("--shards", 4)
+ROWS = 40
+
+
+def parts(journal: Journal) -> list[str]:
+    """Return the parts that were started, sorted."""
+    return sorted(line.shard for line in journal.starts())
+
+
+def test_one_host_runs_all_parts_one_after_another(
+    store: Store, host: Oncecron, journal: Journal
+) -> None:
+    """Each once, told which it is; then the tick is done."""
+    script = 'echo "$ONCECRON_SHARD/$ONCECRON_SHARDS"'
+    told = host.run("k", "--tick", "one", *FOUR, "--", "sh", "-c", script)
+    assert (told.status, sorted(told.out.split())) == (0, [b"0/4", b"1/4", b"2/4", b"3/4"])
+    assert [row.outcome for row in store.executions("k")] == ["succeeded"] * 4
+    again = host.run("k", "--tick", "one", *FOUR, "--skip-exit", 9, "--", "echo", "no")
+    assert again == Ended(9, b"", "")
+    host.run("k", "--tick", "two", *FOUR, "--", *job(journal, "--beats", "--sleep", 0.1))
+    runs = journal.runs()
+    ends = [run.last_sign for run in runs]
+    assert all(run.started > end for run, end in zip(runs[1:], ends, strict=False))
+
+
+def test_hosts_share_the_parts(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Four parts on three hosts: each is started once, and each row of mod(id, 4) is handled once."""
+    names = ("host-a", "host-b", "host-c")
+    rows = f"for i in $(seq 0 {ROWS - 1}); do [ $((i % $ONCECRON_SHARDS)) = $ONCECRON_SHARD ] && echo $i; done; "
+    command = ("sh", "-c", rows + " ".join(job(journal, "--beats", "--sleep", 1.5)))
+    firings = [new_host(name).fire("k", "--tick", "one", *FOUR, "--", *command) for name in names]
+    told = [firing.wait(60) for firing in firings]
+    assert [end.status for end in told] == [0, 0, 0]
+    handled = sorted(int(row) for end in told for row in end.out.split())
+    assert handled == list(range(ROWS))
+    assert parts(journal) == ["0", "1", "2", "3"]
+    assert len({line.host for line in journal.starts()}) > 1
+    assert_exclusive(journal)
+    assert_tokens_rise(journal)
+
+
+def test_the_status_is_that_of_the_first_part_that_failed(any_store: Store, host: Oncecron) -> None:
+    """A part that fails does not keep the others from running; those that follow do not change the status."""
+    script = "echo; [ $ONCECRON_SHARD != 2 ] || exit 7"
+    told = host.run("k", "--tick", "one", *FOUR, "--", "sh", "-c", script)
+    assert (told.status, told.out) == (7, b"\n" * 4)
+    outcomes = sorted(row.outcome for row in any_store.executions("k"))
+    assert outcomes == ["failed", "succeeded", "succeeded", "succeeded"]
+
+
+def test_each_part_has_its_own_attempts(any_store: Store, host: Oncecron, journal: Journal) -> None:
+    """With --retries a part that fails is run again, and the others once."""
+    script = '[ "$ONCECRON_SHARD$ONCECRON_ATTEMPT" != 11 ]'
+    options = ("--shards", 2, "--retries", 2, "--retry-delay", "100ms")
+    assert host.run("k", "--tick", "one", *options, "--", "sh", "-c", script).status == 0
+    found = sorted((row.outcome, row.attempt) for row in any_store.executions("k"))
+    assert found == [("failed", 1), ("succeeded", 1), ("succeeded", 2)]
+
+
+def test_again_runs_each_part_once_more(any_store: Store, host: Oncecron) -> None:
+    """And not for ever."""
+    tick = ("--tick", "one", "--shards", 2)
+    host.run("k", *tick, "--", "true")
+    assert host.run("k", *tick, "--again", "--", "echo", "ran").out == b"ran\nran\n"
+    assert sorted(row.attempt for row in any_store.executions("k")) == [1, 1, 2, 2]
+
+
+def test_a_signal_ends_the_firing_and_not_only_a_part(
+    any_store: Store, host: Oncecron, journal: Journal
+) -> None:
+    """TERM means the whole run, also for a job that ends with 0 then; the other parts stay free."""
+    script = "trap 'exit 0' TERM; " + " ".join(job(journal, "--sleep", 60)) + " & wait"
+    firing = host.fire("k", "--tick", "one", *FOUR, "--", "sh", "-c", script)
+    journal.wait_for("start")
+    os.kill(firing.process.pid, signal.SIGTERM)
+    firing.wait()
+    assert len(journal.starts()) == 1
+    assert host.run("k", "--tick", "one", *FOUR, "--", "echo", "ran").out == b"ran\n" * 3
+
+
+def test_hosts_that_disagree_are_refused(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Another number within a tick exits 78 and names both numbers; nothing runs."""
+    holder = new_host().fire("k", "--tick", "one", *FOUR, "--", *job(journal, "--sleep", 60))
+    journal.wait_for("start")
+    for shards in (1, 3, 5):
+        told = new_host("host-b").run("k", "--tick", "one", "--shards", shards, "--", "echo", "no")
+        assert (told.status, told.out) == (78, b"")
+        assert "4" in told.err
+        assert str(shards) in told.err
+    os.kill(holder.process.pid, signal.SIGTERM)
+    holder.wait()
+
+
+def test_a_lost_part_is_taken_over_alone(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """A host dies in one part; the others are run once, that one twice."""
+    options = ("--tick", "one", *TTL, *FOUR, "--failover")
+    holder = new_host().fire("k", *options, "--", *job(journal, "--beats", "--sleep", 60))
+    [lost] = journal.wait_for("start")
+    others = [
+        new_host(name).fire("k", *options, "--", *job(journal, "--beats", "--sleep", 0.2))
+        for name in ("host-b", "host-c")
+    ]
+    journal.wait_for("end", 3, 40)
+    eventually(
+        lambda: {s.host for s in store.skips("k") if s.reason == "held"} == {"host-b", "host-c"}, 20
+    )
+    kill_tree(holder.process.pid)
+    holder.wait()
+    assert [firing.wait(40).status for firing in others] == [0, 0]
+    assert parts(journal) == sorted(["0", "1", "2", "3", lost.shard])
+    assert_exclusive(journal, attempts=True)
+    assert_tokens_rise(journal)
+    assert sorted(row.outcome for row in store.executions("k")) == ["lost", *["succeeded"] * 4]
