@@ -1,0 +1,290 @@
+"""Hosts that wait for the one that runs a tick, and take over when it is lost.
+
+Overlaps are told by what the jobs wrote; the time of a takeover counts from the loss to the next job's first line.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from breakable import Breakable, start_breakable
+from log_of import PostgresLog, SQLiteLog, Store
+from servers import (
+    Database,
+    FaultProxy,
+    Journal,
+    PgBouncer,
+    PostgresServer,
+    RedisServer,
+    assert_exclusive,
+    assert_tokens_rise,
+    eventually,
+    job,
+)
+from servers.oncecron import Ended, Firing, Oncecron, installed
+from servers.process import kill_tree
+
+TTL = 6
+WITHIN = TTL + 2 + 1.5  # the promise, and what two busy cores take to start three processes
+TAKEOVERS = int(os.environ.get("ONCECRON_TEST_TAKEOVERS", "2"))
+FAILOVER = ("--ttl", f"{TTL}s", "--failover")
+DAEMON = (*FAILOVER, "--no-tick")
+SHORT = ("--beats", "--sleep", 0.3)
+LONG = ("--beats", "--sleep", 60)
+
+
+@pytest.fixture(params=["pooled", "postgres", "redis", "sqlite"])
+def store(request: pytest.FixtureRequest, public_path: Any) -> Store:
+    """Give an empty store of each kind; `pooled` is PostgreSQL behind a transaction pooler."""
+    if request.param == "sqlite":
+        return SQLiteLog(public_path / "store" / "oncecron.db")
+    if request.param == "redis":
+        from log_of import RedisLog
+
+        return RedisLog(request.getfixturevalue("redis_server"))
+    database: Database = installed(request.getfixturevalue("database"))
+    log = PostgresLog(database)
+    if request.param == "pooled":
+        pooler: PgBouncer = request.getfixturevalue("pgbouncer")
+        log.url = database.url("host", via=pooler)
+    return log
+
+
+@pytest.fixture
+def three(new_host: Callable[..., Oncecron]) -> tuple[Oncecron, Oncecron, Oncecron]:
+    """Give three hosts."""
+    return new_host("host-a"), new_host("host-b"), new_host("host-c")
+
+
+def wait_until_held(store: Store, key: str, *hosts: Oncecron) -> None:
+    """Wait until these hosts have been told that another one runs."""
+    names = {host.environment["ONCECRON_HOST"] for host in hosts}
+    eventually(
+        lambda: names <= {skip.host for skip in store.skips(key) if skip.reason == "held"}, 30
+    )
+
+
+def power_off(firing: Firing) -> float:
+    """Kill all processes of a host's firing at once; return when."""
+    kill_tree(firing.process.pid)
+    at = time.monotonic()
+    firing.wait()
+    return at
+
+
+def taken_over(store: Store, key: str, journal: Journal, lost_at: float) -> None:
+    """Fail unless one other host has run the tick once more, in time, and all of it is recorded."""
+    first, second = [line for line in journal.starts() if line.key == key]
+    assert second.host != first.host
+    assert second.time - lost_at < WITHIN
+    rows = store.executions(key)
+    assert [(row.attempt, row.outcome, row.host) for row in rows] == [
+        (1, "lost", first.host),
+        (2, "succeeded", second.host),
+    ]
+    assert f"takeover: attempt 1 on {first.host} was lost" in (rows[1].note or "")
+    assert int(first.token) < int(second.token)
+
+
+def test_one_of_those_that_wait_takes_over(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """The holder's host vanishes: within ttl + 2 s one runs attempt 2, the other leaves, nobody says a word."""
+    a, b, c = three
+    for number in range(TAKEOVERS):
+        key = f"k{number}"
+        holder = a.fire(key, "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+        journal.wait_for("start", where=lambda line, key=key: line.key == key)
+        waiting = [
+            host.fire(key, "--tick", "one", *FAILOVER, "--", *job(journal, *SHORT))
+            for host in (b, c)
+        ]
+        wait_until_held(store, key, b, c)
+        lost_at = power_off(holder)
+        assert [firing.wait(40) for firing in waiting] == [Ended(0, b"", "")] * 2
+        taken_over(store, key, journal, lost_at)
+    assert_exclusive(journal, attempts=True)
+    assert_tokens_rise(journal)
+
+
+def test_all_leave_when_the_execution_has_ended(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """However it ended: it was not lost, so that they are refused, with their --skip-exit."""
+    a, b, c = three
+    for number, status in enumerate((0, 3)):
+        tick = ("--tick", f"t{number}", *FAILOVER, "--skip-exit", 9)
+        command = job(journal, "--sleep", 2, "--exit", status)
+        holder = a.fire("k", *tick, "--", *command)
+        journal.wait_for("start", number + 1)
+        waiting = [host.fire("k", *tick, "--", *command) for host in (b, c)]
+        assert holder.wait().status == status
+        assert [firing.wait(30) for firing in waiting] == [Ended(9, b"", "")] * 2
+    assert len(journal.starts()) == 2
+    assert {skip.reason for skip in store.skips("k")} == {"held", "done"}
+
+
+def test_only_the_own_tick_is_waited_for(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """While an older tick runs a newer one is refused at once, or its firings would heap up on every host."""
+    a, b, _ = three
+    holder = a.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+    journal.wait_for("start")
+    told = b.run("k", "--tick", "two", *FAILOVER, "--skip-exit", 9, "--", "echo", "no", deadline=10)
+    assert told == Ended(9, b"", "")
+    os.kill(holder.process.pid, signal.SIGTERM)
+    holder.wait()
+
+
+def test_a_host_that_waits_can_be_told_to_leave(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """TERM ends the waiting, and nothing else: the holder runs on."""
+    a, b, _ = three
+    holder = a.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+    journal.wait_for("start")
+    waiting = b.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+    wait_until_held(store, "k", b)
+    os.kill(waiting.process.pid, signal.SIGTERM)
+    assert waiting.wait(10).status == 143
+    assert [line.kind for line in journal.lines() if line.kind != "beat"] == ["start"]
+    os.kill(holder.process.pid, signal.SIGTERM)
+    assert holder.wait().status == 143
+    assert [row.outcome for row in store.executions("k")] == ["stopped"]
+
+
+def test_a_job_that_kills_its_host_does_not_go_round(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """With --retries 1 two hosts are lost, the third is refused `exhausted`."""
+    options = ("--tick", "one", *FAILOVER, "--retries", 1)
+    firings: dict[str, Firing] = {}
+    for host in three:
+        name = host.environment["ONCECRON_HOST"]
+        firings[name] = host.fire("k", *options, "--skip-exit", 9, "--", *job(journal, *LONG))
+    for attempt in (1, 2):
+        holder = journal.wait_for("start", attempt, 20)[-1].host
+        wait_until_held(store, "k", *(h for h in three if h.environment["ONCECRON_HOST"] in firings
+                                      and h.environment["ONCECRON_HOST"] != holder))  # fmt: skip
+        power_off(firings.pop(holder))
+    [last] = firings.values()
+    assert last.wait(40) == Ended(9, b"", "")
+    assert [(row.attempt, row.outcome) for row in store.executions("k")] == [
+        (1, "lost"),
+        (2, "lost"),
+    ]
+    assert "exhausted" in {skip.reason for skip in store.skips("k")}
+    assert_exclusive(journal, attempts=True)
+
+
+# A daemon, one of which is to run
+
+
+def test_a_daemon_has_hosts_that_stand_by(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """Its host vanishes, then the next one is told to end (it shuts down): another one runs it each time."""
+    hosts = {host.environment["ONCECRON_HOST"]: host for host in three}
+    firings = {
+        name: host.fire("k", *DAEMON, "--", *job(journal, *LONG)) for name, host in hosts.items()
+    }
+    first = journal.wait_for("start", 1, 20)[0]
+    wait_until_held(store, "k", *(host for name, host in hosts.items() if name != first.host))
+    lost_at = power_off(firings.pop(first.host))
+    second = journal.wait_for("start", 2, 30)[1]
+    assert second.time - lost_at < WITHIN
+    os.kill(firings[second.host].process.pid, signal.SIGTERM)
+    stopped_at = time.monotonic()
+    assert firings.pop(second.host).wait().status == 143
+    third = journal.wait_for("start", 3, 30)[2]
+    assert third.time - stopped_at < WITHIN
+    assert len({first.host, second.host, third.host}) == 3
+    os.kill(firings[third.host].process.pid, signal.SIGTERM)
+    firings[third.host].wait()
+    assert_exclusive(journal)
+    assert_tokens_rise(journal)
+    outcomes = [row.outcome for row in store.executions("k")]
+    assert outcomes == ["lost", "stopped", "stopped"]
+
+
+def test_a_daemon_that_ends_by_itself_is_not_run_by_others(
+    store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
+) -> None:
+    """It was to end: those that stand by leave."""
+    a, b, c = three
+    holder = a.fire("k", *DAEMON, "--", *job(journal, "--sleep", 4))
+    journal.wait_for("start")
+    waiting = [host.fire("k", *DAEMON, "--", *job(journal, *LONG)) for host in (b, c)]
+    wait_until_held(store, "k", b, c)
+    assert holder.wait().status == 0
+    assert [firing.wait(30) for firing in waiting] == [Ended(0, b"", "")] * 2
+    assert len(journal.starts()) == 1
+
+
+# The network of the holder fails
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def breakable(
+    request: pytest.FixtureRequest,
+    new_postgres: Callable[..., PostgresServer],
+    new_redis: Callable[..., RedisServer],
+) -> Breakable:
+    """Start a server that may be broken."""
+    return start_breakable(str(request.param), new_postgres, new_redis)
+
+
+def test_a_holder_that_is_cut_off_is_followed(
+    breakable: Breakable, public_path: Any, new_proxy: Callable[..., FaultProxy], journal: Journal
+) -> None:
+    """Its packets go nowhere: it ends its job before another host starts its own, within ttl + 2 s."""
+    way = new_proxy(breakable.server)
+    cut_off = Oncecron(breakable.url(via=way), public_path, "host-a")
+    others = [Oncecron(breakable.url(), public_path, name) for name in ("host-b", "host-c")]
+    holder = cut_off.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+    journal.wait_for("start")
+    waiting = [
+        host.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *SHORT)) for host in others
+    ]
+    wait_until_held(breakable.log, "k", *others)
+    way.deaf()
+    lost_at = time.monotonic()
+    assert [firing.wait(40) for firing in waiting] == [Ended(0, b"", "")] * 2
+    assert holder.wait(40).status == 75
+    taken_over(breakable.log, "k", journal, lost_at)
+    assert_exclusive(journal, attempts=True)
+
+
+@pytest.mark.herd
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [50])
+def test_many_that_wait_are_no_stampede(
+    breakable: Breakable,
+    public_path: Any,
+    new_proxy: Callable[..., FaultProxy],
+    journal: Journal,
+    count: int,
+) -> None:
+    """Of fifty one takes over; each has one connection at a time, and asks now and then."""
+    way = new_proxy(breakable.server)
+    first = Oncecron(breakable.url(), public_path, "host-0")
+    herd = [Oncecron(breakable.url(via=way), public_path, f"host-{n}") for n in range(1, count + 1)]
+    slow = ("--ttl", "20s", "--failover", "--tick", "one", "--connect-timeout", "60s")
+    holder = first.fire("k", *slow, "--", *job(journal, *LONG))
+    journal.wait_for("start")
+    waiting = [host.fire("k", *slow, "--", *job(journal, *SHORT)) for host in herd]
+    wait_until_held(breakable.log, "k", *herd)
+    lost_at = power_off(holder)
+    ends = [firing.wait(120) for firing in waiting]
+    assert ends == [Ended(0, b"", "")] * count
+    _, second_start = journal.starts()
+    assert second_start.time - lost_at < 20 + 2 + 6  # fifty interpreters wake on two cores
+    assert_exclusive(journal, attempts=True)
+    assert len(way.connections()) <= 2 * count + 5
+    # To connect, to claim, to listen, to claim again; then every sixth to third of the ttl, and when something happens.
+    took = time.monotonic() - lost_at
+    assert way.round_trips() <= count * (15 + 2 * (took + 20) / (20 / 6))
