@@ -1,4 +1,4 @@
-"""RESP2: what is sent, and what comes out of a stream however it is cut."""
+"""RESP2 and what is needed of RESP3: what is sent, and what comes out of a stream however it is cut."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.stores.redis.resp import ProtocolError, Reader, ReplyError, packed
+from oncecron.stores.redis.resp import ProtocolError, Push, Reader, ReplyError, packed
 
 
 def reader(data: bytes, step: int = 1) -> Reader:
@@ -59,6 +59,47 @@ def test_what_comes(data: bytes, value: object, step: int) -> None:
         stream.reply()
 
 
+HELLO = (
+    b"%3\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+    b"$7\r\nmodules\r\n*1\r\n%1\r\n$4\r\nname\r\n$2\r\nbf\r\n"
+)
+PUSH = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nended\r\n"
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_what_comes_of_resp3(step: int) -> None:
+    """Maps as names and values in turn, the null, and between two answers what nobody asked for."""
+    stream = reader(HELLO + PUSH + b"_\r\n" + PUSH + PUSH + b"*2\r\n_\r\n:1\r\n" + PUSH, step)
+    hello = [b"server", b"redis", b"proto", 3, b"modules", [[b"name", b"bf"]]]
+    assert stream.reply() == hello
+    pushed = stream.next()
+    assert isinstance(pushed, Push)
+    assert pushed == [b"message", b"c", b"ended"]
+    assert stream.reply() is None
+    assert stream.reply() == [None, 1]
+    with pytest.raises(ConnectionResetError):
+        stream.reply()
+
+
+def test_an_error_behind_a_push_is_an_answer() -> None:
+    """It is not lost with what is skipped."""
+    stream = reader(PUSH + b"-NOPERM no\r\n:7\r\n")
+    refusal = stream.reply()
+    assert isinstance(refusal, ReplyError)
+    assert refusal.code == "NOPERM"
+    assert stream.reply() == 7
+
+
+def test_what_came_in_one_piece_with_an_answer_is_known() -> None:
+    """Nobody else will tell that it is there."""
+    stream = reader(b":1\r\n" + PUSH + b":2\r\n", 1000)
+    assert not stream.has_more
+    assert stream.reply() == 1
+    assert stream.has_more
+    assert stream.reply() == 2
+    assert not stream.has_more
+
+
 def test_an_error_is_a_value_with_a_code() -> None:
     """Its first word; an array that holds one is one, read to its end."""
     stream = reader(b"-OOM no memory\r\n*3\r\n:1\r\n-ERR a\r\n-ERR b\r\n:7\r\n")
@@ -81,10 +122,15 @@ def test_an_error_is_a_value_with_a_code() -> None:
         b"*99999999999\r\n",
         b"*1\r\n" * 50,
         b"+" + b"a" * 100_000,
-        b"%1\r\n+a\r\n+b\r\n",
+        b"%99999999999\r\n",
+        b"%-2\r\n",
+        b"%1\r\n" * 50,
+        b"*1\r\n>1\r\n+a\r\n",
+        b">one\r\n",
+        b"~1\r\n+a\r\n",
     ],
 )
-def test_what_is_no_resp2(data: bytes) -> None:
+def test_what_is_neither(data: bytes) -> None:
     """It is told, and neither memory nor the stack is spent on it."""
     with pytest.raises(ProtocolError):
         reader(data, 1000).reply()

@@ -1,6 +1,7 @@
-"""RESP2: commands to bytes, bytes to answers. It knows no sockets.
+"""RESP2, and of RESP3 what comes where it is asked for: commands to bytes, bytes to answers. It knows no sockets.
 
-The protocol is https://redis.io/docs/latest/develop/reference/protocol-spec/ ; RESP3 is never asked for.
+The protocol is https://redis.io/docs/latest/develop/reference/protocol-spec/ . RESP3 is asked for by whoever listens:
+then maps come (to HELLO), another null, and what is pushed unasked between two answers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ class ReplyError(Exception):
 
 
 class ProtocolError(Exception):
-    """What came is no RESP2."""
+    """What came is none of that."""
+
+
+class Push(list["Reply"]):
+    """What a server says unasked."""
 
 
 def packed(words: Iterable[Word]) -> bytes:
@@ -54,8 +59,19 @@ class Reader:
         self._at = 0
         self._error: ReplyError | None = None
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something has come behind the last answer."""
+        return bool(self._buffer)
+
     def reply(self) -> Reply | ReplyError:
-        """Return the next answer; of an array that holds an error, the error."""
+        """Return the next answer, without what was pushed before it."""
+        while isinstance(found := self.next(), Push):
+            pass
+        return found
+
+    def next(self) -> Reply | ReplyError:
+        """Return the next answer or `Push`; of an array that holds an error, the error."""
         self._error = None
         value = self._value(_DEEPEST)
         del self._buffer[: self._at]
@@ -76,6 +92,15 @@ class Reader:
             return self._bulk(_number(rest, line))
         if kind == b"*" and depth:
             return self._array(_number(rest, line), depth)
+        return self._value_of_resp3(kind, rest, line, depth)
+
+    def _value_of_resp3(self, kind: bytes, rest: bytes, line: bytes, depth: int) -> Reply:
+        if kind == b"_":
+            return None
+        if kind == b"%" and depth:  # names and values in turn, as RESP2 has it
+            return self._array(2 * _number(rest, line), depth)
+        if kind == b">" and depth == _DEEPEST:
+            return Push(self._array(_number(rest, line), depth) or ())
         raise ProtocolError(line[:40].decode("latin-1"))
 
     def _line(self) -> bytes:

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import _socket
 import errno
+import os
 import time
 
 from oncecron.errors import StoreError, StoreRefusesError, StoreUnavailable
-from oncecron.stores.redis.resp import ProtocolError, Reader, ReplyError, packed
+from oncecron.stores.redis.resp import ProtocolError, Push, Reader, ReplyError, packed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from typing import Any, NoReturn
+    from collections.abc import Callable
+    from typing import Any, NoReturn, TypeVar
 
     from oncecron.stores.redis.address import Host, Target, Tls
     from oncecron.stores.redis.resp import Reply
+
+    Answer = TypeVar("Answer")
 
 # ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
 
@@ -146,6 +150,9 @@ class Session:
         self._introduction: Introduction | None = introduction
         self._deadline = deadline
         self._heard = False
+        self.channels: set[str] = set()
+        """To which we listen."""
+        self._stirred_fd: int | None = None
         self._reader = Reader(self._receive)
         try:
             self._socket = _connected(place, way, way.soon(deadline))
@@ -156,8 +163,22 @@ class Session:
         """Return the socket, -1 when it is closed."""
         return self._socket.fileno()
 
+    def watch_fd(self) -> int:
+        """Return what is readable when the server has said something unasked, or has hung up.
+
+        The socket; what came in one piece with the last answer is no longer there to be read.
+        """
+        if not self._reader.has_more:
+            return self.fileno()
+        if self._stirred_fd is None:
+            self._stirred_fd = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        return self._stirred_fd
+
     def close(self) -> None:
         """Close the socket without waiting."""
+        stirred, self._stirred_fd = self._stirred_fd, None
+        if stirred is not None:
+            os.close(stirred)
         try:
             self._socket.close()
         except OSError:  # what a reset left behind
@@ -168,10 +189,22 @@ class Session:
 
         Raises `StoreError` when there is none, or when the server does not let us in; closed then.
         """
+        return self._told(lambda: self._ask(commands), deadline)
+
+    def listen(self, channel: str, *, deadline: float) -> ReplyError | None:
+        """Have the server say what is published there, or return its refusal.
+
+        One round trip, or none where we listen already. Raises as `ask` does; closed after a server without RESP3.
+        """
+        if channel in self.channels:
+            return None
+        return self._told(lambda: self._listen(channel), deadline)
+
+    def _told(self, talk: Callable[[], Answer], deadline: float) -> Answer:
         self._deadline = deadline
         answered = False
         try:
-            reply = self._ask(commands)
+            reply = talk()
             answered = True
         except OSError as error:
             raise self._failure(error) from error
@@ -191,6 +224,26 @@ class Session:
         return self._way.failure(error, self.place)
 
     def _ask(self, commands: tuple[bytes, ...]) -> Reply | ReplyError:
+        self._say(commands)
+        for _ in commands[1:]:
+            self._reader.reply()
+        return self._reader.reply()
+
+    def _listen(self, channel: str) -> ReplyError | None:
+        self._say((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
+        hello = self._reader.reply()
+        heard = self._reader.next()
+        while isinstance(heard, Push) and heard[:1] != [b"subscribe"]:
+            heard = self._reader.next()
+        if isinstance(heard, ReplyError):
+            return heard
+        if isinstance(hello, ReplyError):  # in RESP2 who listens may ask nothing
+            self.close()
+            return hello
+        self.channels.add(channel)
+        return None
+
+    def _say(self, commands: tuple[bytes, ...]) -> None:
         introduction, self._introduction = self._introduction, None
         if introduction is None:
             self._send(b"".join(commands))
@@ -201,9 +254,6 @@ class Session:
         else:
             self._send(introduction.words + b"".join(commands))
             self._hear(introduction)
-        for _ in commands[1:]:
-            self._reader.reply()
-        return self._reader.reply()
 
     def _hear(self, introduction: Introduction) -> None:
         """Read what the server thinks of who we are."""

@@ -43,6 +43,10 @@ class Wire:
         """Return the socket, -1 when the wire is dead."""
         return -1 if self._session is None else self._session.fileno()
 
+    def watch_fd(self) -> int:
+        """Return what becomes readable when the server says something unasked, or hangs up; -1 when dead."""
+        return -1 if self._session is None else self._session.watch_fd()
+
     def close(self) -> None:
         """Close the connection without waiting."""
         session, self._session = self._session, None
@@ -69,6 +73,28 @@ class Wire:
             raise reply
         self.close()
         raise failure
+
+    def listen(self, channel: str, *, deadline: float) -> bool:
+        """Have the server say what is published there; return False where it never will.
+
+        One round trip, or none where we listen already. Raises as `ask` does; dead too after a server without RESP3.
+        """
+        session = self._living()
+        try:
+            refusal = session.listen(channel, deadline=deadline)
+        except BaseException:
+            self.close()
+            raise
+        if refusal is not None:
+            from oncecron.stores.redis.explain import of_command
+
+            failure = of_command(refusal, self._way.where(session.place))
+            if failure is not None:
+                self.close()
+                raise failure
+        if session.fileno() == -1:
+            self.close()
+        return refusal is None
 
     def is_at_master(self, deadline: float) -> bool:
         """Return False where the sentinels name another master than the one at the other end.
@@ -117,6 +143,8 @@ class Wire:
             finally:
                 there.close()
         self._session = there
+        for channel in here.channels:
+            there.listen(channel, deadline=deadline)
         here.close()
         return there.ask(command, deadline=deadline)
 
