@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from servers import RedisServer
 
-OF_A_CLAIM = {"shared", "claim"}
-ALL = {*OF_A_CLAIM, "renew", "retention", "finish", "skip", "deliver"}
+OF_A_CLAIM = {"shared", "starting", "claim"}
+ALL = {*OF_A_CLAIM, "renew", "attempts", "keep", "retry", "retention", "finish", "skip", "deliver"}
 
 
 @pytest.fixture

@@ -38,32 +38,10 @@ local function guarded_for()
   return recorded.guard_from + largest - now
 end
 
-local function refused(reason, row, since, detail)
-  row = row or {}
-  return {answer = 'refused', reason = reason, holder_host = row.host, holder_pid = row.pid, holder_user = row.user,
-    since = since or row.started_at, detail = detail}
-end
-
-local function granted(id, row)
-  return {answer = 'lease', execution_id = id, attempt = row.attempt, fencing_token = row.fencing_token,
-    started_at = row.started_at, now = seconds(now), due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
-end
-
--- 1. Paused or drained; clocks too far apart to name a tick.
+-- 1. Paused or drained; clocks too far apart to name a tick; another number of parts than that of others.
 local function gate()
-  for _, name in ipairs({given.key, '*'}) do
-    local pause = redis.call('HGET', shared.pauses, name)
-    pause = pause and cjson.decode(pause)
-    if pause and (not pause['until'] or tonumber(pause['until']) > now) then
-      return refused('paused', nil, pause.at, 'by ' .. pause.author .. (pause.reason and ': ' .. pause.reason or ''))
-    end
-    if pause then redis.call('HDEL', shared.pauses, name) end -- it has ended; a removal that a full memory takes
-  end
-  local drain = redis.call('HGET', shared.drains, given.host)
-  if drain then
-    drain = cjson.decode(drain)
-    return refused('drained', nil, drain.at, 'by ' .. drain.author)
-  end
+  local refusal = stopped_by_people(given.key, given.host)
+  if refusal then return refusal end
   local off = 0
   if given.rule == 'schedule' or given.rule == 'minute' then
     off = given.host_now - now
@@ -71,6 +49,8 @@ local function gate()
     off = math.max(0, given.tick_instant - now)
   end
   if math.abs(off) > tonumber(given.max_skew) then return {answer = 'clocks', off = seconds(off)} end
+  local shards = given.tick and division_of(given.key, given.tick)
+  if shards and shards ~= given.shards then return {answer = 'parts', found = shards} end
 end
 
 -- 2. A living lease: `held`, or for another tick perhaps a dead holder's.
@@ -78,30 +58,54 @@ local function in_the_way(lease)
   local row = execution(lease.execution_id) or {}
   local same_tick = given.tick and given.tick == row.tick
   local silent = now - lease.heartbeat_at > 2 * lease.ttl / given.heartbeats
-  if same_tick or not silent then return refused('held', row) end
-  local again = refused('held', row)
-  again.answer, again.why, again.watched = 'again', 'orphaned', lease.heartbeat_at
-  again.ends_in = seconds(lease.expires_at - now)
-  again.after = seconds(math.min(lease.expires_at - now, lease.ttl / given.heartbeats))
-  return again
+  local answer = refused('held', row)
+  answer.execution_id, answer.ends_in, answer.watched = lease.execution_id, seconds(lease.expires_at - now), lease.heartbeat_at
+  answer.same_tick = given.tick == row.tick and 'yes' or nil
+  if same_tick or not silent then return answer end
+  answer.answer, answer.why = 'again', 'orphaned'
+  answer.after = seconds(math.min(lease.expires_at - now, lease.ttl / given.heartbeats))
+  return answer
 end
 
--- 2. The tick has an execution, or a newer one has overtaken it.
+-- Whether failover goes on after an attempt: nobody knows its end, or it was to be followed by another.
+local function goes_on(row)
+  local unfollowed = row.retrying and (row.outcome == 'failed' or row.outcome == 'timed-out')
+  return given.failover and (row.outcome == 'lost' or unfollowed)
+end
+
+-- The attempt that a firing without a tick has waited for, or the last one after it under the same lease.
+local function awaited()
+  local row = given.failover and execution(given.awaited)
+  if not row then return end
+  local _, last = execution_of(row.owner)
+  return last or row
+end
+
+-- 2. The tick has an execution, or a newer one has overtaken it; without a tick, what was waited for was to end.
 local function been(key)
-  if given.again or not given.tick then return end
+  if given.again then return end
+  if not given.tick then
+    local row = awaited()
+    local was_to_end = row and row.outcome ~= 'running' and row.outcome ~= 'not-started' and not goes_on(row)
+    if was_to_end and (row.outcome ~= 'stopped' or row.requested_by) then return refused('done', row, nil, row.outcome) end
+    return
+  end
   local row = attempt_that_counts(given.tick)
   if row and row.outcome == 'running' then return end
-  if row and row.outcome ~= 'not-started' then return refused('done', row, nil, row.outcome) end
+  local started = row and row.outcome ~= 'not-started'
+  if started and not goes_on(row) then return refused('done', row, nil, row.outcome) end
   local instant, high_water = tonumber(given.tick_instant), tonumber(key.high_water)
   if instant and high_water and (instant < high_water or instant == high_water and not row) then
     return refused('passed', nil, nil, 'by tick ' .. key.high_water_tick)
   end
+  if started and tonumber(row.attempt) > tonumber(given.retries) then return refused('exhausted', row, nil, row.outcome) end
 end
 
--- 6. The gap and the deadline.
+-- 6. The gap, which a further attempt of the same tick need not keep, and the deadline.
 local function too_soon(key)
   local gap, last = tonumber(given.min_gap), tonumber(key.last_start)
-  if gap and last and not given.again then
+  local before = attempt_that_counts(given.tick)
+  if gap and last and not given.again and not (before and goes_on(before)) then
     local late_in_its_minute = given.rule == 'minute' and tonumber(key.last_lateness) > 60 - gap
     if math.max(0, now - last) < gap and (given.rule == 'none' or late_in_its_minute) then
       return refused('recent', execution(key.last_execution_id), key.last_start)
@@ -115,23 +119,25 @@ end
 local function grant(key)
   local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
   local attempt = whole((newest and newest.attempt or 0) + 1)
-  local row = row_of(given)
-  row.attempt, row.owner_attempt, row.outcome, row.started_at = attempt, attempt, 'running', seconds(now)
-  row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))
-  row.note = given.again and tonumber(attempt) > 1 and 'by --again' or nil
-  local id = insert_execution(row)
+  local before = attempt_that_counts(given.tick) or not given.tick and awaited()
+  local note = given.again and tonumber(attempt) > 1 and 'by --again'
+  if not given.again and before and goes_on(before) then
+    note = 'takeover: attempt ' .. before.attempt .. ' on ' .. before.host .. ' was lost'
+  end
+  local id, row = start(given, key, attempt, note or nil)
   grant_lease(id, row)
-  local marks = {fence = row.fencing_token, running = id, last_execution_id = id, last_start = row.started_at,
-    last_lateness = seconds(given.fired_at % 60), previous_start = key.last_start, previous_lateness = key.last_lateness,
-    schedule = given.schedule, zone = given.zone, ttl = given.ttl, command_digest = redis.sha1hex(given.command)}
+  local marks = {schedule = given.schedule, zone = given.zone, ttl = given.ttl, shards = given.shards,
+    command_digest = redis.sha1hex(given.command)}
   if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
     marks.high_water, marks.high_water_tick = given.tick_instant, given.tick
   end
-  redis.call('HDEL', own.key, 'previous_start', 'previous_lateness', 'schedule', 'zone')
+  redis.call('HDEL', own.key, 'schedule', 'zone')
   set(own.key, marks)
+  divide(row)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
     set(shared.namespace, {largest_ttl = given.ttl})
   end
+  stir('granted')
   return granted(id, row)
 end
 
@@ -142,7 +148,8 @@ local function decide()
   local lease = hash(own.lease)
   local id, row = execution_of(given.owner) -- 0
   if row then
-    if row.outcome ~= 'running' or lease.owner ~= given.owner or lease.execution_id ~= id then
+    local goes_on = row.outcome == 'running' or row.retrying
+    if not goes_on or lease.owner ~= given.owner or lease.execution_id ~= id then
       return refused('done', row, nil, row.outcome)
     end
     extend(lease)
@@ -167,7 +174,7 @@ local function decide()
   end
   register() -- the first write: in a full memory it is refused, and so the claim
   local lost = declare_lost('its lease ended, found by ' .. given.host) -- 5
-  if lost then
+  if lost or lease.owner then
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
     set(own.key, {fence = key.fence})
   end
@@ -177,12 +184,7 @@ end
 
 if is_late() then return 'late ' .. seconds(now) end
 local answer = decide()
-if answer.answer == 'refused' then
-  -- What cannot be written, for memory or rights, never changes the answer.
-  pcall(function()
-    register()
-    count_skip({tick = given.tick, host = given.host, reason = answer.reason, pid = given.pid, detail = answer.detail,
-      holder_host = answer.holder_host, holder_pid = answer.holder_pid})
-  end)
+if answer.answer == 'refused' and not (answer.reason == 'held' and given.awaited) then
+  record_refusal(answer, given)
 end
 return flat(answer)

@@ -9,9 +9,21 @@ local late = given.late and 'recorded later'
 if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000) end
 local id, row = execution_of(given.owner, given.attempt)
 if row then
-  if given.outcome ~= 'running' and has_no_end(row) then
-    if redis.call('HGET', own.lease, 'execution_id') == id then redis.call('DEL', own.lease) end
-    end_execution(id, row, given, joined(row.note, given.note, late))
+  local lease = hash(own.lease)
+  local mine = lease.execution_id == id
+  local is_last = row.retrying and mine -- its end was told before, but nothing follows it after all
+  if given.outcome == 'running' or not has_no_end(row) and not is_last then return 1 end
+  if mine then
+    row.requested_by = lease.requested_by
+    redis.call('DEL', own.lease)
+    stir('ended')
+  end
+  local note = joined(row.note, given.note, late)
+  if has_no_end(row) then
+    end_execution(id, row, given, note)
+  else
+    row.retrying, row.note = nil, note
+    write_execution(id, row)
   end
   return 1
 end

@@ -27,8 +27,8 @@ _CURES = {
     "DENIED": "give the server a password (requirepass), or let it listen on the address meant for its clients",
 }
 ACL_RULE = (
-    "ACL SETUSER oncecron on >PASSWORD ~oncecron:* "
-    "+@read +@write +eval +evalsha +info +time +wait +select +client|setname"
+    "ACL SETUSER oncecron on >PASSWORD ~oncecron:* &oncecron:* "
+    "+@read +@write +eval +evalsha +info +time +wait +select +client|setname +subscribe +publish"
 )
 """What a firing's user needs, for the namespace `oncecron`."""
 

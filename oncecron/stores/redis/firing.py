@@ -9,22 +9,21 @@ from oncecron.model import (
     MAX_CLOCK_SKEW,
     AskAgain,
     Holder,
-    Lease,
+    InTheWay,
     Refusal,
     Unconfirmed,
-    trust_after,
 )
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.resp import ReplyError
 from oncecron.stores.redis.wire import Wire
 
-# ruff: noqa: PLC0415 - what went wrong is explained only where something did
+# ruff: noqa: PLC0415 - most firings lose, and import neither what a holder needs nor what explains a failure
 
 TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.model import Ending, Firing, Retention
+    from oncecron.model import Ending, Firing, Lease, Retention
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
 
@@ -44,6 +43,9 @@ class RedisFiringStore:
         self._firing: Firing | None = None
         self._due: str | None = None
         self._ahead: float | None = None
+        self._kept: tuple[Lease, Ending] | None = None
+        self._channel: str | None = None
+        self._can_listen = True
 
     def claim(
         self,
@@ -52,6 +54,7 @@ class RedisFiringStore:
         deadline: float,
         watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
         alone: bool = False,  # noqa: ARG002 - nor `contended`
+        awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Ask for (key, tick); see `FiringStore.claim`."""
         if self._firing is not None:
@@ -69,6 +72,8 @@ class RedisFiringStore:
             "again": firing.again,
             "schedule": firing.schedule,
             "zone": firing.zone,
+            "failover": firing.failover,
+            "awaited": awaited,
         }
         part = scripts.part_of(firing.key, firing.shard)
         reply, sent = self._in_time("claim", part, values, deadline)
@@ -77,9 +82,11 @@ class RedisFiringStore:
         if kind != "refused":
             _get_ready()
         if kind == "lease":
+            from oncecron.stores.redis import holding
+
             self._ahead = float(answer["now"]) - sent
             self._due = answer.get("due")
-            lease = _lease(firing, answer, sent)
+            lease = holding.granted(firing, answer, sent)
             error = self._unreplicated("the claim", deadline)
             return Unconfirmed(lease, error) if error else lease
         if kind == "clocks":
@@ -87,6 +94,11 @@ class RedisFiringStore:
                 f"the tick {firing.tick.text} is {abs(float(answer['off'])):.0f} s off: "
                 "this host's clock or the store's is wrong; compare "
                 "`date +%s` here with `redis-cli time` there, and set the wrong one"
+            )
+        if kind == "parts":
+            raise ConfigurationError(
+                f"key {firing.key}: other hosts divide the tick {firing.tick.text} into {answer['found']} parts, "
+                f"this one into {firing.shards}; give every host the same --shards"
             )
         if kind == "wrong":
             from oncecron.stores.redis.explain import wrong_server
@@ -114,27 +126,74 @@ class RedisFiringStore:
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Extend the lease, or put it back where the store has lost it; see `FiringStore.renew`."""
+        from oncecron.stores.redis import holding
+
         part = scripts.part_of(lease.key, lease.shard)
-        answer, sent = self._in_time("renew", part, {**self._told(), **_held(lease)}, deadline)
-        if answer == b"lost":
-            return None
-        if answer != b"renewed" and isinstance(answer, bytes):
-            lease = lease._replace(execution_id=int(answer))
-        if self._wire is not None and not self._wire.is_at_master(deadline):
+        values = {**self._told(lease), **holding.of_lease(lease)}
+        renewed = holding.renewed(lease, *self._in_time("renew", part, values, deadline))
+        if renewed and self._wire is not None and not self._wire.is_at_master(deadline):
             self.close()  # the next renewal goes to the new one
-        return lease._replace(trusted_until=trust_after(sent, lease.ttl))
+        return renewed
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt and keep the lease; see `FiringStore.keep`."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(lease.key, lease.shard)
+        told = {**self._told(lease), **holding.of_lease(lease), **holding.of_ending(ending)}
+        kept, _ = self._in_time("keep", part, told, deadline)
+        self._kept = (lease, ending)
+        if kept == 1 and (error := self._unreplicated("the end", deadline)):
+            raise error
+        return kept == 1
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt; see `FiringStore.retry`. A store that has forgotten the last one's end is told it."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(lease.key, lease.shard)
+        told = {**self._told(lease), **holding.of_lease(lease)}
+        if self._kept and self._kept[0].token == lease.token:
+            told |= holding.of_ending(self._kept[1])
+        reply, sent = self._in_time("retry", part, told, deadline)
+        answer = _named(reply)
+        if answer["answer"] == "refused":
+            return _refusal(answer)
+        if answer["answer"] == "lost":
+            return None
+        if error := self._unreplicated("the next attempt", deadline):
+            raise error
+        return holding.of_next_attempt(lease, answer, sent)
+
+    def listen(self, firing: Firing, *, deadline: float) -> bool:
+        """Be told what happens to the part of the key, in its channel; see `FiringStore.listen`."""
+        self._channel = self._names.of_part("events", scripts.part_of(firing.key, firing.shard))
+        return self._can_listen and self._hears(self._channel, deadline)
+
+    def _hears(self, channel: str, deadline: float) -> bool:
+        wire = self._connected(deadline)
+        try:
+            self._can_listen = wire.listen(channel, deadline=deadline)
+        except StoreError:
+            self.close()
+            raise
+        if wire.fileno() == -1:
+            self.close()
+        return self._can_listen
 
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
         """Record the end and release the lease; see `FiringStore.finish`."""
+        from oncecron.stores.redis import holding
+
         part = scripts.part_of(lease.key, lease.shard)
         due = self._due if self._due != part else None
         values = {
-            **self._told(),
-            **_held(lease),
-            **ending._asdict(),
-            **self._kept(retention),
+            **self._told(lease),
+            **holding.of_lease(lease),
+            **holding.of_ending(ending),
+            **holding.of_retention(retention, self._target.keep),
             "due": due,
         }
         in_time = self._step("finish", part, values, deadline, also=due) == 1
@@ -161,26 +220,20 @@ class RedisFiringStore:
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
         """Take a record told late, or for the log alone; see `FiringStore.deliver`."""
+        from oncecron.stores.redis import holding
+
         part = scripts.part_of(record["key"], record["shard"])
-        self._step("deliver", part, {**record, **self._kept(retention)}, deadline)
+        kept = holding.of_retention(retention, self._target.keep)
+        self._step("deliver", part, {**record, **kept}, deadline)
         if error := self._unreplicated("the record", deadline):
             raise error
-
-    def _kept(self, retention: Retention | None) -> Values:
-        if retention is None:
-            return {}
-        return {
-            "keep_executions": retention.executions,
-            "keep_skips": retention.skips,
-            "keep_most": self._target.keep,
-        }
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Do nothing: no lock hangs on a session."""
 
     def watch_fd(self) -> int | None:
-        """Return the connection: readable when the server has closed it."""
-        return self._wire.fileno() if self._wire else None
+        """Return the connection: readable when the server says something unasked, or has closed it."""
+        return self._wire.watch_fd() if self._wire else None
 
     def close(self) -> None:
         """Close the connection."""
@@ -188,9 +241,12 @@ class RedisFiringStore:
         if wire:
             wire.close()
 
-    def _told(self) -> Values:
+    def _told(self, lease: Lease) -> Values:
         """Return what it takes to put an execution back that the store has lost."""
-        return {} if self._firing is None else _described(self._firing)
+        firing = self._firing
+        if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
+            return {}
+        return _described(firing)
 
     def _connected(self, deadline: float) -> Wire:
         if self._wire is None:
@@ -207,6 +263,8 @@ class RedisFiringStore:
                 patience=self._patience,
                 name=name,
             )
+            if self._channel and self._can_listen and not self._hears(self._channel, deadline):
+                return self._connected(deadline)
         return self._wire
 
     def _in_time(
@@ -268,7 +326,7 @@ def _get_ready() -> None:
 
     Most losers never come here.
     """
-    from oncecron.stores.redis import explain  # noqa: F401
+    from oncecron.stores.redis import explain, holding  # noqa: F401
 
     scripts.read_all()
 
@@ -284,17 +342,8 @@ def _described(firing: Firing) -> Values:
         **holder._asdict(),
         "command": firing.command,
         "fired_at": firing.fired_at,
-    }
-
-
-def _held(lease: Lease) -> Values:
-    return {
-        "execution_id": lease.execution_id,
-        "owner": lease.owner,
-        "attempt": lease.attempt,
-        "started_at": lease.started_at,
-        "fencing_token": lease.token,
-        "ttl": lease.ttl,
+        "shards": firing.shards,
+        "retries": firing.retries,
     }
 
 
@@ -307,28 +356,21 @@ def _named(flat: Reply) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def _lease(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
-    return Lease(
-        key=firing.key,
-        shard=firing.shard,
-        tick=firing.tick.text,
-        owner=firing.owner,
-        attempt=int(answer["attempt"]),
-        execution_id=int(answer["execution_id"]),
-        token=int(answer["fencing_token"]),
-        ttl=firing.ttl,
-        started_at=float(answer["started_at"]),
-        trusted_until=trust_after(sent, firing.ttl),
-    )
-
-
 def _refusal(answer: dict[str, str]) -> Refusal:
     holder = None
     if "holder_host" in answer:
         pid, user = answer.get("holder_pid", "0"), answer.get("holder_user", "")
         holder = Holder(answer["holder_host"], int(pid), user)
     since = float(answer["since"]) if "since" in answer else None
-    return Refusal(answer.get("reason", "held"), holder, since, answer.get("detail"))  # type: ignore[arg-type]
+    way = None
+    if "execution_id" in answer:
+        way = InTheWay(
+            int(answer["execution_id"]),
+            ends_in=float(answer["ends_in"]),
+            heartbeat=answer["watched"],
+            same_tick="same_tick" in answer,
+        )
+    return Refusal(answer.get("reason", "held"), holder, since, answer.get("detail"), way)  # type: ignore[arg-type]
 
 
 def _again(answer: dict[str, str]) -> AskAgain:

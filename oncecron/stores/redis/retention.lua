@@ -7,6 +7,7 @@ end
 
 local function forget(part, id, row)
   redis.call('HDEL', shared.executions, id)
+  redis.call('HDEL', shared.outputs, id)
   redis.call('XDEL', part.log, id .. '-0')
   local others = {}
   for number in string.gmatch(redis.call('HGET', part.owners, row.owner) or '', '%S+') do

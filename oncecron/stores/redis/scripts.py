@@ -21,16 +21,20 @@ LAYOUT = "1"
 """The version of the data's layout; another one is refused before the claim."""
 
 _FILES = {
-    "claim": ("shared", "claim"),
+    "claim": ("shared", "starting", "claim"),
     "renew": ("shared", "renew"),
+    "keep": ("shared", "attempts", "keep"),
+    "retry": ("shared", "starting", "attempts", "retry"),
     "finish": ("shared", "retention", "finish"),
     "skip": ("shared", "skip"),
     "deliver": ("shared", "retention", "deliver"),
     "prune": ("shared", "retention", "prune"),
     "pause": ("shared", "pause"),
+    "request": ("shared", "request"),
+    "release": ("shared", "release"),
 }
-_OF_A_RUN = ("renew", "finish", "skip", "deliver")
-_OF_NAMESPACE = ("namespace", "parts", "executions", "pauses", "drains")
+_OF_A_RUN = ("renew", "keep", "retry", "finish", "skip", "deliver")
+_OF_NAMESPACE = ("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains")
 _OF_PART = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows")
 
 
@@ -43,7 +47,7 @@ def text(step: str) -> str:
 
 
 def read_all() -> None:
-    """Read every step that may come after the claim: five small files, some 50 microseconds."""
+    """Read every step that may come after the claim: eight small files, some 80 microseconds."""
     for step in _OF_A_RUN:
         text(step)
 

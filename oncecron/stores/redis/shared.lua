@@ -2,15 +2,19 @@
 --
 -- All names of a namespace have one hash tag, so that one node of a cluster has them all and a step may touch any of
 -- them. KEYS are all that a step can touch: those of the namespace, then those of one part of a key (and for
--- an end those of a second part, whose retention is due):
+-- an end those of a second part, whose retention is due). What happens to a part is told in the channel
+-- `events:KEY#SHARD`, whose name begins as theirs:
 --
 --   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see claim
 --   parts       zset     every KEY#SHARD, by when its retention was last looked at
 --   executions  hash     execution_id -> the row of the job-execution log, JSON of texts; absent is null
+--   outputs     hash     execution_id -> "CUT:TEXT": what was captured, and how many bytes before it were not
+--   divisions   hash     KEY -> "SHARDS TICK ...": into how many parts its last eight ticks were divided by whoever was granted one
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
 --   drains      hash     host -> JSON: author, at
 --   key         hash     fence, high_water, high_water_tick, running, last_start ...: what no retention may forget
---   lease       hash     no TTL, or a server that evicts keys with one would end it: expires_at is compared with TIME
+--   lease       hash     execution_id, owner, expires_at ...; what is asked of the holder. No TTL, or a server that evicts keys
+--                        with one would end it: expires_at is compared with TIME
 --   ticks       hash     tick -> execution_id of its newest attempt
 --   names       zset     ticks that are no instants, by their first execution_id
 --   owners      hash     owner -> "ATTEMPT:EXECUTION_ID ..." as it counts them itself
@@ -41,8 +45,9 @@ local function part_at(first)
   return found
 end
 
-local shared = {namespace = KEYS[1], parts = KEYS[2], executions = KEYS[3], pauses = KEYS[4], drains = KEYS[5]}
-local own = part_at(6)
+local shared = {}
+for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains'}) do shared[name] = KEYS[i] end
+local own, due = part_at(8), part_at(16)
 local given = fields(ARGV)
 
 local time = redis.call('TIME')
@@ -79,6 +84,11 @@ end
 -- refused: it begins with a write that cannot enlarge anything.
 local function write_in_full_memory() redis.call('HDEL', shared.namespace, '') end
 
+-- Whoever listens to the part hears that something happened. A user without the right to tell does all the rest.
+local function stir(what)
+  redis.pcall('PUBLISH', string.gsub(shared.namespace, 'namespace$', 'events:') .. given.part, what)
+end
+
 local function register() redis.call('ZADD', shared.parts, 'NX', 0, given.part) end
 
 local function execution(id)
@@ -101,8 +111,10 @@ end
 local function execution_known_as(id, owner)
   local row = execution(id)
   if row and row.owner == owner then return id, row end
-  local newest, found = execution_of(owner)
-  if found and found.was == id then return newest, found end
+  for other in string.gmatch(redis.call('HGET', own.owners, owner) or '', ':(%d+)') do
+    local found = execution(other)
+    if found and found.was == id then return other, found end
+  end
 end
 
 -- The newest attempt of a tick that may have started, or if none did one that did not. One that did not start names the
@@ -135,7 +147,7 @@ end
 local function row_of(told)
   local row = {owner_attempt = told.attempt}
   for _, name in ipairs({'key', 'shard', 'tick', 'tick_instant', 'attempt', 'outcome', 'exit_code', 'signal', 'host', 'pid', 'user',
-    'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner'}) do
+    'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner', 'shards', 'retries'}) do
     row[name] = told[name]
   end
   return row
@@ -157,6 +169,10 @@ local function mark_key(row)
   set(own.key, marks)
 end
 
+local function keep_output(id, ending)
+  if ending.output then redis.call('HSET', shared.outputs, id, (ending.output_cut or '0') .. ':' .. ending.output) end
+end
+
 -- An execution of which this server knows nothing, put in late, with a number that no other attempt of its tick has.
 local function insert_late(row, note)
   local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick))
@@ -164,6 +180,7 @@ local function insert_late(row, note)
   row.owner_attempt = row.attempt
   if newest then row.attempt = whole(math.max(row.attempt, newest.attempt + 1)) end
   local id = insert_execution(row)
+  keep_output(id, given)
   mark_key(row)
   return id
 end
@@ -177,12 +194,17 @@ local function grant_lease(id, row)
     heartbeat_at = seconds(now), expires_at = seconds(now + given.ttl)})
 end
 
+local function forget_request()
+  redis.call('HDEL', own.lease, 'request', 'requested_by', 'request_signal', 'request_grace', 'request_heard_at')
+end
+
 -- What runs without a lease is lost: its child is dead by rule.
 local function declare_lost(note)
   local id = redis.call('HGET', own.key, 'running')
   local row = execution(id)
   if row and row.outcome == 'running' then
     row.outcome, row.lost_at, row.note = 'lost', seconds(now), joined(row.note, note)
+    row.requested_by = redis.call('HGET', own.lease, 'requested_by') or nil
     write_execution(id, row)
   end
   redis.call('HDEL', own.key, 'running')
@@ -194,6 +216,7 @@ local function end_execution(id, row, ending, note)
   row.outcome, row.exit_code, row.signal, row.duration = ending.outcome, ending.exit_code, ending.signal, ending.duration
   row.finished_at, row.note = ending.finished_at, note
   write_execution(id, row)
+  keep_output(id, ending)
   local key = hash(own.key)
   if key.running == id then redis.call('HDEL', own.key, 'running') end
   if ending.outcome == 'not-started' and key.last_execution_id == id then
@@ -205,6 +228,41 @@ local function end_execution(id, row, ending, note)
 end
 
 local function has_no_end(row) return row.outcome == 'running' or row.outcome == 'lost' and not row.duration end
+
+-- Into how many parts a tick is divided, if one of them was granted.
+local function division_of(key, tick)
+  for shards, name in string.gmatch(redis.call('HGET', shared.divisions, key) or '', '(%d+) (%S+)') do
+    if name == tick then return shards end
+  end
+end
+
+local function divide(row)
+  if not row.tick or division_of(row.key, row.tick) then return end
+  local known = {}
+  for each in string.gmatch(redis.call('HGET', shared.divisions, row.key) or '', '%d+ %S+') do known[#known + 1] = each end
+  known[#known + 1] = (row.shards or '1') .. ' ' .. row.tick
+  redis.call('HSET', shared.divisions, row.key, table.concat(known, ' ', math.max(1, #known - 7)))
+end
+
+-- What this server has lost of a living holder, put back with its old token, but only if nobody has claimed since: its
+-- execution and lease, or a later attempt under a lease that is still there.
+local function put_back(lease)
+  local known = execution_of(given.owner)
+  local goes_on = known and lease.owner == given.owner
+  local fence = tonumber(redis.call('HGET', own.key, 'fence') or 0)
+  if not given.host or (lease.owner or known) and not goes_on or fence >= tonumber(given.fencing_token) then return end
+  declare_lost(goes_on and 'its end was not recorded' or 'running without a lease')
+  local row = row_of(given)
+  row.outcome, row.note, row.late = 'running', 'put back: the store had lost it', 'yes'
+  row.was = given.execution_id
+  local id = insert_execution(row)
+  grant_lease(id, row)
+  mark_key(row)
+  set(own.key, {running = id, last_execution_id = id})
+  divide(row)
+  register()
+  return id, row
+end
 
 -- One row per (tick, host, reason) of a part, counted. One that is delivered is known by its firing's owner, of 36 characters;
 -- the row keeps the last eight.

@@ -12,7 +12,10 @@ USER = "cron"
 PASSWORD = "cron-password"
 LOGIN = f"{USER}:{PASSWORD}"
 # As the README tells.
-RIGHTS = "~oncecron:* +@read +@write +eval +evalsha +info +time +wait +select +client|setname"
+RIGHTS = (
+    "~oncecron:* &oncecron:* +@read +@write +eval +evalsha +info +time +wait +select "
+    "+client|setname +subscribe +publish"
+)
 SETTINGS: dict[str, object] = {
     "appendfsync": "always",
     "maxmemory-policy": "noeviction",

@@ -1,0 +1,18 @@
+-- The attempts of one tick under one lease.
+
+-- An execution that is to be followed by another, ended as its owner tells; nothing if its lease is lost for good. One of which
+-- this server has lost the end, or everything, is what it was again.
+local function kept()
+  local lease = hash(own.lease)
+  local id, row = execution_known_as(given.execution_id, given.owner)
+  if id and lease.owner ~= given.owner then return end
+  if not id then id, row = put_back(lease) end
+  if not id then return end
+  if has_no_end(row) and given.outcome then
+    given.finished_at, row.retrying = seconds(now), 'yes'
+    end_execution(id, row, given, joined(row.note, given.note))
+  elseif has_no_end(row) then
+    declare_lost('its end was not recorded')
+  end
+  return id, row
+end

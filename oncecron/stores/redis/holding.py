@@ -1,0 +1,95 @@
+"""What the holder of a lease tells Redis and hears of it; a firing that loses never comes here."""
+
+from __future__ import annotations
+
+from oncecron.model import Lease, Request, trust_after
+
+TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+if TYPE_CHECKING:
+    from oncecron.model import Ending, Firing, Retention
+    from oncecron.stores.redis.resp import Reply
+
+    Values = dict[str, str | int | float | None]
+
+
+def of_lease(lease: Lease) -> Values:
+    """Return what a step is told of a lease."""
+    return {
+        "execution_id": lease.execution_id,
+        "owner": lease.owner,
+        "attempt": lease.attempt,
+        "started_at": lease.started_at,
+        "fencing_token": lease.token,
+        "ttl": lease.ttl,
+    }
+
+
+def of_ending(ending: Ending) -> Values:
+    """Return what a step is told of an end."""
+    return {
+        "outcome": ending.outcome,
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "duration": ending.duration,
+        "note": ending.note,
+        "output": ending.output and ending.output.text,
+        "output_cut": ending.output and ending.output.cut,
+    }
+
+
+def of_retention(retention: Retention | None, most: int) -> Values:
+    """Return what a step is told to keep; `most`: executions, and refusals, of a part."""
+    if retention is None:
+        return {}
+    return {
+        "keep_executions": retention.executions,
+        "keep_skips": retention.skips,
+        "keep_most": most,
+    }
+
+
+def granted(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
+    """Return the lease that a claim was answered by."""
+    return Lease(
+        key=firing.key,
+        shard=firing.shard,
+        tick=firing.tick.text,
+        owner=firing.owner,
+        attempt=int(answer["attempt"]),
+        execution_id=int(answer["execution_id"]),
+        token=int(answer["fencing_token"]),
+        ttl=firing.ttl,
+        started_at=float(answer["started_at"]),
+        trusted_until=trust_after(sent, firing.ttl),
+    )
+
+
+def of_next_attempt(lease: Lease, answer: dict[str, str], sent: float) -> Lease:
+    """Return the lease as the next attempt has it."""
+    return lease._replace(
+        attempt=int(answer["attempt"]),
+        execution_id=int(answer["execution_id"]),
+        token=int(answer["fencing_token"]),
+        started_at=float(answer["started_at"]),
+        trusted_until=trust_after(sent, lease.ttl),
+    )
+
+
+def renewed(lease: Lease, answer: Reply, sent: float) -> Lease | None:
+    """Return the lease that was renewed, with what somebody asks of its holder; None if it is lost."""
+    request = None
+    if isinstance(answer, list):
+        answer, *words = answer
+        request = _request(words)
+    if answer == b"lost":
+        return None
+    if isinstance(answer, bytes) and answer != b"renewed":
+        lease = lease._replace(execution_id=int(answer))
+    return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
+
+
+def _request(words: list[Reply]) -> Request:
+    kind, author, signal, grace = (
+        word.decode("utf-8", "replace") if isinstance(word, bytes) else "" for word in words
+    )
+    return Request(kind, author, int(signal), float(grace) if grace else None)  # type: ignore[arg-type]

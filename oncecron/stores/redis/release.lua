@@ -1,0 +1,16 @@
+-- Free a part whose lease has ended, or has gone: {'free' | 'alive' | 'other', seconds until a living lease ends}.
+local lease = hash(own.lease)
+local holder = lease.execution_id or redis.call('HGET', own.key, 'running') or given.execution_id
+if holder ~= given.execution_id then return {'other', '0'} end
+if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- the server's clock was set back
+  extend(lease)
+  lease = hash(own.lease)
+end
+if lease.owner and tonumber(lease.expires_at) > now then return {'alive', seconds(lease.expires_at - now)} end
+declare_lost('released by ' .. given.author)
+redis.call('DEL', own.lease)
+local fence = redis.call('HGET', own.key, 'fence') or 0
+set(own.key, {fence = whole(math.max(fence + 1, microseconds))})
+register()
+stir('ended')
+return {'free', '0'}
