@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncecron.errors import StoreUnavailable
 from oncecron.model import ALL_KEYS, Pause
-from oncecron.stores.redis import scripts
+from oncecron.stores.redis.control import change_pause
 from oncecron.stores.redis.rows import decoded, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oncecron.stores.redis.address import Target
+    from oncecron.stores.redis.scripts import Names
 
     Ask = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
 
-_WAIT_MILLISECONDS = 5000
 
-
-def listed(ask: Ask, names: scripts.Names) -> list[Pause]:
+def listed(ask: Ask, names: Names) -> list[Pause]:
     """Return what refuses firings now: that of all keys first, the hosts last."""
     commands = [("HGETALL", names.of_namespace(name)) for name in ("pauses", "drains")]
     (now, _), keys, hosts = ask([("TIME",), *commands])
@@ -31,21 +29,13 @@ def listed(ask: Ask, names: scripts.Names) -> list[Pause]:
 
 
 def change(
-    ask: Ask, target: Target, names: scripts.Names, what: dict[str, str | float | None]
+    ask: Ask, target: Target, names: Names, what: dict[str, str | float | None]
 ) -> tuple[Pause | None, Pause | None]:
     """Put or take a pause: return what is there now, and what was there.
 
     Raises `StoreUnavailable` if fewer replicas have it than the address asks for: a failover might forget it.
     """
-    keys = names.keys()
-    step = ("EVAL", scripts.text("pause"), len(keys), *keys, *scripts.arguments(what))
-    wait = [("WAIT", target.wait, _WAIT_MILLISECONDS)] if target.wait else []
-    answer, *acknowledged = ask([step, *wait])
-    if acknowledged and acknowledged[0] < target.wait:
-        raise StoreUnavailable(
-            f"Redis {target.shown}: it is done, but only {acknowledged[0]} of {target.wait} replicas (?wait=) "
-            "have it; a failover could forget it: do it again"
-        )
+    answer = change_pause(ask, target, names, what)
     key, host = what.get("key"), what.get("drained")
     now, before = (_pause(key, host, text) if text else None for text in answer)
     return now, before

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
-from oncecron.stores.redis import pauses, scripts
+from oncecron.stores.redis import control, dead_letters, pauses, scripts
 from oncecron.stores.redis.client import connect_redis_py
 from oncecron.stores.redis.explain import ACL_RULE, of_step
 from oncecron.stores.redis.resp import ReplyError
@@ -27,6 +27,7 @@ from oncecron.stores.redis.rows import (
     key_of,
     lease_view,
     order_of,
+    output_of,
     skip_of,
     text_fields,
     traced_of,
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
         HistoryQuery,
         JobKey,
         LeaseView,
+        Output,
         Pause,
+        Released,
+        Request,
         Retention,
         Roles,
         Skip,
@@ -78,7 +82,11 @@ class RedisPeopleStore:
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with what else is known of them."""
-        found = (row for row in self._rows(query) if _wanted(row, query, row["outcome"]))
+        found: Iterator[Row] = (
+            row for row in self._rows(query) if _wanted(row, query, row["outcome"])
+        )
+        if query.exhausted:
+            found = dead_letters.exhausted(self._many, self._names, found)
         yield from map(traced_of, itertools.islice(found, query.limit))
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
@@ -175,6 +183,11 @@ class RedisPeopleStore:
         [row] = self._executions([execution_id])
         return None if row is None else execution_of({**row, "execution_id": execution_id})
 
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+        [text] = self._many([("HGET", self._names.of_namespace("outputs"), execution_id)])
+        return None if text is None else output_of(text)
+
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease of this namespace."""
         parts = self._parts(None)
@@ -223,6 +236,24 @@ class RedisPeopleStore:
 
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
         return pauses.change(self._many, self._target, self._names, what)
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something; see `PeopleStore.request`."""
+        part = scripts.part_of(key, shard)
+        return control.request(self._many, self._names, part, execution_id, request)
+
+    def release(
+        self,
+        key: str,
+        shard: int,
+        execution_id: int | None,
+        *,
+        author: str,
+        force: bool,  # noqa: ARG002 - no lock hangs on a session
+    ) -> Released:
+        """Free a part of a key; see `PeopleStore.release`."""
+        part = scripts.part_of(key, shard)
+        return control.release(self._many, self._target, self._names, part, execution_id, author)
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""

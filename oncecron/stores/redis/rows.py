@@ -10,6 +10,7 @@ from oncecron.model import (
     Execution,
     JobKey,
     LeaseView,
+    Output,
     Skip,
     Traced,
     TracedSkip,
@@ -17,11 +18,20 @@ from oncecron.model import (
 
 _INTEGERS = (
     *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
-    *("holder_pid", "count", "execution_id"),
+    *("holder_pid", "count", "execution_id", "shards", "retries"),
 )
 _FLOATS = (
     *("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at"),
-    *("fired_at", "tick_instant", "lost_at", "at", "until", "ttl", "high_water"),
+    *(
+        "fired_at",
+        "tick_instant",
+        "lost_at",
+        "at",
+        "until",
+        "ttl",
+        "high_water",
+        "request_heard_at",
+    ),
 )
 
 Row = dict[str, Any]
@@ -52,7 +62,8 @@ def decoded(fields: dict[str, str]) -> Row:
 
 def execution_of(row: Row) -> Execution:
     """Return an execution."""
-    return Execution(**{name: row.get(name) for name in Execution._fields})  # type: ignore[arg-type]
+    known = {"shards": 1, **row}
+    return Execution(**{name: known.get(name) for name in Execution._fields})  # type: ignore[arg-type]
 
 
 def traced_of(row: Row) -> Traced:
@@ -60,6 +71,12 @@ def traced_of(row: Row) -> Traced:
     return Traced(
         execution_of(row), row.get("tick_instant"), row.get("fired_at"), row.get("lost_at")
     )
+
+
+def output_of(text: bytes) -> Output:
+    """Return what was captured."""
+    cut, _, output = text.decode("utf-8", "replace").partition(":")
+    return Output(output, int(cut))
 
 
 def key_of(part: str, values: list[bytes | None]) -> JobKey:
@@ -127,5 +144,8 @@ def lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
         fencing_token=row.get("fencing_token"),
         backend_pid=None,
         client_address=None,
+        shards=row.get("shards", 1),
+        requested_by=lease.get("requested_by"),
+        request_heard_at=lease.get("request_heard_at"),
         asked_at=asked_at,
     )

@@ -1,0 +1,58 @@
+"""Dead letters on Redis: executions that might have been tried again, and were given up."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from oncecron.stores.redis.rows import decoded, json_of
+from oncecron.stores.redis.scripts import Names, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from oncecron.stores.redis.rows import Row
+
+    Ask = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
+
+_PAGE = 100
+_GIVEN_UP = ("failed", "timed-out", "lost")
+
+
+def exhausted(ask: Ask, names: Names, rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield those rows that are the last attempts of their ticks, or of their owners, and have no lease any more."""
+    candidates = (row for row in rows if row.get("retries", 0) > 0 and row["outcome"] in _GIVEN_UP)
+    while page := list(itertools.islice(candidates, _PAGE)):
+        newest = _newest(ask, names, page)
+        leases = ask([("HGET", _of(names, "lease", row), "execution_id") for row in page])
+        for row, last, lease in zip(page, newest, leases, strict=True):
+            execution_id = str(row["execution_id"])
+            if last == execution_id and (lease is None or lease.decode() != execution_id):
+                yield row
+
+
+def _newest(ask: Ask, names: Names, page: Sequence[Row]) -> list[str]:
+    """Return the execution_id of each row's last attempt that started, as far as it matters."""
+    answers = ask(
+        [
+            ("HGET", _of(names, "ticks", row), row["tick"])
+            if row.get("tick") is not None
+            else ("HGET", _of(names, "owners", row), row["owner"])
+            for row in page
+        ]
+    )
+    ids = [(answer or b"").decode().rpartition(":")[2] for answer in answers]
+    [texts] = ask([("HMGET", names.of_namespace("executions"), *ids)])
+    return [_started(*last) for last in zip(ids, texts, strict=True)]
+
+
+def _started(execution_id: str, text: bytes | None) -> str:
+    """Return the attempt that one that did not start leaves as the last."""
+    row = {} if text is None else decoded(json_of(text))
+    if row.get("outcome") == "not-started":
+        return str(row.get("earlier", execution_id))
+    return execution_id
+
+
+def _of(names: Names, name: str, row: Row) -> str:
+    return names.of_part(name, part_of(row["key"], row["shard"]))
