@@ -135,7 +135,7 @@ def test_the_next_attempt_is_an_execution_of_its_own(
     after = clock.lease_time(a.store.lease_clock)
     assert isinstance(second, Lease)
     assert second[:5] == (KEY, 0, tick.text, firing.owner, 2)
-    assert second.token > first.token
+    assert store.fence(KEY) == second.token > first.token
     assert second.ttl == TTL
     assert second.started_at == pytest.approx(clock.wall(), abs=5)
     assert trust_after(before, TTL) <= second.trusted_until <= trust_after(after, TTL)
