@@ -49,7 +49,7 @@ def store(request: pytest.FixtureRequest, public_path: Any) -> Store:
     log = PostgresLog(database)
     if request.param == "pooled":
         pooler: PgBouncer = request.getfixturevalue("pgbouncer")
-        log.url = database.url("host", via=pooler)
+        log.url = database.url(via=pooler)
     return log
 
 

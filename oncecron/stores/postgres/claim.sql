@@ -159,7 +159,7 @@ begin
            or l.session_lock and p_session and (v_got or {ns}.lock_holder_v1(v_id) is null)) then
         a.answer := 'again'; a.reason := 'orphaned'; a.after := least(a.ends_in, greatest(1, extract(epoch from l.ttl) / 6));
       else
-        a.answer := 'refused'; a.reason := 'held';
+        a.answer := 'refused'; a.reason := 'held'; a.same_tick := e.tick is not distinct from p_tick;
       end if;
       exit;
     end if;

@@ -184,13 +184,14 @@ class PostgresFiringStore:
             request=None,
         )
 
-    def listen(self, firing: Firing, *, deadline: float) -> None:
+    def listen(self, firing: Firing, *, deadline: float) -> bool:
         """Have the socket stir when something happens to the part; see `FiringStore.listen`."""
         self._firing = firing
         wire = self._connected(deadline)
         values = (firing.key, firing.shard, firing.owner, self._awaited, wire.backend_pid)
-        if self._step("listen_v1", values, deadline)[0] == b"t":
-            wire.stirred = True
+        [happened] = self._step("listen_v1", values, deadline)
+        wire.stirred |= happened == b"t"
+        return happened is not None
 
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
@@ -346,7 +347,7 @@ class _Answer:
         holder = Holder(host, self.integer(8), self.text(9) or "") if host else None
         since = None if self._row[10] is None else self.number(10)
         in_the_way = (
-            InTheWay(self.integer(2), self.number(12), self.text(14) or "")
+            InTheWay(self.integer(2), self.number(12), self.text(14) or "", self.text(17) == "t")
             if self._row[2]
             else None
         )

@@ -7,7 +7,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   v_id integer;
 begin
-  if p_client_backend is distinct from pg_backend_pid() then return false; end if;
+  if p_client_backend is distinct from pg_backend_pid() then return null; end if;
   v_id := {ns}.key_id_v1(p_key, p_shard);
   execute format('listen %I', {ns}.channel_v1(v_id));
   if exists (select from {ns}.lease x where x.key_id = v_id and x.owner = p_owner) then

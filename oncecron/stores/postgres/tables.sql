@@ -152,5 +152,6 @@ create type {ns}.answer as (
   after         double precision,
   watched       text,
   backend_pid   integer,
-  backend_start text
+  backend_start text,
+  same_tick     boolean   -- of `held`: whether the lease in the way is for the tick that was claimed
 );
