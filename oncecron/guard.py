@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from oncecron import child
     from oncecron.events import Event
-    from oncecron.model import Lease
+    from oncecron.model import Lease, Request
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
     from oncecron.trust import Trust
@@ -92,6 +92,7 @@ class Guard:
         self._abandoned: int | None = None
         self._lease: Lease | None = None
         self._job: Job | None = None
+        self._obeyed: Request | None = None
         self._started_wall = 0.0
         self._give_up_at = _NEVER
         self._endings = Endings(
@@ -275,7 +276,8 @@ class Guard:
     def _renewed(self, lease: Lease) -> None:
         if self._job:
             self._trust.until = lease.trusted_until
-            if lease.request:
+            if lease.request and lease.request != self._obeyed:  # each renewal tells it again
+                self._obeyed = lease.request
                 self._endings.enough = request_note(lease.request)
                 self._job.obey(lease.request, self._now())
         elif self._endings.kept:
@@ -337,7 +339,7 @@ class Guard:
             note = f"cannot be started: {error.strerror}"
             self._record(Ending("not-started", None, None, 0.0, note), EX_NOT_EXECUTABLE)
             return
-        self._job = job
+        self._job, self._obeyed = job, None
         if lease:
             fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
             self._report(f"job {' '.join(map(str, fields))}")

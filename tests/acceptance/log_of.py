@@ -136,19 +136,25 @@ class RedisLog:
 
     def executions(self, key: str) -> list[Record]:
         """Read the rows, which are JSON of texts."""
-        ids = [entry.partition("-")[0] for entry, _ in self._client.xrange(_name("log", key))]
+        streams = self._client.scan_iter(_name("log", key, "*"))
+        entries = [entry for stream in streams for entry, _ in self._client.xrange(stream)]
+        ids = sorted((entry.partition("-")[0] for entry in entries), key=int)
         rows = [json.loads(self._client.hget("oncecron:{oncecron}:executions", i)) for i in ids]
         return [_record(int(i), row) for i, row in zip(ids, rows, strict=True)]
 
     def skips(self, key: str) -> list[Skipped]:
         """Read members and rows."""
         # Members hold tick, host and reason; rows the rest.
-        members = self._client.zrange(_name("skips", key), 0, -1)
-        texts = [self._client.hget(_name("skip_rows", key), member) for member in members]
-        return [
-            Skipped(tick, reason, host, row.get("holder_host"), int(row["count"]))
-            for (tick, host, reason), row in zip(map(json.loads, members), map(json.loads, texts), strict=True)
-        ]  # fmt: skip
+        found = []
+        for part in sorted(self._client.scan_iter(_name("skips", key, "*"))):
+            rows = part.replace(":skips:", ":skip_rows:")
+            for member in self._client.zrange(part, 0, -1):
+                (tick, host, reason), row = (
+                    json.loads(member),
+                    json.loads(self._client.hget(rows, member)),
+                )
+                found.append(Skipped(tick, reason, host, row.get("holder_host"), int(row["count"])))
+        return found
 
     def heartbeat(self, key: str) -> float | None:
         """Read the lease."""
@@ -156,8 +162,8 @@ class RedisLog:
         return None if at is None else float(at)
 
 
-def _name(name: str, key: str) -> str:
-    return f"oncecron:{{oncecron}}:{name}:{key}#0"
+def _name(name: str, key: str, part: str = "0") -> str:
+    return f"oncecron:{{oncecron}}:{name}:{key}#{part}"
 
 
 def _record(execution_id: int, row: dict[str, str]) -> Record:

@@ -130,6 +130,7 @@ def test_a_signal_in_the_delay_ends_the_retries(
     assert told == Ended(9, b"", "")
 
 
+@pytest.mark.own_log
 def test_the_death_of_the_wrapper_in_the_delay_ends_the_retries(
     store: Store, host: Oncecron
 ) -> None:
@@ -158,11 +159,12 @@ def test_the_death_of_the_guard_in_the_delay_leaves_the_record_alone(
     assert attempts(any_store) == [(1, "failed", 3)]
 
 
+@pytest.mark.own_log
 def test_a_pause_in_the_delay_ends_the_retries(
     store: Store, new_host: Callable[..., Oncecron], operator: Oncecron
 ) -> None:
     """The next attempt is refused; the record says by whom, and the lease is released."""
-    firing = in_the_delay(store, new_host(), "--retry-delay", "2s")
+    firing = in_the_delay(store, new_host(), "--retry-delay", "8s")
     assert operator("pause", "k", "--reason", "release").status == 0
     assert firing.wait().status == 3
     [record] = store.executions("k")

@@ -106,12 +106,11 @@ _MUTATIONS = (
         "nobody was killed.",
         (
             Change(
-                "heartbeat.py",
+                "claiming.py",
                 "        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:\n",
                 "        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:\n"
                 "            from oncecron.firing import _random_uuid\n\n"
-                "            firing = self._plan.firing._replace(owner=_random_uuid())\n"
-                "            self._plan = self._plan._replace(firing=firing)\n",
+                "            self.firing = self.firing._replace(owner=_random_uuid())\n",
             ),
         ),
     ),

@@ -410,3 +410,28 @@ def test_an_empty_path_is_an_unset_variable() -> None:
     """Typed, it does not mean the files that are looked for."""
     with pytest.raises(UsageError, match="--config"):
         read_file("")
+
+
+def test_ranges_and_exit_statuses_are_values() -> None:
+    """A delay has a base and a cap, or is one value; statuses are numbers with commas between."""
+    assert settings()["retry-delay"] == (5.0, 300.0)
+    assert settings(**{"retry-delay": "30s"})["retry-delay"] == (30.0, 30.0)
+    assert settings(**{"no-retry-on": "64,65,78"})["no-retry-on"] == {64, 65, 78}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("retry-delay", "5m..5s", "shorter duration first, 5s..5m"),
+        ("retry-delay", "5s..", "empty duration"),
+        ("no-retry-on", "64,", "no whole number"),
+        ("no-retry-on", "0", "the least is 1"),
+        ("no-retry-on", "256", "the most is 255"),
+        ("shards", "0", "the least is 1"),
+        ("retries", "-1", "the least is 0"),
+    ],
+)
+def test_wrong_ranges_and_statuses_are_refused(name: str, text: str, says: str) -> None:
+    """With the option's name, and what is expected."""
+    with pytest.raises(UsageError, match=f"--{name}: .*{says}"):
+        settings(**{name: text})
