@@ -202,18 +202,17 @@ begin
       a.detail := 'by tick ' || to_char(k.high_water at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"');
       exit;
     end if;
-
     if v_goes_on and t.outcome <> 'running' and p_tick is not null and t.attempt > p_retries then
       a.answer := 'refused'; a.reason := 'exhausted'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
       a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
       exit;
     end if;
 
-    -- 6. the gap, which is no other start's than the one that this goes on after, and the deadline.
+    -- 6. the gap, which keeps no tick from going on: the last start was its own; and the deadline.
     v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
                   when k.last_started_at is not null then interval '0' end;
-    if not p_again and not v_goes_on and v_ago < p_min_gap
-       and (p_rule = 'none' or k.last_lateness > 60 - extract(epoch from p_min_gap)) then
+    if not p_again and v_ago < p_min_gap
+       and (p_rule = 'none' or not v_goes_on and k.last_lateness > 60 - extract(epoch from p_min_gap)) then
       select x.* into e from {ns}.job_execution x where x.execution_id = k.last_execution_id;
       a.answer := 'refused'; a.reason := 'recent'; a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
       a.holder_since := {ns}.epoch(k.last_started_at);

@@ -113,7 +113,7 @@ begin
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
          retrying = true, note = nullif(concat_ws('; ', x.note, p_note), '')
    where x.execution_id = p_execution_id and x.outcome = 'running';
-  if found then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
+  if found and p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
   return true;
 end $$;
 
@@ -220,7 +220,7 @@ begin
          requested_by = coalesce(l.request_author, x.requested_by)
    where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
   if found then
-    perform {ns}.put_output_v1(p_execution_id, p_output, p_cut);
+    if p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
     if p_outcome = 'not-started' then perform {ns}.take_back_start_v1(p_execution_id); end if;
   else
     l := {ns}.give_up_v1(p_execution_id, p_owner, l, p_note);

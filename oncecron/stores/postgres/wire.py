@@ -86,6 +86,8 @@ class Wire:
     def _exchange(self, send: Callable[[], None], deadline: float) -> list[Row]:
         self.stirred = False
         try:
+            self._connection.consume()
+            self._connection.notified()  # what came before is answered by what is asked now
             send()
             self._flush(deadline)
             rows: list[Row] = []
