@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("run", "history", "locks", "jobs", "why", "audit"),
-    *("pause", "resume", "drain", "undrain"),
+    *("stop", "release", "pause", "resume", "drain", "undrain"),
     *("init", "prune", "flush", "completion"),
 )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncecron.asking import Fate
 from oncecron.duration import format_duration
 from oncecron.model import Execution, LeaseView, Pause, Skip
 from oncecron.questions.audit import Finding
 from oncecron.questions.jobs import STREAK_AT_MOST, Job
-from oncecron.texts import ABSENT, visible
+from oncecron.texts import ABSENT, part_of, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +100,18 @@ def _difference(later: float | None, earlier: float | None) -> str:
     return format_duration(round(later - earlier, 1))
 
 
+def _part(record: Execution | LeaseView, _clock: Clock) -> str:
+    return part_of(record.shard, record.shards)
+
+
+def _request(record: LeaseView, clock: Clock) -> str:
+    if record.requested_by is None:
+        return ABSENT
+    heard = record.request_heard_at
+    told = "not heard" if heard is None else f"heard {clock.seconds(heard)}"
+    return visible(f"by {record.requested_by}, {told}")
+
+
 EXECUTIONS = Kind(
     Execution._fields,
     frozenset({"started_at", "finished_at"}),
@@ -112,9 +125,13 @@ EXECUTIONS = Kind(
         Column("DURATION", _duration, right=True),
         Column("HOST", _plain("host")),
         Column("ATTEMPT", _plain("attempt"), right=True),
+        Column("SHARD", _part),
         Column("COMMAND", _plain("command")),
     ),
 )
+IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
+"""Of one execution, with what it wrote."""
+
 SKIPS = Kind(
     Skip._fields,
     frozenset({"at"}),
@@ -159,7 +176,7 @@ FINDINGS = Kind(
 )
 LEASES = Kind(
     tuple(name for name in LeaseView._fields if name != "asked_at"),
-    frozenset({"acquired_at", "heartbeat_at", "expires_at"}),
+    frozenset({"acquired_at", "heartbeat_at", "expires_at", "request_heard_at"}),
     (
         Column("KEY", _plain("key")),
         Column("TICK", _plain("tick")),
@@ -173,6 +190,8 @@ LEASES = Kind(
         Column("TOKEN", _plain("fencing_token"), right=True),
         Column("BACKEND", _plain("backend_pid"), right=True),
         Column("CLIENT", _plain("client_address")),
+        Column("SHARD", _part),
+        Column("REQUEST", _request),
     ),
 )
 PAUSES = Kind(
@@ -184,3 +203,4 @@ PAUSES = Kind(
         *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
     ),
 )
+FATES = Kind(Fate._fields, frozenset({"heard_at", "lease_ends_at"}), ())

@@ -39,6 +39,11 @@ def visible(text: str) -> str:
     )
 
 
+def part_of(shard: int, shards: int) -> str:
+    """Return a part of a key, from 0, and how many there are; the sign for absent where it is not divided."""
+    return ABSENT if shards == 1 else f"{shard}/{shards}"
+
+
 def display_width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():

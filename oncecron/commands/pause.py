@@ -54,7 +54,6 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
 def wanted_key(settings: Settings, words: list[str]) -> str:
     """Return the key that was typed, or `ALL_KEYS` for --all. Raises `UsageError`."""
     from oncecron.errors import UsageError
-    from oncecron.firing import KEY_RULE, is_key
     from oncecron.model import ALL_KEYS
 
     if settings["all"]:
@@ -63,9 +62,19 @@ def wanted_key(settings: Settings, words: list[str]) -> str:
         return ALL_KEYS
     if not words or not words[0]:
         raise UsageError("the key is missing (an unset variable?); name one, or --all")
-    if not is_key(words[0]):
-        raise UsageError(f"{words[0]!r} is no key: {KEY_RULE}")
-    return words[0]
+    return named_key(words[0])
+
+
+def named_key(word: str) -> str:
+    """Return a key that was typed. Raises `UsageError`."""
+    from oncecron.errors import UsageError
+    from oncecron.firing import KEY_RULE, is_key
+
+    if not word:
+        raise UsageError("the key is empty (an unset variable?)")
+    if not is_key(word):
+        raise UsageError(f"{word!r} is no key: {KEY_RULE}")
+    return word
 
 
 def _reason(settings: Settings) -> str | None:

@@ -11,7 +11,7 @@ _oncecron() {
         before=${COMP_WORDS[COMP_CWORD-2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'run history locks jobs why audit pause resume drain undrain init prune flush completion --help --version' -- "$word"))
+        COMPREPLY=($(compgen -W 'run history locks jobs why audit stop release pause resume drain undrain init prune flush completion --help --version' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -21,7 +21,7 @@ _oncecron() {
         words=''
         ;;
     history)
-        options='--since --host --outcome --tick --id --limit --skips --follow --format --json --utc --store --log --namespace --config'
+        options='--since --host --outcome --tick --exhausted --id --limit --skips --follow --format --json --utc --store --log --namespace --config'
         valued='--since --host --outcome --tick --id --limit --format --store --log --namespace --config'
         words=''
         ;;
@@ -43,6 +43,16 @@ _oncecron() {
     audit)
         options='--since --format --json --utc --store --log --namespace --config'
         valued='--since --format --store --log --namespace --config'
+        words=''
+        ;;
+    stop)
+        options='--shard --signal --grace --json --utc --store --log --namespace --config'
+        valued='--shard --signal --grace --store --log --namespace --config'
+        words=''
+        ;;
+    release)
+        options='--shard --force --store --log --namespace --config'
+        valued='--shard --store --log --namespace --config'
         words=''
         ;;
     pause)
@@ -116,6 +126,7 @@ _oncecron() {
         --log) COMPREPLY=($(compgen -W 'postgresql:// sqlite:///' -- "$word")) ;;
         --outcome) COMPREPLY=($(compgen -W 'running succeeded failed timed-out stopped lost not-started unclaimed held done passed recent late paused drained exhausted broken no-store' -- "$word")) ;;
         --format) COMPREPLY=($(compgen -W 'table json ndjson csv' -- "$word")) ;;
+        --signal) COMPREPLY=($(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$word")) ;;
         --config)
             compopt -o filenames 2>/dev/null
             COMPREPLY=($(compgen -f -- "$word"))

@@ -20,6 +20,7 @@ LAYERS = (
     ("commands",),
     ("render",),
     ("kinds",),
+    ("asking",),
     ("questions",),
     ("firing",),
     ("wrapper",),

@@ -1,0 +1,192 @@
+"""`oncecron release KEY`: free a key whose holder cannot give it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.commands import STORE_OPTIONS, TableCommand, people_store
+from oncecron.commands.pause import author, named_key
+from oncecron.commands.stop import SHARD, USUAL_GRACE, asked, found, how_it_ended
+from oncecron.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncecron.asking import Fate
+    from oncecron.config import Settings
+    from oncecron.model import LeaseView, Released
+    from oncecron.store import PeopleStore
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+_MARGIN = 5.0  # seconds in which a holder that lives tells the end, and a poll sees it
+
+OPTIONS = (
+    SHARD,
+    Option(
+        "force",
+        "flag",
+        "Also end what still holds an expired lease: a session of PostgreSQL that is dead, a job's own transaction.",
+    ),
+    *STORE_OPTIONS,
+)
+
+
+def _release(given: dict[str, str], words: list[str]) -> int:
+    from oncecron import render
+    from oncecron.config import Settings
+    from oncecron.errors import EX_TEMPFAIL
+    from oncecron.messages import complain
+
+    key = named_key(words[0])
+    settings = Settings((*OPTIONS, _grace()), given, key)
+    stream = render.standard_output()
+    refused = False
+    with people_store(settings) as store:
+        for freed, text in _answers(store, key, settings):
+            if freed:
+                render.say(text, stream)
+            else:
+                refused = True
+                complain(text)
+    return EX_TEMPFAIL if refused else 0
+
+
+def _grace() -> Option:
+    """Return the option of `run`, of which the configuration may tell what a run here would have."""
+    from oncecron.options import RUN_OPTIONS
+
+    return next(option for option in RUN_OPTIONS if option.name == "grace")._replace(
+        default=f"{USUAL_GRACE:g}s"
+    )
+
+
+def _answers(store: PeopleStore, key: str, settings: Settings) -> Iterator[tuple[bool, str]]:
+    """Yield of each part whether it is free, and what is said of it."""
+    living, over = found(store, key, settings["shard"])
+    if not living and not over:
+        yield _nothing_held(store, key, settings["shard"] or 0, force=settings["force"])
+    if settings["force"]:
+        yield from map(_not_by_force, living)
+    else:
+        for lease, fate in zip(living, _let_go(store, living, settings), strict=True):
+            yield _freed(store, lease, fate, force=False)
+    for lease in over:
+        yield _freed(store, lease, None, force=settings["force"])
+
+
+def _let_go(store: PeopleStore, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
+    """Ask the holders and wait as long as they could answer; return what became of each, in their order."""
+    from signal import SIGTERM
+
+    from oncecron.asking import ttl_of
+    from oncecron.model import HEARTBEATS_PER_TTL, Request
+
+    def patience(lease: LeaseView, silent: bool) -> float:
+        heard_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL + _MARGIN
+        return heard_within if silent else heard_within + settings["grace"]
+
+    request = Request("release", author(), int(SIGTERM), None)
+    fates = asked(store, living, request, patience=patience, linger=0.0)
+    return [next(fate for fate in fates[::-1] if fate.shard == lease.shard) for lease in living]
+
+
+def _freed(
+    store: PeopleStore, lease: LeaseView, fate: Fate | None, *, force: bool
+) -> tuple[bool, str]:
+    """Free a part whose execution has ended, or whose lease has; return whether it is free, and what is said."""
+    from oncecron.asking import name_of
+
+    name = name_of(lease)
+    if fate is not None and fate.answer == "alive":
+        return False, _still_alive(name, fate)
+    if fate is not None:  # of the last attempt
+        lease = lease._replace(execution_id=fate.execution_id, host=fate.host, pid=fate.pid)
+    answer = store.release(lease.key, lease.shard, lease.execution_id, author=author(), force=force)
+    if answer.answer == "free":
+        return True, f"released {name}: {_what_became(lease, fate)}; its fencing token has risen"
+    if answer.answer == "other":
+        return True, f"{name} has been let go, and runs again: oncecron locks shows where"
+    return False, _why_not(name, lease, answer)
+
+
+def _what_became(lease: LeaseView, fate: Fate | None) -> str:
+    from oncecron.texts import visible
+
+    who = f"execution {lease.execution_id} of {visible(lease.host or '-')} (pid {lease.pid})"
+    if fate is not None and fate.answer == "ended":
+        return f"{who} has ended: {fate.outcome}{how_it_ended(fate)}"
+    if lease.execution_id is None:
+        return f"backend pid {lease.backend_pid} held its session lock without a lease"
+    return f"{who} is declared lost by {author()}"
+
+
+def _why_not(name: str, lease: LeaseView, answer: Released) -> str:
+    if answer.answer == "alive":
+        return f"{name} is not released: its lease was renewed and {_lives(answer.ends_in)}"
+    backend = "" if answer.backend_pid is None else f" of backend pid {answer.backend_pid}"
+    return (
+        f"{name} is not released: its lease has ended, but a session{backend} still holds its lock, or a job's "
+        f"transaction its fence; oncecron release --force {lease.key} ends that session"
+    )
+
+
+def _still_alive(name: str, fate: Fate) -> str:
+    from oncecron.commands.pause import time_of
+    from oncecron.texts import visible
+
+    host = visible(fate.host or "-")
+    heard = (
+        f"{host} (pid {fate.pid}) has heard and has not ended it yet"
+        if fate.heard_at
+        else f"{host} (pid {fate.pid}) has not answered"
+    )
+    return (
+        f"{name} is not released: {heard}, and its lease lives until {time_of(fate.lease_ends_at)} at least; "
+        "try again then"
+    )
+
+
+def _not_by_force(lease: LeaseView) -> tuple[bool, str]:
+    from oncecron.asking import name_of
+    from oncecron.texts import visible
+
+    left = (lease.expires_at or 0.0) - (lease.asked_at or 0.0)
+    return False, (
+        f"{name_of(lease)} is not released: {visible(lease.host or '-')} (pid {lease.pid}) may be running it; its "
+        f"lease {_lives(left)}, and --force works on one that has ended. Without --force the holder is asked"
+    )
+
+
+def _lives(seconds: float) -> str:
+    from oncecron.duration import format_duration
+
+    return f"lives for {format_duration(max(1, round(seconds)))} more if nobody renews it"
+
+
+def _nothing_held(store: PeopleStore, key: str, shard: int, *, force: bool) -> tuple[bool, str]:
+    """Ask the store all the same: a job's transaction may hold the fence of a lease that was taken away."""
+    answer = store.release(key, shard, None, author=author(), force=force)
+    if answer.answer == "locked":
+        return False, (
+            f"{key} has no lease, but backend pid {answer.backend_pid} holds its lock or its fence; "
+            f"oncecron release --force {key} ends that session"
+        )
+    return True, f"nothing held {key}"
+
+
+COMMAND = TableCommand(
+    "release",
+    OPTIONS,
+    _release,
+    short="Free a key whose holder cannot give it back.",
+    about="Free a key, or one part, safely: the holder is asked to end its command and waited for as long as it "
+    "could answer. If it does not, and its lease lives, the key is not freed (exit status 75): only when the lease has "
+    "ended is the command dead, and then this declares the execution lost and raises the fencing token. The next "
+    "firing after the end of a lease does the same by itself. --force works only after that end too: it ends the "
+    "session of PostgreSQL that still holds the lock, or the fence. A key that nothing holds is no fault (exit "
+    "status 0).",
+    words=click.Argument(["words"], metavar="KEY"),
+)
