@@ -93,7 +93,7 @@ class Writer:
         return self._written(write(records))
 
     def write_in_full(self, record: Any) -> None:
-        """Write one record: a field a line instead of a table."""
+        """Write one record: a field a line instead of a table, what it has written below them."""
         if self._style.format == "table":
             self._written(self._fields(record))
         else:
@@ -176,6 +176,7 @@ class Writer:
 
     def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
         values = self._published(record)
+        output, bytes_cut = values.pop("output", None), values.pop("output_cut", None)
         widest = max(map(len, values))
         for name, value in values.items():
             text = ABSENT if value is None else visible(str(value))
@@ -184,6 +185,17 @@ class Writer:
             if name == "outcome":
                 text = self._coloured(text, text)
             yield 0, f"{name:{widest}}{_GAP}{text}\n"
+        if output is not None:
+            yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
+            for line in output.removesuffix("\n").split("\n") if output else ():
+                yield 0, f"{_GAP}{_GAP}{visible(line.expandtabs())}".rstrip() + "\n"
+
+
+def _how_much(output: str, bytes_cut: int) -> str:
+    """Return how much of an output is there."""
+    if bytes_cut:
+        return f"cut: the last of it, behind {bytes_cut} bytes that were not kept"
+    return "all of it:" if output else "nothing was written"
 
 
 class _Line:

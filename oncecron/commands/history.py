@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import select
 import time
+import types
 from typing import TYPE_CHECKING
 
 import click
@@ -58,7 +59,22 @@ OPTIONS = (
         _WHICH,
     ),
     Option("tick", "text", "Only of this tick, as it is shown.", "TICK", _WHICH),
-    Option("id", "integer", "One execution, in full.", "ID", _WHICH, minimum=1, maximum=_MOST),
+    Option(
+        "exhausted",
+        "flag",
+        "Only the last attempts of ticks with --retries that were given up: the dead letters.",
+        "",
+        _WHICH,
+    ),
+    Option(
+        "id",
+        "integer",
+        "One execution, in full, with what --capture kept of its output.",
+        "ID",
+        _WHICH,
+        minimum=1,
+        maximum=_MOST,
+    ),
     Option(
         "limit",
         "integer",
@@ -91,6 +107,8 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     stream = render.standard_output()
     style = render.style_for(stream, output_format(settings), utc=settings["utc"])
     kind = kinds.SKIPS if settings["skips"] else kinds.EXECUTIONS
+    if settings["id"] is not None:
+        kind = kinds.IN_FULL
     writer = render.Writer(kind, style, stream)
     with people_store(settings, log=True) as store:
         if settings["id"] is not None:
@@ -133,6 +151,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         outcome=outcome,
         tick=_filter("--tick", settings["tick"]),
         limit=limit,
+        exhausted=settings["exhausted"] or False,
     )
 
 
@@ -141,13 +160,16 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
 
     others = [
         name
-        for name in ("since", "host", "outcome", "tick", "limit", "skips", "follow")
+        for name in ("since", "host", "outcome", "tick", "exhausted", "limit", "skips", "follow")
         if settings.typed(name)
     ]
     if settings["id"] is not None and (others or words):
         raise UsageError(
             f"--id names one execution; leave out {words[0] if words else '--' + others[0]}"
         )
+    if settings["exhausted"] and (settings["skips"] or settings["follow"]):
+        other = "skips" if settings["skips"] else "follow"
+        raise UsageError(f"--exhausted shows executions that have ended; leave out --{other}")
     if settings["follow"] and settings["skips"]:
         raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":
@@ -180,7 +202,13 @@ def _show_one(store: PeopleStore, execution_id: int, writer: Writer) -> None:
     execution = store.execution(execution_id)
     if execution is None:
         raise NotFoundError(f"there is no execution {execution_id}, or no longer")
-    writer.write_in_full(execution)
+    output = store.output(execution_id)
+    written = types.SimpleNamespace(
+        **execution._asdict(),
+        output=None if output is None else output.text,
+        output_cut=None if output is None else output.cut,
+    )
+    writer.write_in_full(written)
 
 
 # Following

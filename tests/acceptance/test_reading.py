@@ -23,7 +23,7 @@ from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
 EXECUTION = [
     *("execution_id", "key", "shard", "tick", "attempt", "outcome", "exit_code", "signal", "host"),
     *("pid", "user", "command", "started_at", "finished_at", "duration", "fencing_token"),
-    *("owner", "note"),
+    *("owner", "note", "shards"),
 ]
 SKIP = [
     *("key", "shard", "tick", "reason", "holder_host", "holder_pid", "host", "pid", "at", "count"),
@@ -32,7 +32,7 @@ SKIP = [
 LEASE = [
     *("key", "shard", "tick", "execution_id", "attempt", "state", "host", "pid", "user"),
     *("acquired_at", "heartbeat_at", "expires_at", "fencing_token", "backend_pid"),
-    "client_address",
+    *("client_address", "shards", "requested_by", "request_heard_at"),
 ]
 
 
@@ -97,7 +97,8 @@ def test_one_execution_in_full(past: Oncecron) -> None:
     """A field a line, the record in the machine formats; one that is not there is exit status 1."""
     newest = answer(past, "history")[0]
     number = newest["execution_id"]
-    assert answer(past, "history", "--id", number) == [newest]
+    [in_full] = answer(past, "history", "--id", number)
+    assert in_full == {**newest, "output": None, "output_cut": None}
     lines = past("history", "--id", number).out.decode().splitlines()
     assert [line.split()[0] for line in lines] == EXECUTION
     assert lines[1].split() == ["key", "report"]
@@ -122,7 +123,7 @@ def test_a_pipe_gets_plain_text_in_stable_columns(past: Oncecron) -> None:
     past.run("long", "--tick", "t\u00e4", "--", "sh", "-c", ":", f"a\x1b[31m\n{long}")
     table = past("history").out.decode()
     heading, *rows = table.splitlines()
-    titles = "ID KEY TICK OUTCOME EXIT STARTED DURATION HOST ATTEMPT COMMAND"
+    titles = "ID KEY TICK OUTCOME EXIT STARTED DURATION HOST ATTEMPT SHARD COMMAND"
     assert " ".join(heading.split()) == titles
     assert len(rows) == 4
     assert long in rows[0]

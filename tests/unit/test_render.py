@@ -5,6 +5,7 @@ import io
 import json
 import time
 import tracemalloc
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from oncecron import render, texts
 from oncecron.commands import FORMAT
 from oncecron.errors import OutputError
-from oncecron.kinds import EXECUTIONS, LEASES, PAUSES, SKIPS, Kind
+from oncecron.kinds import EXECUTIONS, IN_FULL, LEASES, PAUSES, SKIPS, Kind
 from oncecron.model import Execution, LeaseView, Pause, Skip
 from oncecron.render import Style, Writer
 from oncecron.texts import Clock
@@ -45,16 +46,17 @@ EXECUTION = Execution(
 SKIP = Skip("billing", 0, "t", "held", "host-a", 42, "host-b", 43, 1795140002.0, 2, "succeeded")
 LEASE = LeaseView(
     *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
-    *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None, 1795140015.0),
+    *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None),
+    asked_at=1795140015.0,
 )
 PAUSE = Pause("billing", None, "ann@web1", "moving", 1795140001.0, 1795147201.0)
 # The table of the design, section 7.
 PUBLISHED = {
     EXECUTIONS: "execution_id key shard tick attempt outcome exit_code signal host pid user command started_at "
-    "finished_at duration fencing_token owner note",
+    "finished_at duration fencing_token owner note shards",
     SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
     LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
-    "fencing_token backend_pid client_address",
+    "fencing_token backend_pid client_address shards requested_by request_heard_at",
     PAUSES: "key host author reason since until",
 }
 RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE, PAUSES: PAUSE}
@@ -177,10 +179,11 @@ def test_a_table_has_a_heading_aligned_columns_and_the_command_last() -> None:
     """Numbers to the right, texts to the left."""
     other = EXECUTION._replace(execution_id=12345, key="k", outcome="succeeded", exit_code=0)
     assert written([EXECUTION, other]) == (
-        "   ID  KEY      TICK               OUTCOME    EXIT  STARTED               DURATION  HOST    ATTEMPT  COMMAND\n"
-        "    7  billing  2026-11-20T02:00Z  failed        3  2026-11-20T02:00:01Z      2.5s  host-a        1  "
+        "   ID  KEY      TICK               OUTCOME    EXIT  STARTED               DURATION  HOST    ATTEMPT  SHARD  "
+        "COMMAND\n"
+        "    7  billing  2026-11-20T02:00Z  failed        3  2026-11-20T02:00:01Z      2.5s  host-a        1  -      "
         "./bill.sh 'two words'\n"
-        "12345  k        2026-11-20T02:00Z  succeeded     0  2026-11-20T02:00:01Z      2.5s  host-a        1  "
+        "12345  k        2026-11-20T02:00Z  succeeded     0  2026-11-20T02:00:01Z      2.5s  host-a        1  -      "
         "./bill.sh 'two words'\n"
     )
 
@@ -190,8 +193,8 @@ def test_no_column_before_the_command_is_ever_empty() -> None:
     bare = EXECUTION._replace(
         tick=None, exit_code=None, finished_at=None, duration=None, outcome="running"
     )
-    assert written([bare]).splitlines()[1].split()[:10] == [
-        *("7", "billing", "-", "running", "-", "2026-11-20T02:00:01Z", "-", "host-a", "1"),
+    assert written([bare]).splitlines()[1].split()[:11] == [
+        *("7", "billing", "-", "running", "-", "2026-11-20T02:00:01Z", "-", "host-a", "1", "-"),
         "./bill.sh",
     ]
 
@@ -292,6 +295,47 @@ def test_a_record_in_full_is_a_field_a_line() -> None:
     stream = Stream()
     Writer(EXECUTIONS, Style("json", Clock(utc=True)), stream).write_in_full(EXECUTION)
     assert json.loads(stream.getvalue())[0]["owner"] == EXECUTION.owner
+
+
+def in_full(**fields: object) -> str:
+    """Return what `history --id` shows of one execution."""
+    stream = Stream()
+    record = SimpleNamespace(**EXECUTION._asdict(), **fields)
+    Writer(IN_FULL, Style("table", Clock(utc=True)), stream).write_in_full(record)
+    return stream.getvalue()
+
+
+def test_what_was_captured_is_below_the_fields() -> None:
+    """A line each, indented, without anything that a terminal could obey; said to be cut where it was."""
+    text = in_full(output="one\n\ntwo \x1b[31m\nkey  forged", output_cut=0)
+    assert text.splitlines()[-5:] == [
+        "output         all of it:",
+        "    one",
+        "",
+        r"    two \x1b[31m",
+        "    key  forged",
+    ]
+    assert "cut: the last of it, behind 12 bytes that were not kept" in in_full(
+        output="x", output_cut=12
+    )
+    assert in_full(output="", output_cut=0).endswith("output         nothing was written\n")
+    assert "output" not in in_full(output=None, output_cut=None)
+
+
+def test_a_part_is_shown_with_how_many_there_are() -> None:
+    """From 0; in front of the command, and behind what leases had before."""
+    row = written([EXECUTION._replace(shard=2, shards=4)]).splitlines()[1].split()
+    assert row[9:11] == ["2/4", "./bill.sh"]
+    row = written([LEASE._replace(shard=2, shards=4)], LEASES).splitlines()[1].split()
+    assert row[-2:] == ["2/4", "-"]
+
+
+def test_a_request_is_shown_with_whether_it_was_heard() -> None:
+    """By whom, in the last column."""
+    asked = LEASE._replace(requested_by="ann@web1")
+    assert written([asked], LEASES).endswith("by ann@web1, not heard\n")
+    heard = asked._replace(request_heard_at=1795140014.0)
+    assert written([heard], LEASES).endswith("by ann@web1, heard 2026-11-20T02:00:14Z\n")
 
 
 def test_a_lease_shows_its_ages_by_the_store_s_clock() -> None:
