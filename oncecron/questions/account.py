@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron import tick
 from oncecron.duration import format_duration
-from oncecron.model import AGAIN, ALL_KEYS
+from oncecron.model import AGAIN, ALL_KEYS, TAKEOVER
 from oncecron.questions.jobs import is_living
-from oncecron.texts import visible
+from oncecron.questions.parts import division
+from oncecron.texts import part_of, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.model import Execution, Traced, TracedSkip
+    from oncecron.model import Execution, LeaseView, Traced, TracedSkip
     from oncecron.questions.facts import Facts
     from oncecron.texts import Clock
 
@@ -44,13 +45,17 @@ _HEADLINES = {
     "to-come": "is still to come",
 }
 _HOSTS_TOLD = 20
+_TAKEOVER = TAKEOVER.partition("attempt")[0]
+_ASKED = "asked by "
+_FAILED = ("failed", "timed-out")
 
 
 class Account(NamedTuple):
     """What happened at a tick."""
 
     verdict: str
-    """The outcome of its last attempt; else `not-started`, `refused`, `no-store`, `not-fired` or `to-come`."""
+    """The outcome of its last attempt, of parts the worst one, or `incomplete` where one was not started; else
+    `not-started`, `refused`, `no-store`, `not-fired` or `to-come`."""
     sentences: list[str]
 
 
@@ -62,6 +67,9 @@ def account(facts: Facts, clock: Clock) -> Account:
 
 
 def _verdict(facts: Facts) -> str:
+    divided = division(facts.executions)
+    if divided:
+        return divided.verdict()
     started = [e.execution for e in facts.executions if e.execution.outcome != "not-started"]
     if started:
         return started[-1].outcome
@@ -94,13 +102,32 @@ class _Telling:
         tick_of = (
             f"Tick {visible(facts.tick)}" if facts.tick else "The newest firing without a tick"
         )
-        return f"{tick_of} of key {facts.key} {_HEADLINES[verdict].format(by=by)}."
+        divided = division(facts.executions)
+        if divided:
+            parts = f"{divided.shards} parts: {divided.described()}"
+            return f"{tick_of} of key {facts.key} is divided into {parts}."
+        return f"{tick_of} of key {facts.key} {_HEADLINES[verdict].format(by=by)}{self._at_last()}."
+
+    def _at_last(self) -> str:
+        """Return the end of the headline: whether it goes on, or was given up."""
+        last = self._facts.executions[-1].execution if self._facts.executions else None
+        if last is None:
+            return ""
+        if self._is_kept(last):
+            return "; another attempt is to follow"
+        if last.execution_id not in self._facts.exhausted:
+            return ""
+        attempts = f"after {last.attempt} attempts" if last.attempt > 1 else "at its only attempt"
+        return f"; it was given up {attempts}"
 
     def all(self, verdict: str) -> Iterator[str]:
         """Yield what led to it."""
         facts = self._facts
-        for number, traced in enumerate(facts.executions):
-            yield from self._attempt(traced, further=number > 0)
+        before: Execution | None = None
+        for traced in facts.executions:
+            same_part = before is not None and before.shard == traced.execution.shard
+            yield from self._attempt(traced, before if same_part else None)
+            before = traced.execution
         yield from self._others()
         yield from map(self._spooled, facts.spooled)
         if verdict in ("not-fired", "to-come"):
@@ -110,7 +137,7 @@ class _Telling:
 
     # Executions
 
-    def _attempt(self, traced: Traced, *, further: bool) -> Iterator[str]:
+    def _attempt(self, traced: Traced, before: Execution | None) -> Iterator[str]:
         execution = traced.execution
         if execution.outcome == "not-started":
             note = f" ({visible(execution.note)})" if execution.note else ""
@@ -119,45 +146,76 @@ class _Telling:
                 f"it back without starting the command{note}, which left the tick open."
             )
             return
-        which = ""
-        if further or execution.attempt > 1:
-            asked = AGAIN in (execution.note or "").split("; ")
-            which = f" as attempt {execution.attempt}" + (
-                ", asked for by --again," if asked else ""
-            )
-        shard = f", part {execution.shard}" if execution.shard else ""
-        how = "started it" if execution.outcome != "unclaimed" else "started it without a lease"
+        divided = execution.shards > 1 or execution.shard > 0
+        part = f", part {part_of(execution.shard, execution.shards)}" if divided else ""
         yield (
-            f"{self._fired(traced)}{how}{which} at {self._at(execution.started_at)} by the store's clock "
-            f"(pid {execution.pid}, user {visible(execution.user)}{shard}): {visible(execution.command)}"
+            f"{self._started(traced, before)} at {self._at(execution.started_at)} by the store's clock "
+            f"(pid {execution.pid}, user {visible(execution.user)}{part}): {visible(execution.command)}"
         )
         yield from self._end(traced)
+
+    def _started(self, traced: Traced, before: Execution | None) -> str:
+        """Return who started which attempt, and why there was a further one."""
+        execution = traced.execution
+        attempt = f"as attempt {execution.attempt}"
+        if before and before.owner == execution.owner and before.outcome != "not-started":
+            return f"{visible(execution.host)} tried again, {attempt},"
+        how = "started it" if execution.outcome != "unclaimed" else "started it without a lease"
+        which = f" {attempt}" if before or execution.attempt > 1 else ""
+        why = next((n for n in _notes(execution) if n == AGAIN or n.startswith(_TAKEOVER)), None)
+        if why == AGAIN:
+            which = f" {attempt}, asked for by --again,"
+        elif why:
+            which = f" {attempt}, taken over because {visible(why.removeprefix(_TAKEOVER))},"
+        return f"{self._fired(traced)}{how}{which}"
 
     def _end(self, traced: Traced) -> Iterator[str]:
         execution = traced.execution
         if execution.outcome == "running":
-            yield self._running(execution)
-            return
-        if execution.outcome == "lost":
+            yield from self._running(execution)
+        elif execution.outcome == "lost":
             yield from self._lost(traced)
-            return
+        else:
+            yield from self._ended(traced)
+        if execution.execution_id in self._facts.exhausted:
+            yield "No further attempt follows by itself: oncecron history --exhausted lists it."
+
+    def _ended(self, traced: Traced) -> Iterator[str]:
+        execution = traced.execution
         after = (
             f" after {format_duration(execution.duration)}"
             if execution.duration is not None
             else ""
         )
-        notes = [note for note in (execution.note or "").split("; ") if note and note != AGAIN]
-        noted = f" ({visible('; '.join(notes))})" if notes else ""
-        yield f"It {_ENDED[execution.outcome]}{after} at {self._at(execution.finished_at)}{_status(execution)}{noted}."
+        asked = _requester(execution)
+        how = f"was stopped, as {visible(asked)} asked," if asked else _ENDED[execution.outcome]
+        yield (
+            f"It {how}{after} at {self._at(execution.finished_at)}{_status(execution)}"
+            f"{_noted(execution)}."
+        )
         if traced.lost_at is not None:
             yield (
                 f"Its lease had been found to be over at {self._at(traced.lost_at)}; how it ended was told "
                 "afterwards."
             )
+        if self._is_kept(execution):
+            yield "Its host keeps the lease, and tries again after the delay."
+
+    def _is_kept(self, execution: Execution) -> bool:
+        """Return whether an attempt has failed whose lease lives on, for the next one."""
+        return execution.outcome in _FAILED and self._lease_of(execution) is not None
+
+    def _lease_of(self, execution: Execution) -> LeaseView | None:
+        """Return the living lease: by its token, since the ids of a log beside the store are its own."""
+        for lease in self._facts.leases:
+            ours = (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
+            if ours and is_living(lease, self._facts.now):
+                return lease
+        return None
 
     def _lost(self, traced: Traced) -> Iterator[str]:
         execution = traced.execution
-        note = f" ({visible(execution.note)})" if execution.note else ""
+        note = _noted(execution)
         if execution.duration is not None:
             yield (
                 f"It lost its lease and was killed after {format_duration(execution.duration)}, before anybody else "
@@ -168,23 +226,32 @@ class _Telling:
                 f"It was declared lost at {self._at(traced.lost_at)}, when its lease had ended{note}: its host "
                 "died, or was cut off, and has not told how the command ended."
             )
-        later = self._facts.after_loss
-        if later and later.tick != execution.tick:
+        later = self._facts.after_loss.get(execution.shard)
+        if later and self._is_last(execution) and later.tick != execution.tick:
             yield (
                 f"The key then went on with tick {visible(later.tick or '-')}, started by {visible(later.host)} at "
                 f"{self._at(later.started_at)}."
             )
 
-    def _running(self, execution: Execution) -> str:
-        for lease in self._facts.leases:
-            if lease.fencing_token == execution.fencing_token and is_living(lease, self._facts.now):
-                now = lease.asked_at or self._facts.now
-                ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
-                return f"It is running; its lease was renewed {format_duration(ago)} ago."
-        return (
-            "It is recorded as running and has no living lease: its host died or cannot tell, and the next firing will "
-            "declare it lost."
-        )
+    def _is_last(self, execution: Execution) -> bool:
+        attempts = [each.execution for each in self._facts.executions]
+        return execution == [each for each in attempts if each.shard == execution.shard][-1]
+
+    def _running(self, execution: Execution) -> Iterator[str]:
+        lease = self._lease_of(execution)
+        if lease is None:
+            yield (
+                "It is recorded as running and has no living lease: its host died or cannot tell, and the next firing "
+                "will declare it lost."
+            )
+            return
+        now = lease.asked_at or self._facts.now
+        ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
+        yield f"It is running; its lease was renewed {format_duration(ago)} ago."
+        if lease.requested_by is not None:
+            heard = lease.request_heard_at
+            told = "has not heard it yet" if heard is None else f"heard it at {self._at(heard)}"
+            yield f"{visible(lease.requested_by)} has asked for its end; {visible(execution.host)} {told}."
 
     def _fired(self, traced: Traced) -> str:
         host = visible(traced.execution.host)
@@ -212,7 +279,11 @@ class _Telling:
         told = f"was told at {self._at(skip.at)} by the store's clock"
         if skip.reason == "no-store":
             told = f"gave up at {self._at(skip.at)} by its own clock"
-        return f"{visible(skip.host)} fired{fired}{times}, and {told}: {self._reason(traced)}."
+        divided = division(self._facts.executions) is not None or skip.shard > 0
+        part = f" of part {skip.shard}" if divided else ""
+        return (
+            f"{visible(skip.host)} fired{fired}{times}, and {told}{part}: {self._reason(traced)}."
+        )
 
     def _reason(self, traced: TracedSkip) -> str:
         skip, detail = traced.skip, visible(traced.skip.detail or "")
@@ -226,7 +297,7 @@ class _Telling:
             "late": f"late, {self._lateness(traced)}more than --starting-deadline allows",
             "paused": f"paused, the key starts nothing new{in_brackets}",
             "drained": f"drained, that host claims nothing new{in_brackets}",
-            "exhausted": f"exhausted, its attempts had all failed{in_brackets}",
+            "exhausted": f"exhausted, no attempt was left after what failed or was lost{in_brackets}",
             "broken": f"broken, that host cannot start the command{in_brackets}",
             "no-store": f"no-store, that host could not reach the store{in_brackets}",
         }.get(skip.reason, f"{skip.reason}{by}{in_brackets}")
@@ -291,6 +362,30 @@ class _Telling:
 
     def _at(self, time: float | None) -> str:
         return self._clock.seconds(time)
+
+
+def _requester(execution: Execution) -> str | None:
+    """Return who asked for the end of an execution that was stopped."""
+    asked = (note for note in _notes(execution) if note.startswith(_ASKED))
+    found = next(asked, None) if execution.outcome == "stopped" else None
+    return found and found.removeprefix(_ASKED).partition(": ")[0]
+
+
+def _notes(execution: Execution) -> list[str]:
+    return [note for note in (execution.note or "").split("; ") if note]
+
+
+def _noted(execution: Execution) -> str:
+    """Return the notes that are not told otherwise, as the end of a sentence."""
+    told = _requester(execution)
+    notes = [
+        note
+        for note in _notes(execution)
+        if note != AGAIN
+        and not note.startswith(_TAKEOVER)
+        and not (told and note.startswith(f"{_ASKED}{told}"))
+    ]
+    return f" ({visible('; '.join(notes))})" if notes else ""
 
 
 def _status(execution: Execution) -> str:

@@ -29,14 +29,16 @@ class Facts(NamedTuple):
     instant: float | None
     parts: Sequence[JobKey]
     executions: Sequence[Traced]
-    """By attempt."""
+    """By part and attempt."""
     skips: Sequence[TracedSkip]
     """The earliest first."""
     spooled: Sequence[dict[str, Any]]
     leases: Sequence[LeaseView]
     pauses: Sequence[Pause]
-    after_loss: Execution | None
-    """Who started the key after the last execution of this tick was lost."""
+    after_loss: dict[int, Execution]
+    """Who started a part of the key after its last execution of this tick was lost."""
+    exhausted: frozenset[int]
+    """The executions that no further attempt follows though their ticks might have had one."""
     near: Sequence[str]
     """Ticks that were fired, with nearly this name."""
     now: float
@@ -73,6 +75,7 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
         leases=[lease for lease in sources.store.leases() if lease.key == key],
         pauses=[pause for pause in sources.store.pauses() if pause.key in (key, ALL_KEYS)],
         after_loss=_after_loss(sources.log, executions),
+        exhausted=_exhausted(sources.log, key, text),
         near=[] if executions or skips or text is None else _near_ticks(sources.log, key, text),
         now=sources.now,
     )
@@ -116,11 +119,11 @@ def _newest(log: PeopleStore, key: str, spooled: Iterable[dict[str, Any]]) -> st
 
 
 def _executions(log: PeopleStore, key: str, text: str | None) -> list[Traced]:
-    if text is not None:
-        found = log.traced(HistoryQuery(key=key, tick=text, limit=None))
-        return sorted(found, key=lambda each: (each.execution.shard, each.execution.attempt))
-    newest = log.traced(HistoryQuery(key=key, limit=_LOOKED_AT))
-    return [each for each in newest if each.execution.tick is None][:1]
+    query = HistoryQuery(key=key, tick=text, limit=None if text else _LOOKED_AT)
+    found = [each for each in log.traced(query) if each.execution.tick == text]
+    if text is None:  # the newest firing
+        found = [each for each in found if each.execution.owner == found[0].execution.owner]
+    return sorted(found, key=lambda each: (each.execution.shard, each.execution.attempt))
 
 
 def _skips(log: PeopleStore, key: str, text: str | None) -> list[TracedSkip]:
@@ -129,11 +132,25 @@ def _skips(log: PeopleStore, key: str, text: str | None) -> list[TracedSkip]:
     return sorted((each for each in found if each.skip.tick == text), key=lambda each: each.skip.at)
 
 
-def _after_loss(log: PeopleStore, executions: Sequence[Traced]) -> Execution | None:
-    if not executions or executions[-1].lost_at is None:
-        return None
-    lost = executions[-1].execution
-    return next(log.history(HistoryQuery(key=lost.key, after_id=lost.execution_id, limit=1)), None)
+def _after_loss(log: PeopleStore, executions: Sequence[Traced]) -> dict[int, Execution]:
+    found = {}
+    last = {each.execution.shard: each for each in executions}
+    for shard, each in last.items():
+        if each.lost_at is None:
+            continue
+        lost = each.execution
+        query = HistoryQuery(key=lost.key, after_id=lost.execution_id, limit=_LOOKED_AT)
+        later = next((other for other in log.history(query) if other.shard == shard), None)
+        if later:
+            found[shard] = later
+    return found
+
+
+def _exhausted(log: PeopleStore, key: str, text: str | None) -> frozenset[int]:
+    query = HistoryQuery(
+        key=key, tick=text, limit=_LOOKED_AT if text is None else None, exhausted=True
+    )
+    return frozenset(each.execution_id for each in log.history(query))
 
 
 def _near_ticks(log: PeopleStore, key: str, text: str) -> list[str]:
