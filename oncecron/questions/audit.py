@@ -1,8 +1,10 @@
 """Proof from the log: what it holds that must not be, one finding each.
 
     overlap   two executions of one part of a key lived at the same time
-    twice     a tick was started again though it had had its start, and nobody asked for that by --again
-    no-run    scheduled ticks, between the first and the last that are recorded, without a start
+    twice     a tick was started again though it had had its start: nobody asked for that by --again, nothing had been
+              lost, and it is no retry of the same firing after a failure
+    no-run    scheduled ticks, between the first and the last that are recorded, without a start, and parts of a tick
+              of which another part was started
     no-end    `running` without a living lease, or `lost` and nothing tells how the command ended
     token     a fencing token that is not higher than that of an earlier start
 
@@ -18,9 +20,12 @@ import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.model import AGAIN, HistoryQuery
+from oncecron.model import AGAIN, TAKEOVER, HistoryQuery
 from oncecron.questions.gaps import Gaps, schedules
+from oncecron.questions.incomplete import Missing, missing_parts
 from oncecron.questions.jobs import is_living
+from oncecron.texts import part_of
+from oncecron.tick import named_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 
 _ROUNDING = 0.001  # seconds
 _TICKS_REMEMBERED = 256  # of a part; further back the store is asked
+_TAKEOVER = TAKEOVER.partition("{")[0]
+_TRIED_AGAIN = ("failed", "timed-out")
 _HEARD_OF_LATER = ("its end was not recorded", "running without a lease")
 """Notes of what was declared lost some time after its lease had ended: by a later record, not by the next claim."""
 
@@ -67,16 +74,54 @@ class Question(NamedTuple):
 
 
 def audit(question: Question) -> Iterator[Finding]:
-    """Yield the findings, by key; those without an end last."""
+    """Yield the findings, by key; parts without a start and what has no end last."""
     living = _living(question)
     plans = schedules(question.store, question.log, question.now)
     endless: list[Execution] = []
+    divided: set[str] = set()
+    told: list[Finding] = []
     for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _part):
         gaps = plans.get((key, shard))
         if gaps:
             gaps.begin(max(question.now - question.kept, question.since or -math.inf))
-        yield from _audit_part(question, rows, living, gaps, endless)
+        for found in _audit_part(question, _noting(rows, divided), living, gaps, endless):
+            if found.finding == "no-run":
+                told.append(found)
+            yield found
+    for key in sorted(divided):
+        yield from _missing(question, key, [each for each in told if each.key == key])
     yield from _without_end(question, endless)
+
+
+def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
+    """Pass the executions on, and note the keys that are divided."""
+    for traced in rows:
+        if traced.execution.shards > 1:
+            divided.add(traced.execution.key)
+        yield traced
+
+
+def _missing(question: Question, key: str, told: list[Finding]) -> Iterator[Finding]:
+    """Yield the parts without a start that their schedule has not told already."""
+    kept, now = question.kept, question.now
+    for missing in missing_parts(
+        question.store, question.log, key, since=question.since, kept=kept, now=now
+    ):
+        if not any(_tells_of(each, missing) for each in told):
+            execution = missing.execution
+            yield Finding(
+                "no-run", key, missing.shard, execution.tick, None, 1,
+                None, None, execution.execution_id,
+                f"part {part_of(missing.shard, execution.shards)} had {missing.reason}",
+            )  # fmt: skip
+
+
+def _tells_of(finding: Finding, missing: Missing) -> bool:
+    if finding.shard != missing.shard or missing.instant is None:
+        return False
+    first = named_tick(finding.tick or "-").instant or math.inf
+    last = named_tick(finding.last_tick or finding.tick or "-").instant or -math.inf
+    return first <= missing.instant <= last
 
 
 def _part(traced: Traced) -> tuple[str, int]:
@@ -244,14 +289,10 @@ class _Starts:
             self._ticks[execution.tick] = known
             if len(self._ticks) > _TICKS_REMEMBERED:
                 self._ticks.popitem(last=False)
-        other = next((each for each in known if _ran_twice(each, traced)), None)
-        if other:
-            first, second = sorted((other.execution, execution), key=lambda each: each.attempt)
-            reason = f"{_described(second)} is attempt {second.attempt} at a tick that "
-            yield _found(
-                "twice", second, f"{reason}{_described(first)} had started, without --again", first
-            )
         known.append(traced)
+        known.sort(key=lambda each: (each.execution.attempt, each.execution.started_at))
+        if execution.outcome != "not-started":
+            yield from _twice([e for e in known if e.execution.outcome != "not-started"], traced)
 
     def _ask(self, execution: Execution) -> list[Traced]:
         """Return the attempts that began before this one."""
@@ -265,21 +306,34 @@ class _Starts:
         ]
 
 
-def _ran_twice(one: Traced, other: Traced) -> bool:
-    """Return whether of two attempts at a tick the later one had no reason.
+def _twice(attempts: list[Traced], new: Traced) -> Iterator[Finding]:
+    """Look at an attempt beside the one before it and the one behind it."""
+    at = attempts.index(new)
+    for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
+        if _has_a_reason(first, second):
+            continue
+        one, other = first.execution, second.execution
+        yield _found(
+            "twice",
+            other,
+            f"{_described(other)} is attempt {other.attempt} at a tick that {_described(one)} had started, without "
+            "--again",
+            one,
+        )
 
-    A lost one may be taken over, one firing may try several times, a person may ask for it.
+
+def _has_a_reason(first: Traced, second: Traced) -> bool:
+    """Return whether an attempt may have followed the one before it.
+
+    A person may ask for it, one that was lost may be taken over, and so may one that failed when its host died before
+    the next; a firing may try again what has failed.
     """
-    first, second = sorted((one, other), key=lambda each: each.execution.attempt)
-    asked_for = AGAIN in (second.execution.note or "").split("; ")
-    outcomes = (first.execution.outcome, second.execution.outcome)
-    return not (
-        asked_for
-        or "not-started" in outcomes
-        or first.execution.outcome == "lost"
-        or first.lost_at is not None
-        or first.execution.owner == second.execution.owner
-    )
+    before, after = first.execution, second.execution
+    notes = (after.note or "").split("; ")
+    if AGAIN in notes or before.outcome == "lost" or first.lost_at is not None:
+        return True
+    taken_over = any(note.startswith(_TAKEOVER) for note in notes)
+    return before.outcome in _TRIED_AGAIN and (taken_over or before.owner == after.owner)
 
 
 def _no_end(traced: Traced, clock: Clock) -> Finding:

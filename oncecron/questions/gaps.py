@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from oncecron.model import Execution, JobKey, Skip, Traced
     from oncecron.store import PeopleStore
 
-_SETTLED = 60.0
+SETTLED = 60.0
 """Seconds after which the start of a tick is recorded beside its refusals, also in a log beside the store."""
+
+_REFUSALS_LOOKED_AT = 500
 
 Reasons = dict[str, dict[str, None]]
 """Hosts by reason, in the order in which they were met."""
@@ -132,12 +134,7 @@ class Gaps:
         reasons = told.get(str(missing.text), {})
         if instant in self._started_later or "paused" in reasons:
             return None
-        parts = [f"{reason} on {_list(hosts)}" for reason, hosts in sorted(reasons.items())]
-        if instant in self._not_started:
-            parts.insert(0, f"not started by {self._not_started[instant]}")
-        if parts:
-            return "no start: " + "; ".join(parts)
-        return "no start, and no refusal is recorded: no host fired, or it could not tell, or it is long ago"
+        return listed_reasons(reasons, not_started_by=self._not_started.get(instant))
 
     def _reasons(self, log: PeopleStore) -> dict[str, Reasons]:
         told: dict[str, Reasons] = {}
@@ -161,11 +158,27 @@ def schedules(store: PeopleStore, log: PeopleStore, now: float) -> dict[tuple[st
     for part in store.job_keys():
         if part.schedule is None:
             continue
-        newest = next(log.skips(HistoryQuery(key=part.key, limit=1)), None)
-        settled = newest is not None and newest.at < now - _SETTLED and newest.tick
+        newest = _newest_refusal(log, part)
+        settled = newest is not None and newest.at < now - SETTLED and newest.tick
         refused = tick.named_tick(settled).instant if settled else None
         found[part.key, part.shard] = Gaps(part, refused)
     return found
+
+
+def _newest_refusal(log: PeopleStore, part: JobKey) -> Skip | None:
+    """Return the newest refusal of a part: the others say nothing of one that is no more."""
+    newest = log.skips(HistoryQuery(key=part.key, limit=_REFUSALS_LOOKED_AT))
+    return next((skip for skip in newest if skip.shard == part.shard), None)
+
+
+def listed_reasons(reasons: Reasons, *, not_started_by: str | None = None) -> str:
+    """Return why nothing was started, as far as refusals tell."""
+    parts = [f"{reason} on {_list(hosts)}" for reason, hosts in sorted(reasons.items())]
+    if not_started_by is not None:
+        parts.insert(0, f"not started by {not_started_by}")
+    if parts:
+        return "no start: " + "; ".join(parts)
+    return "no start, and no refusal is recorded: no host fired, or it could not tell, or it is long ago"
 
 
 def _ends(ticks: Iterator[tick.Tick]) -> tuple[tick.Tick, tick.Tick, int]:
