@@ -1,4 +1,8 @@
-"""One line a key: how it went last, where it runs, how it usually goes, when it is due, whether it is paused."""
+"""One line a key: how it went last, where it runs, how it usually goes, when it is due, whether it is paused.
+
+What counts is the tick: of several attempts the last, of several parts the worst. One that goes on, since a part
+runs or its lease is kept for the next attempt, has not ended.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from oncecron import tick
 from oncecron.model import ALL_KEYS, HistoryQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.model import Execution, JobKey, LeaseView, Pause
     from oncecron.store import PeopleStore
 
 STREAK_AT_MOST = 100
-"""Executions of a key that are looked at: a longer streak is not counted on."""
+"""Executions of a key that are looked at: a longer streak of ticks is not counted on."""
 
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
@@ -27,7 +31,7 @@ class Job(NamedTuple):
 
     key: str
     outcome: str | None
-    """Of the newest execution that has ended; `running` where none has."""
+    """Of the newest tick, or firing without one, that has ended; `running` where none has."""
     exit_code: int | None
     signal: int | None
     started_at: float | None
@@ -37,7 +41,7 @@ class Job(NamedTuple):
     """Several, joined by commas, where parts of the key run on several hosts."""
     running_since: float | None
     streak: int
-    """How many in a row succeeded, or did not; at most `STREAK_AT_MOST`."""
+    """How many ticks in a row succeeded, or did not; at most `STREAK_AT_MOST`."""
     usual_duration: float | None
     next_at: float | None
     paused_by: str | None
@@ -68,7 +72,8 @@ def jobs(store: PeopleStore, log: PeopleStore, now: float) -> Iterator[Job]:
             running.setdefault(lease.key, []).append(lease)
     for key in sorted(parts):
         pause = pauses.get(key) or pauses.get(ALL_KEYS)
-        yield _job(key, parts[key], _past(log, key), running.get(key, []), pause, now)
+        leases = running.get(key, [])
+        yield _job(key, parts[key], _past(log, key, leases), leases, pause, now)
 
 
 def is_living(lease: LeaseView, now: float) -> bool:
@@ -82,19 +87,47 @@ def succeeded(execution: Execution) -> bool:
     return execution.outcome == "succeeded" or unclaimed
 
 
-def _past(log: PeopleStore, key: str) -> _Past:
+def _past(log: PeopleStore, key: str, running: Sequence[LeaseView]) -> _Past:
     newest = list(log.history(HistoryQuery(key=key, limit=STREAK_AT_MOST)))
-    ended = [each for each in newest if each.outcome not in ("running", "not-started")]
-    successes = [each for each in ended if succeeded(each)][:USUAL_OF]
+    ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
+    successes = [each for each in newest if succeeded(each)][:USUAL_OF]
     if not successes and len(newest) == STREAK_AT_MOST:
         successes = list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
     durations = [each.duration for each in successes if each.duration is not None]
+    well = [each for each in ended if succeeded(each)] or successes
     return _Past(
         ended[0] if ended else newest[0] if newest else None,
-        successes[0] if successes else None,
+        well[0] if well else None,
         len(list(itertools.takewhile(lambda each: succeeded(each) == succeeded(ended[0]), ended))),
         statistics.median(durations) if durations else None,
     )
+
+
+def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> list[Execution]:
+    """Return of each tick that has ended the execution that says how, the newest tick first."""
+    ticks: dict[str, dict[int, Execution]] = {}
+    for each in newest:
+        last = ticks.setdefault(each.tick or each.owner, {})
+        before = last.get(each.shard)
+        if each.outcome != "not-started" and (not before or before.attempt < each.attempt):
+            last[each.shard] = each
+    if len(newest) == STREAK_AT_MOST and len(ticks) > 1 and newest[-1].shards > 1:
+        del ticks[newest[-1].tick or newest[-1].owner]  # its other parts are older
+    return [
+        _of_all(parts.values())
+        for parts in ticks.values()
+        if parts
+        and not any(
+            each.outcome == "running" or (each.shard, each.fencing_token) in living
+            for each in parts.values()
+        )
+    ]
+
+
+def _of_all(parts: Iterable[Execution]) -> Execution:
+    """Return the execution that tells how a tick ended: the newest that did not succeed, else the newest."""
+    by_age = sorted(parts, key=lambda each: each.execution_id, reverse=True)
+    return next((each for each in by_age if not succeeded(each)), by_age[0])
 
 
 def _job(
