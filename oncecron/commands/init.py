@@ -28,7 +28,7 @@ OPTIONS = (
     Option(
         "read-role",
         "text",
-        "Role that reads history and locks.",
+        "Role that reads history, with what was captured, locks, jobs, why and audit.",
         "ROLE",
         _RIGHTS,
         repeatable=True,
@@ -44,7 +44,8 @@ OPTIONS = (
     Option(
         "operator-role",
         "text",
-        "Role that pauses, resumes, drains and undrains; it sees keys and pauses, no history.",
+        "Role that stops, releases, pauses, resumes, drains and undrains; it sees leases and executions, none of "
+        "their output.",
         "ROLE",
         _RIGHTS,
         repeatable=True,
