@@ -74,6 +74,7 @@ class Job:
         self._started = 0.0
         self._on_terminal = False
         self._stop: Stop | None = None
+        self._obeyed: Request | None = None
         self._forwarded: list[int] = []
         self._kill_at = _NEVER
         self._kill_pause = _FIRST_KILL_PAUSE
@@ -114,7 +115,10 @@ class Job:
             self._kill_at = min(self._kill_at, now + self._grace)
 
     def obey(self, request: Request, now: float) -> None:
-        """Send the signal that somebody asks for now, KILL after the grace."""
+        """Send the signal that somebody asks for, once however often it is told; KILL after the grace."""
+        if request == self._obeyed:
+            return
+        self._obeyed = request
         self._stop = self._stop or Stop("stopped", request_note(request))
         self._tree.signal(request.signal)
         grace = self._grace if request.grace is None else request.grace
