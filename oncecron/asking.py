@@ -108,7 +108,7 @@ class Asking:
         while self._watched:
             select.select((), (), (), jittered(_POLL))  # not time.sleep: libfaketime
             try:
-                leases = self._store.leases()
+                leases = [_dated(lease) for lease in self._store.leases()]
                 for watched in list(self._watched):
                     self._look(watched, leases)
                 self._away = None
@@ -234,6 +234,11 @@ def ttl_of(lease: LeaseView) -> float:
 
 def _holder(lease: LeaseView) -> str:
     return f"{visible(lease.host or '-')} (pid {lease.pid})"
+
+
+def _dated(lease: LeaseView) -> LeaseView:
+    """Return a lease with the time of asking, by this host's clock where the store did not tell its own."""
+    return lease._replace(asked_at=lease.asked_at or clock.wall())
 
 
 def _same_part(one: LeaseView, other: LeaseView) -> bool:

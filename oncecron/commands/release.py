@@ -85,8 +85,8 @@ def _let_go(store: PeopleStore, living: Sequence[LeaseView], settings: Settings)
     from oncecron.model import HEARTBEATS_PER_TTL, Request
 
     def patience(lease: LeaseView, silent: bool) -> float:
-        heard_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL + _MARGIN
-        return heard_within if silent else heard_within + settings["grace"]
+        heard_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
+        return heard_within if silent else heard_within + settings["grace"] + _MARGIN
 
     request = Request("release", author(), int(SIGTERM), None)
     fates = asked(store, living, request, patience=patience, linger=0.0)

@@ -123,7 +123,12 @@ def _executions(log: PeopleStore, key: str, text: str | None) -> list[Traced]:
     found = [each for each in log.traced(query) if each.execution.tick == text]
     if text is None:  # the newest firing
         found = [each for each in found if each.execution.owner == found[0].execution.owner]
-    return sorted(found, key=lambda each: (each.execution.shard, each.execution.attempt))
+    return sorted(found, key=_by_attempt)
+
+
+def _by_attempt(each: Traced) -> tuple[int, int, int]:
+    execution = each.execution
+    return execution.shard, execution.attempt, execution.execution_id
 
 
 def _skips(log: PeopleStore, key: str, text: str | None) -> list[TracedSkip]:
