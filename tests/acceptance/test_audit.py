@@ -135,9 +135,9 @@ class Ticks:
         """Return when a tick was started."""
         return self.now - 7200 + 1800 * number
 
-    def alter(self, number: int, **fields: Any) -> None:
+    def alter(self, number: int, attempt: int = 1, /, **fields: Any) -> None:
         """Change an execution."""
-        alter(self.store, "billing", f"t{number}", **fields)
+        alter(self.store, "billing", f"t{number}", attempt, **fields)
 
 
 @pytest.fixture

@@ -1,0 +1,201 @@
+"""What `why`, `jobs`, `audit` and `history` tell of retries, takeovers, parts and dead letters, on every store."""
+
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from answers import answer
+from log_of import Store
+from servers import Journal, eventually, job
+from servers.oncecron import Oncecron
+from servers.process import kill_tree
+from test_audit import Ticks, kinds
+from test_why import told, told_with, why
+
+from oncecron.model import TAKEOVER
+
+Hosts = Callable[..., Oncecron]
+TTL = 6
+QUICK = ("--retry-delay", "0s..0s")
+FAILS_ONCE = "test $ONCECRON_ATTEMPT = 2"
+
+
+@pytest.fixture
+def ticks(store: Store, host: Oncecron) -> Ticks:
+    """Give a clean log of three ticks."""
+    return Ticks(store, host)
+
+
+def ends(store: Store, *wanted: str) -> None:
+    """Wait for these outcomes, the oldest first: a log beside the store is told later."""
+    eventually(lambda: [each.outcome for each in store.executions("billing")] == list(wanted))
+
+
+# Retries
+
+
+def test_a_retry_that_succeeds(store: Store, host: Oncecron) -> None:
+    """Told in order; the tick has succeeded, and nothing is a dead letter or a finding."""
+    host.run("billing", "--retries", 2, *QUICK, "--tick", "t1", "--", "sh", "-c", FAILS_ONCE)
+    ends(store, "failed", "succeeded")
+    first, second = (host("why", "billing").out.decode().find(each) for each in (
+        "It failed after", "host-a tried again, as attempt 2, at",
+    ))  # fmt: skip
+    assert 0 < first < second
+    text = told(host, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-a.\n")
+    assert "No further attempt" not in text
+    assert kinds(host) == []
+    assert answer(host, "history", "--exhausted") == []
+    [row] = answer(host, "jobs")
+    assert (row["outcome"], row["streak"]) == ("succeeded", 1)
+
+
+def test_a_tick_that_was_given_up(store: Store, host: Oncecron) -> None:
+    """Its last attempt is the dead letter."""
+    host.run("billing", "--tick", "t0", "--", "true")
+    host.run("billing", "--retries", 1, *QUICK, "--tick", "t1", "--", "sh", "-c", "exit 3")
+    ends(store, "succeeded", "failed", "failed")
+    [letter] = answer(host, "history", "--exhausted")
+    assert (letter["tick"], letter["attempt"], letter["exit_code"]) == ("t1", 2, 3)
+    assert answer(host, "history", "--exhausted", "billing", "--tick", "t0") == []
+    text = told(host, "billing")
+    assert text.startswith(
+        "Tick t1 of key billing failed on host-a; it was given up after 2 attempts.\n"
+    )
+    assert text.count("No further attempt follows by itself: oncecron history --exhausted") == 1
+    assert why(host, "billing")["verdict"] == "failed"
+    assert kinds(host) == []
+    [row] = answer(host, "jobs")
+    assert (row["outcome"], row["exit_code"], row["streak"]) == ("failed", 3, 1)
+
+
+def test_a_tick_between_two_attempts(store: Store, host: Oncecron) -> None:
+    """It has failed and goes on: neither given up nor at an end."""
+    host.run("billing", "--tick", "t0", "--", "true")
+    firing = host.fire(
+        "billing", "--retries", 1, "--retry-delay", "300s..300s", "--tick", "t1", "--", "false"
+    )
+    text = told_with("another attempt is to follow", host, "billing")
+    assert "Its host keeps the lease, and tries again after the delay." in text
+    assert answer(host, "history", "--exhausted") == []
+    [row] = answer(host, "jobs")
+    assert (row["outcome"], row["running_host"]) == ("succeeded", "host-a")
+    assert kinds(host) == []
+    firing.process.send_signal(signal.SIGTERM)
+    firing.wait()
+
+
+# Takeovers
+
+
+def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
+    """By whom, from whom, and why; the loss itself is a finding, the second start is none."""
+    a, b = new_host("host-a"), new_host("host-b")
+    words = ("billing", "--ttl", TTL, "--failover", "--tick", "t1", "--")
+    lost = a.fire(*words, *job(journal, "--sleep", 120))
+    journal.wait_for("start")
+    standby = b.fire(*words, "true")
+    told_with("held, it was being run", b, "billing")
+    kill_tree(lost.process.pid)
+    lost.wait()
+    assert standby.wait().status == 0
+    ends(store, "lost", "succeeded")
+    text = told(b, "billing")
+    assert text.startswith("Tick t1 of key billing succeeded on host-b.\n")
+    assert "started it as attempt 2, taken over because attempt 1 on host-a was lost, at" in text
+    assert "The key then went on" not in text
+    assert kinds(b) == ["no-end"]
+    [row] = answer(b, "jobs")
+    assert (row["outcome"], row["streak"]) == ("succeeded", 1)
+
+
+# Parts
+
+
+def test_parts_that_are_all_done(store: Store, host: Oncecron) -> None:
+    """One line for the tick, and each part with its own."""
+    host.run("billing", "--shards", 3, "--tick", "t1", "--", "true")
+    ends(store, "succeeded", "succeeded", "succeeded")
+    facts = why(host, "billing")
+    assert facts["verdict"] == "succeeded"
+    assert facts["account"][0] == (
+        "Tick t1 of key billing is divided into 3 parts: 3 succeeded (0-2)."
+    )
+    assert "part 2/3): true" in told(host, "billing")
+    assert {(each["shard"], each["shards"]) for each in answer(host, "history")} == {
+        *((0, 3), (1, 3), (2, 3))
+    }
+    assert kinds(host) == []
+    [row] = answer(host, "jobs")
+    assert (row["outcome"], row["streak"]) == ("succeeded", 1)
+
+
+def test_a_part_that_fails(store: Store, host: Oncecron) -> None:
+    """The tick is as good as its worst part."""
+    command = "test $ONCECRON_SHARD != 1"
+    host.run("billing", "--shards", 3, "--tick", "t1", "--", "sh", "-c", command)
+    eventually(lambda: len(answer(host, "history", "--outcome", "succeeded")) == 2)
+    facts = eventually(lambda: _of_verdict(host, "failed"))
+    assert facts["account"][0].endswith("3 parts: 2 succeeded (0, 2), 1 failed (1).")
+    [row] = answer(host, "jobs")
+    assert (row["outcome"], row["streak"], row["exit_code"]) == ("failed", 1, 1)
+
+
+def _of_verdict(host: Oncecron, verdict: str) -> dict[str, Any] | None:
+    facts = why(host, "billing")
+    return facts if facts["verdict"] == verdict else None
+
+
+def test_a_part_without_a_start_is_found(ticks: Ticks) -> None:
+    """Where another part of its tick had one, a while ago."""
+    ticks.alter(2, shards=3)
+    found = json.loads(ticks.host("audit", "--json").out)
+    assert [(each["finding"], each["tick"], each["shard"]) for each in found] == [
+        *(("no-run", "t2", 1), ("no-run", "t2", 2))
+    ]
+    assert found[0]["reason"].startswith("part 1/3 had no start, and no refusal is recorded")
+    facts = why(ticks.host, "billing", "--tick", "t2")
+    assert facts["verdict"] == "incomplete"
+    assert facts["account"][0].endswith("3 parts: 1 succeeded (0), 2 without a start (1-2).")
+
+
+# Which further attempts an audit accepts
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ({"outcome": "failed"}, {"note": TAKEOVER.format(attempt=1, host="h")}, []),
+        ({"outcome": "succeeded"}, {"note": TAKEOVER.format(attempt=1, host="h")}, ["twice"]),
+        ({"outcome": "failed"}, {"note": None}, ["twice"]),
+    ],
+)
+def test_takeovers_are_of_what_failed_or_was_lost(
+    ticks: Ticks, first: dict[str, Any], second: dict[str, Any], found: list[str]
+) -> None:
+    """A takeover of what succeeded is none."""
+    again(ticks)
+    ticks.alter(1, **first)
+    ticks.alter(1, 2, **second)
+    assert kinds(ticks.host) == found
+
+
+@pytest.mark.parametrize(
+    ("outcome", "found"), [("failed", []), ("timed-out", []), ("succeeded", ["twice"])]
+)
+def test_retries_are_of_what_failed(ticks: Ticks, outcome: str, found: list[str]) -> None:
+    """The same firing may not try again what has succeeded."""
+    again(ticks)
+    owner = ticks.store.executions("billing")[0].owner
+    ticks.alter(1, outcome=outcome)
+    ticks.alter(1, 2, note=None, owner=owner, owner_attempt=2)
+    assert kinds(ticks.host) == found
+
+
+def again(ticks: Ticks) -> None:
+    """Run the first tick once more."""
+    ticks.host.run("billing", "--again", "--tick", "t1", "--", "true")
+    eventually(lambda: [e.outcome for e in ticks.store.executions("billing")][3:] == ["succeeded"])
