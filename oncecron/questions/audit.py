@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from oncecron.texts import Clock
 
 _ROUNDING = 0.001  # seconds
+_ONE_STEP = 0.5  # seconds; a loss and the start that found it are one step, but maybe two looks at the clock of a store
 _TICKS_REMEMBERED = 256  # of a part; further back the store is asked
 _TAKEOVER = TAKEOVER.partition("{")[0]
 _TRIED_AGAIN = ("failed", "timed-out")
@@ -231,7 +232,8 @@ class _Overlaps:
             return math.inf if _name(execution) in self._living else execution.started_at
         if execution.outcome == "lost" and execution.duration is None and traced.lost_at:
             heard_later = any(note in (execution.note or "") for note in _HEARD_OF_LATER)
-            return execution.started_at if heard_later else traced.lost_at
+            found = max(execution.started_at, traced.lost_at - _ONE_STEP)
+            return execution.started_at if heard_later else found
         return _ended(execution)
 
 
