@@ -71,19 +71,25 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     with people_store(settings) as store:
         living, over = found(store, key, settings["shard"])
         fates = _stopped(store, living, settings)
-        told = [_sentence(fate, clock) for fate in fates if fate.answer != "alive"]
-        told += [_gone(lease, clock) for lease in over]
-        if not living and not over:
-            told = [nothing_runs(key, settings["shard"])]
+        before = _ended_before(store, over) if settings["json"] else []
     if settings["json"]:
         from oncecron import kinds
-        from oncecron.asking import fate_of
 
-        every = [*fates, *(fate_of(lease, None) for lease in over)]
-        render.Writer(kinds.FATES, render.Style("json", clock), stream).write(every)
-    elif told:
-        render.say("\n".join(told), stream)
+        render.Writer(kinds.FATES, render.Style("json", clock), stream).write([*fates, *before])
+    else:
+        told = [_sentence(fate, clock) for fate in fates if fate.answer != "alive"]
+        told += [_gone(lease, clock) for lease in over]
+        if told or not fates:
+            render.say("\n".join(told or [nothing_runs(key, settings["shard"])]), stream)
     return _complain_of([fate for fate in fates if fate.answer == "alive"], clock)
+
+
+def _ended_before(store: PeopleStore, over: Sequence[LeaseView]) -> list[Fate]:
+    """Return what had become of executions before anybody was asked."""
+    from oncecron.asking import fate_of
+
+    numbers = ((lease, lease.execution_id) for lease in over)
+    return [fate_of(lease, store.execution(number)) for lease, number in numbers if number]
 
 
 def found(

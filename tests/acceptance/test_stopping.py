@@ -189,6 +189,8 @@ def test_a_dead_holder_is_told_and_released(
     done = operator("stop", "k")
     assert "has gone: its lease ended at 2" in ended(done)
     assert "oncecron release k frees it" in done.out.decode()
+    [fate] = json.loads(ended(operator("stop", "k", "--json")))
+    assert (fate["answer"], fate["outcome"]) == ("gone", "lost")
     done = operator("release", "k")
     assert f"is declared lost by {ME}; its fencing token has risen\n" in ended(done)
     assert answer(host, "locks") == []
