@@ -257,18 +257,20 @@ def start(
     environment: Mapping[str, str],
     process_group: int | None,
     signal_mask: Iterable[int],
+    outputs: Iterable[tuple[int, int]] = (),
 ) -> int:
     """Fork and execute the command; return its pid.
 
     In a session of its own, or, on a terminal, in the given process group. It dies with the thread that
     called this (PR_SET_PDEATHSIG), sees no descriptor but 0, 1 and 2 (Debian's cron leaks some) and
-    has the signal mask and actions it would have without oncecron. Raises `OSError` of the execve(2).
+    has the signal mask and actions it would have without oncecron. `outputs`: what is to take the place of its 1
+    and 2, from descriptors above them. Raises `OSError` of the execve(2).
     """
     parent = os.getpid()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _execute(command, environment, process_group, signal_mask, parent, writer)
+        _execute(command, environment, process_group, signal_mask, outputs, parent, writer)
     os.close(writer)
     with open(reader, "rb") as pipe:
         failure = pipe.read()
@@ -284,6 +286,7 @@ def _execute(
     environment: Mapping[str, str],
     process_group: int | None,
     signal_mask: Iterable[int],
+    outputs: Iterable[tuple[int, int]],
     parent: int,
     failures: int,
 ) -> NoReturn:
@@ -299,6 +302,8 @@ def _execute(
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+        for standard, descriptor in outputs:
+            os.dup2(descriptor, standard)
         os.closerange(3, failures)
         os.closerange(failures + 1, os.sysconf("SC_OPEN_MAX"))
         for name in _listed("/proc/self/fd"):  # opened before the limit was lowered

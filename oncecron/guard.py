@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncecron import child
-    from oncecron.events import Event
-    from oncecron.model import Lease, Request
+    from oncecron.capture import Capture
+    from oncecron.heartbeat import Event
+    from oncecron.model import Lease
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
     from oncecron.trust import Trust
@@ -79,12 +80,14 @@ class Guard:
         orders: int,
         reports: int,
         open_store: Callable[[], FiringStore],
+        capture: Capture | None = None,
     ) -> None:
         """`orders` is read, `reports` is written: the pipes from and to the wrapper."""
         self._plan = plan
         self._trust = trust
         self._orders = orders
         self._reports = reports
+        self._capture = capture
         self._clock = plan.address.lease_clock
         self._heartbeat = Heartbeat(plan, open_store)
         self._telling = Telling(plan)
@@ -331,8 +334,10 @@ class Guard:
         say = self._telling.say
         job = Job(grace=plan.grace, timeout=plan.timeout, ttl=plan.firing.ttl, say=say)
         environment = plan.job_environment(lease)
+        outputs = self._capture.begin() if self._capture else ()
+        group, mask = self._job_group, self._signal_mask
         try:
-            job.start(plan.command, environment, self._job_group, self._signal_mask, self._now())
+            job.start(plan.command, environment, group, mask, self._now(), outputs)
         except OSError as error:
             cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
             say(f"cannot start {plan.command[0]}: {error.strerror}{cure}")
@@ -348,8 +353,14 @@ class Guard:
 
     def _record(self, ending: Ending, exit_status: int) -> None:
         self._trust.until = NOTHING_TO_FENCE
-        self._endings.record(
-            self._lease, JobEnd(ending, exit_status), self._now(), self._started_wall
+        self._exit_status = exit_status
+        if self._capture:
+            ending = self._capture.ended(ending)
+        if self._lease is None:
+            note = "; ".join(filter(None, (f"without a lease, {ending.outcome}", ending.note)))
+            ending = ending._replace(outcome="unclaimed", note=note)
+        self._end = records.execution_record(
+            plan.firing, self._lease, ending, started_at=self._started_wall
         )
 
     def _report(self, line: str) -> None:

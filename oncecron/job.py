@@ -86,11 +86,12 @@ class Job:
         process_group: int | None,
         signal_mask: Iterable[int],
         now: float,
+        outputs: Iterable[tuple[int, int]] = (),
     ) -> None:
         """Execute the command; see `child.start`. Raises `OSError`."""
         self._started = now
         self._on_terminal = process_group is not None
-        self._pid = child.start(command, environment, process_group, signal_mask)
+        self._pid = child.start(command, environment, process_group, signal_mask, outputs)
 
     def forward(self, number: int, now: float, *, already_there: bool) -> None:
         """Pass a signal on; a second one that ends starts the grace, a third ends it.

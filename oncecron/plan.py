@@ -42,6 +42,8 @@ class Plan(NamedTuple):
     verbose: int
     terminal: bool
     """Standard input is a terminal: the job stays in its foreground process group."""
+    capture: int = 0
+    """How many bytes of what the job writes are recorded; 0: it writes where it would without us."""
 
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing as it is told of the part that a lease is for."""

@@ -29,17 +29,20 @@ from oncecron.trust import WRAPPER_KILLS_BEFORE, Trust
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncecron.capture import Capture
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
 
 _LEAVE_WITHIN = 1.0  # seconds for the guard to leave after its last word
 _KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
+_PASS_ON_WITHIN = 1.0  # seconds for the output of a command that was killed without the guard
 
 
 def supervise(plan: Plan, open_store: Callable[[], FiringStore]) -> int:
     """Run one firing to its end; return the exit status."""
     trust = Trust()
     signals = child.Signals()
+    capture = _capture(plan)  # not adopted by us when its parent ends
     child.become_subreaper()
     orders_read, orders_write = os.pipe()
     reports_read, reports_write = os.pipe()
@@ -48,10 +51,21 @@ def supervise(plan: Plan, open_store: Callable[[], FiringStore]) -> int:
     if guard == 0:
         os.close(orders_write)
         os.close(reports_read)
-        _be_guard(Guard(plan, trust, orders_read, reports_write, open_store), signals, group, plan)
+        guard_of_it = Guard(plan, trust, orders_read, reports_write, open_store, capture)
+        _be_guard(guard_of_it, signals, group, plan)
     os.close(orders_read)
     os.close(reports_write)
-    return Wrapper(plan, trust, signals, guard, orders_write, reports_read).watch()
+    if capture:
+        capture.close_outputs()
+    return Wrapper(plan, trust, signals, guard, orders_write, reports_read, capture).watch()
+
+
+def _capture(plan: Plan) -> Capture | None:
+    if not plan.capture:
+        return None
+    from oncecron.capture import Capture  # noqa: PLC0415 - only who asks for it pays
+
+    return Capture(plan.capture, f"key {plan.firing.key}: ")
 
 
 def _be_guard(guard: Guard, signals: child.Signals, group: int, plan: Plan) -> NoReturn:
@@ -88,6 +102,7 @@ class Wrapper:
         guard: int,
         orders: int,
         reports: int,
+        capture: Capture | None = None,
     ) -> None:
         self._plan = plan
         self._trust = trust
@@ -95,6 +110,7 @@ class Wrapper:
         self._guard = guard
         self._orders = orders
         self._reports = reports
+        self._capture = capture
         self._tree = child.Tree()
         self._lease: Lease | None = None
         self._started = 0.0
@@ -118,6 +134,8 @@ class Wrapper:
                 word, *fields = line.decode().split()
                 if word == "exit":
                     self._wait_for_guard()
+                    if self._capture:
+                        self._capture.pass_on(self._signals)
                     return int(fields[0])
                 self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
@@ -201,8 +219,11 @@ class Wrapper:
         end = "the command was killed" if gone else "a process of it cannot be killed"
         messages.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
-        firing = self._plan.firing_of(self._lease)
-        self._spool(records.execution_record(firing, self._lease, ending), gone=gone)
+        if self._capture:
+            ending = self._capture.ended(ending)
+        self._spool(records.execution_record(self._plan.firing, self._lease, ending), gone=gone)
+        if self._capture:
+            self._capture.pass_on(self._signals, _PASS_ON_WITHIN)
         return exit_status
 
     def _spool(self, record: dict[str, object], *, gone: bool) -> None:
