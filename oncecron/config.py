@@ -14,6 +14,7 @@ from oncecron.duration import parse_duration, parse_range
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
 from oncecron.options import CONFIG, LOG, NAMESPACE, RUN_OPTIONS, STORE
+from oncecron.size import parse_size
 from oncecron.stores import check_address
 from oncecron.stores.address import has_password, home_directory, masked, parse_address
 
@@ -149,10 +150,8 @@ def convert(option: Option, text: str) -> Any:
         return _bounded(option, text, _integer(text))
     if option.kind == "duration":
         return _bounded(option, text, parse_duration(text))
-    if option.kind == "range":
-        return parse_range(text)
-    if option.kind == "codes":
-        return frozenset(_bounded(option, code, _integer(code)) for code in text.split(","))
+    if option.kind == "size":
+        return parse_size(text)
     return text
 
 

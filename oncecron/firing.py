@@ -103,6 +103,7 @@ def make_plan(parsed: ParsedRun) -> Plan:
         connect_timeout=settings["connect-timeout"],
         verbose=settings["verbose"] or 0,
         terminal=os.isatty(0),
+        capture=settings["capture"],
     )
 
 

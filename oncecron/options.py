@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from oncecron.model import MINIMUM_TTL
 
-Kind = Literal["text", "duration", "range", "flag", "count", "integer", "codes", "choice"]
+Kind = Literal["text", "duration", "flag", "count", "integer", "choice", "size"]
 
 
 class Option(NamedTuple):
@@ -255,6 +255,16 @@ RUN_OPTIONS = (
         "60s",
         config="anywhere",
         minimum=MINIMUM_TTL,
+    ),
+    Option(
+        "capture",
+        "size",
+        "Record the last so many bytes that the command writes to its standard output and error: 4096, 64k, "
+        "at most 1M; 0 none.",
+        "SIZE",
+        _WHERE,
+        "0",
+        config="anywhere",
     ),
     CONFIG,
     Option(

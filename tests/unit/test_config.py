@@ -97,6 +97,14 @@ def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert settings(config=path).address().target == "/from/store-file"
 
 
+def test_a_size_may_be_configured_for_all_jobs_and_switched_off_for_one(tmp_path: Path) -> None:
+    """`capture = "64k"` at the top, `capture = 0` in a section; without either it is off."""
+    path = put(tmp_path / "c.toml", 'capture = "64k"\n[job.billing]\ncapture = 0\n')
+    assert Settings(RUN_OPTIONS, {"config": path}, "other")["capture"] == 65536
+    assert Settings(RUN_OPTIONS, {"config": path}, "billing")["capture"] == 0
+    assert Settings(RUN_OPTIONS, {}, "other")["capture"] == 0
+
+
 def test_values_of_toml_may_be_numbers_and_truths(tmp_path: Path) -> None:
     """`retries = 3`, `no_tick = true`, and with `-` or `_`."""
     path = put(
@@ -183,6 +191,8 @@ def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -
         ({"on_store_error": "panic"}, "none of fail, skip, run"),
         ({"timeout": "0"}, "--timeout: "),
         ({"wait": ""}, "--wait: empty duration"),
+        ({"capture": "2M"}, "--capture: size '2M' is larger than 1M"),
+        ({"capture": "some"}, "--capture: bad size 'some'"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error(given: dict[str, str], told: str) -> None:

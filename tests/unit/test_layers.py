@@ -35,7 +35,7 @@ LAYERS = (
     ("store",),
     ("model",),
     ("tick",),
-    ("duration", "backoff", "clock", "trust", "errors"),
+    ("duration", "size", "backoff", "clock", "trust", "errors"),
     ("",),
 )
 
