@@ -93,10 +93,13 @@ class Capture:
         for descriptor in {descriptor for _, descriptor in self._outputs}:
             os.close(descriptor)
 
-    def pass_on(self, signals: Signals, within: float = _NEVER) -> None:
-        """Wait until all that the job wrote has been passed on, or for a signal that ends."""
+    def pass_on(self, signals: Signals, within: float | None) -> None:
+        """Wait until all that the job wrote has been passed on, or for a signal that ends.
+
+        `within`: seconds; None: for as long as the reader takes, as the job itself would have waited.
+        """
         self._tell(FINISH)
-        give_up = time.monotonic() + within
+        give_up = time.monotonic() + (_NEVER if within is None else within)
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         poll.register(signals.fd, select.POLLIN)

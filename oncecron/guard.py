@@ -8,12 +8,9 @@ event), at most a second:
                `not-started`, which alone re-opens the tick; for one that may have been granted, since a claim
                was not answered, that word is spooled
     running    a signal from the wrapper -> to the job.  The wrapper is gone -> TERM, grace, KILL.  The lease is
-               renewed -> trust moves.  It is lost for good -> KILL.  Somebody asks for the end (`stop`, `release`) ->
-               the signal, the grace, KILL.  All else that ends a job is `job`'s
-    over       the tree is gone: trust is cleared, and the end recorded (`endings`), which tells what follows:
-               another attempt after a delay, another part, or the exit status.  Until the next start a signal that
-               ends, or HUP, the end of the wrapper, and whoever asks for it say that it is enough.  The lease is
-               lost between two attempts -> leave, with the status of the last
+               renewed -> trust moves.  It is lost for good -> KILL.  All else that ends a job is `job`'s
+    recording  the tree is gone: trust is cleared, the output taken, the end recorded or spooled, the exit status
+               told
 
 The lease is released only after `waitpid` has said that nothing is left. Nothing on the way to a kill touches
 the store: that is the heartbeat thread's, and it is never waited for. A log beside the store is told by a thread

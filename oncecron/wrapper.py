@@ -1,7 +1,6 @@
 """The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
 
-    the guard reports `exit N`   -> leave with N.  `job`: that one runs; `idle`: none does, and the end of the last
-                                    attempt or part is on record
+    the guard reports `exit N`   -> leave with N, once the output that is captured has been passed on
     the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
     trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
       the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from oncecron import child, clock, messages, records
 from oncecron.errors import EX_SOFTWARE, EX_TEMPFAIL
 from oncecron.guard import NOTE_ONLY, Guard
+from oncecron.job import ENDING_SIGNALS
 from oncecron.model import Ending, Lease
 from oncecron.spool import SpoolError
 from oncecron.trust import WRAPPER_KILLS_BEFORE, Trust
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 _LEAVE_WITHIN = 1.0  # seconds for the guard to leave after its last word
 _KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
-_PASS_ON_WITHIN = 1.0  # seconds for the output of a command that was killed without the guard
+_PASS_ON_WITHIN = (
+    1.0  # seconds for the output of a command that was told to end, or killed without the guard
+)
 
 
 def supervise(plan: Plan, open_store: Callable[[], FiringStore]) -> int:
@@ -114,6 +116,7 @@ class Wrapper:
         self._tree = child.Tree()
         self._lease: Lease | None = None
         self._started = 0.0
+        self._told_to_end = False
 
     def watch(self) -> int:
         """Wait for the guard's last word, or do what it can no longer do."""
@@ -135,7 +138,8 @@ class Wrapper:
                 if word == "exit":
                     self._wait_for_guard()
                     if self._capture:
-                        self._capture.pass_on(self._signals)
+                        patience = _PASS_ON_WITHIN if self._told_to_end else None
+                        self._capture.pass_on(self._signals, patience)
                     return int(fields[0])
                 self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
@@ -164,6 +168,7 @@ class Wrapper:
         for number, from_terminal in self._signals.read():
             if number == signal.SIGCHLD:
                 continue
+            self._told_to_end |= number in ENDING_SIGNALS
             note = NOTE_ONLY if self._plan.terminal and from_terminal else 0
             try:
                 os.write(self._orders, bytes([number | note]))

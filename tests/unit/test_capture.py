@@ -1,0 +1,83 @@
+"""Several attempts of one firing, each with its own output: the guard's use of the pipes, without a store."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+ATTEMPTS = """
+import json, os, signal, sys
+from oncecron import child
+from oncecron.capture import Capture
+from oncecron.model import Ending
+
+def attempt(script, outcome="failed"):
+    outputs = capture.begin()
+    pid = child.start(["sh", "-c", script], {"PATH": "/usr/bin:/bin"}, None, (), outputs)
+    os.waitpid(pid, 0)
+    ending = capture.ended(Ending(outcome, 1, None, 0.0, "a note"))
+    told.append([*(ending.output or (None, None)), ending.note])
+
+def kill_forwarder():
+    pipe = os.readlink(f"/proc/self/fd/{capture._outputs[0][1]}")
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            held = [os.readlink(f"/proc/{name}/fd/{n}") for n in os.listdir(f"/proc/{name}/fd")]
+        except OSError:
+            continue
+        if pipe in held and int(name) != os.getpid():
+            os.kill(int(name), signal.SIGKILL)
+            wait_gone(int(name))
+
+def wait_gone(pid):
+    while os.path.exists(f"/proc/{pid}/fd/1"):
+        os.sched_yield()
+
+capture = Capture(int(sys.argv[1]), "")
+told = []
+exec(sys.argv[2])
+print(json.dumps(told), file=sys.stderr)
+"""
+
+
+def told(size: int, script: str) -> tuple[bytes, list[Any]]:
+    """Carry out the attempts of a script; return what arrived, and of each its output, cut and note."""
+    done = subprocess.run(
+        [sys.executable, "-c", ATTEMPTS, str(size), script],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout, json.loads(done.stderr)
+
+
+def test_each_attempt_has_its_own_output() -> None:
+    """Nothing of the first stands in the second, also where the ring has gone round."""
+    script = "for n in range(3): attempt(f'printf {n}-; seq -s, {n * 9}')"
+    arrived, endings = told(8, script)
+    texts = ["0-", "1-1,2,3,4,5,6,7,8,9\n", "2-1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18\n"]
+    assert arrived.decode() == "".join(texts)
+    assert endings == [[text[-8:], max(0, len(text) - 8), "a note"] for text in texts]
+
+
+def test_what_was_not_started_has_no_output() -> None:
+    """Nobody is told of the pipes that it would have had."""
+    assert told(8, "attempt('echo x', 'not-started')")[1] == [[None, None, "a note"]]
+
+
+def test_without_the_forwarder_a_later_attempt_writes_directly() -> None:
+    """It was killed between two attempts: the job runs on without it, and no output is recorded."""
+    arrived, endings = told(8, "attempt('echo x'); kill_forwarder(); attempt('echo y')")
+    assert arrived == b"x\ny\n"
+    assert endings[0] == ["x\n", 0, "a note"]
+    assert endings[1] == [None, None, "a note"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1 << 20])
+def test_any_size_will_do(size: int) -> None:
+    """From one byte to the most that there is."""
+    [[text, cut, _]] = told(size, "attempt('seq 300000')")[1]
+    everything = "".join(f"{n}\n" for n in range(1, 300001))
+    assert (text, cut) == (everything[-size:], len(everything) - size)
