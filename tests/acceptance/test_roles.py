@@ -7,6 +7,49 @@ import pytest
 from servers import Database
 from servers.oncecron import Oncecron
 
+from oncecron import clock
+from oncecron.errors import StoreRefusesError
+from oncecron.model import (
+    Ending,
+    Firing,
+    HistoryQuery,
+    Holder,
+    Lease,
+    Output,
+    Request,
+    Retention,
+)
+from oncecron.stores.postgres.firing import PostgresFiringStore
+from oncecron.stores.postgres.people import PostgresPeopleStore
+from oncecron.tick import named_tick
+
+OWNER = "0b8f4a52-8d0e-4c57-8d8f-6a4b0c1d2e3f"
+
+
+def deadline() -> float:
+    """Return a deadline for one call."""
+    return clock.lease_time(clock.BOOTTIME) + 30
+
+
+def firing(key: str) -> Firing:
+    """Return a firing that may try again."""
+    return Firing(
+        key=key,
+        shard=0,
+        tick=named_tick("one"),
+        owner=OWNER,
+        holder=Holder("a.example", 1, "batch"),
+        command="true",
+        fired_at=clock.wall(),
+        ttl=60,
+        min_gap=None,
+        starting_deadline=None,
+        again=False,
+        schedule=None,
+        zone=None,
+        retries=1,
+    )
+
 
 @pytest.fixture
 def granted(database: Database, public_path: Path) -> Database:
@@ -47,7 +90,15 @@ def test_a_run_role_runs(granted: Database, public_path: Path) -> None:
         "update oncecron.job_key set fence = 0",
         "truncate oncecron.job_execution cascade",
         "select oncecron.expire_v1(1, '0 s', '0 s', 100, 0)",
+        "select oncecron.request_v1('k', 0, 1, 'stop', 'me', 15, null)",
+        "select * from oncecron.release_v1('k', 0, 1, 'me')",
+        "select oncecron.give_up_v1(1, null, null, null)",
+        "select oncecron.lose_v1(null, 1, 'me')",
+        "select oncecron.stir_v1(1)",
+        "select oncecron.put_output_v1(1, 'x', 0)",
         "select * from oncecron.executions",
+        "select * from oncecron.outputs",
+        "select * from oncecron.listened",
         "drop table oncecron.job_execution",
         "create table oncecron.x ()",
     ],
@@ -78,7 +129,9 @@ def test_a_job_role_checks_its_fence_and_nothing_else(granted: Database, public_
         connection.execute("select oncecron.assert_fence('k', %s)", (int(ended.out),))
     assert refused(granted, "jobber", "select * from oncecron.executions")
     assert refused(
-        granted, "jobber", "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', 0, 0)"
+        granted,
+        "jobber",
+        "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', null, null, 0, 0)",
     )
 
 
@@ -99,7 +152,7 @@ def test_only_an_operator_role_pauses_and_drains(
 def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
     granted: Database, public_path: Path
 ) -> None:
-    """It sees what it does and the names of keys; neither the log nor any table."""
+    """It sees what it does and how that ended; neither what jobs wrote nor any table."""
     operator = Oncecron(granted.url("operator"), public_path)
     Oncecron(granted.url("runner"), public_path).run("key", "--tick", "one", "--", "true")
     hint = operator("pause", "kee")
@@ -112,16 +165,86 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
         ("locks", "--pauses"),
     ):
         assert (operator(*words).status, operator(*words).err) == (0, "")
-    for words in (("history",), ("locks",), ("prune",)):
-        assert operator(*words).status == 78
+    assert operator("prune").status == 78
     assert operator.run("key", "--tick", "two", "--", "true").status == 78
     for statement in (
         "delete from oncecron.pause",
         "insert into oncecron.drain (host, author) values ('h', 'me')",
         "select oncecron.gate_v1('key', 'h')",
         "select oncecron.await_claims_v1('key')",
+        "select oncecron.lose_v1(null, 1, 'me')",
+        "select oncecron.keep_v1(1, null, 'failed', 1, null, 0, null, null, null)",
+        "select * from oncecron.outputs",
+        "select * from oncecron.lease",
     ):
         assert refused(granted, "operator", statement)
+
+
+def test_an_operator_role_stops_and_releases(granted: Database) -> None:
+    """It sees the lease, asks its holder, frees it once it has ended, and sees what became of it."""
+    holder = PostgresFiringStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    operator = PostgresPeopleStore(granted.url("operator"), namespace="oncecron")
+    lease = holder.claim(firing("k"), deadline=deadline())
+    assert isinstance(lease, Lease)
+    holder.listen(firing("k"), deadline=deadline())
+    [view] = operator.leases()
+    assert view.execution_id == lease.execution_id
+    assert operator.request("k", 0, lease.execution_id, Request("stop", "ann@a", 15, None))
+    told = holder.renew(lease, deadline=deadline())
+    assert told
+    assert told.request == Request("stop", "ann@a", 15, None)
+    kept = holder.keep(lease, Ending("failed", 1, None, 0.5), deadline=deadline())
+    assert kept
+    assert holder.retry(lease, deadline=deadline())
+    holder.close()
+    granted.execute("update oncecron.lease set expires_at = now()")
+    assert (
+        operator.release("k", 0, lease.execution_id, author="ann@a", force=False).answer == "other"
+    )
+    [view] = operator.leases()
+    assert view.execution_id
+    answer = operator.release("k", 0, view.execution_id, author="ann@a", force=False)
+    assert answer.answer == "free"
+    execution = operator.execution(view.execution_id)
+    assert execution
+    assert execution.outcome == "lost"
+    operator.close()
+
+
+@pytest.mark.parametrize("role", ["runner", "reader", "jobber"])
+def test_only_an_operator_role_stops_and_releases(granted: Database, role: str) -> None:
+    """Anybody else is told what it needs; it takes more to end a session of the firings."""
+    holder = PostgresFiringStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    lease = holder.claim(firing("k"), deadline=deadline())
+    assert isinstance(lease, Lease)
+    granted.execute("update oncecron.lease set expires_at = now()")
+    other = PostgresPeopleStore(granted.url(role), namespace="oncecron")
+    with pytest.raises(StoreRefusesError, match="--operator-role"):
+        other.request("k", 0, lease.execution_id, Request("stop", "ann@a", 15, None))
+    with pytest.raises(StoreRefusesError, match="--operator-role"):
+        other.release("k", 0, lease.execution_id, author="ann@a", force=True)
+    other.close()
+    operator = PostgresPeopleStore(granted.url("operator"), namespace="oncecron")
+    with pytest.raises(StoreRefusesError, match="pg_terminate_backend"):
+        operator.release("k", 0, lease.execution_id, author="ann@a", force=True)
+    operator.close()
+    assert holder.renew(lease, deadline=deadline())
+    holder.close()
+
+
+def test_a_read_role_sees_what_jobs_wrote(granted: Database) -> None:
+    """As the rest of the log."""
+    holder = PostgresFiringStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    lease = holder.claim(firing("k"), deadline=deadline())
+    assert isinstance(lease, Lease)
+    ending = Ending("failed", 1, None, 0.5, output=Output("words", 3))
+    assert holder.finish(lease, ending, Retention(), deadline=deadline())
+    holder.close()
+    reader = PostgresPeopleStore(granted.url("reader"), namespace="oncecron")
+    assert reader.output(lease.execution_id) == Output("words", 3)
+    letters = [each.execution_id for each in reader.history(HistoryQuery(exhausted=True))]
+    assert letters == [lease.execution_id]
+    reader.close()
 
 
 def test_a_reader_sees_the_pauses(granted: Database, public_path: Path) -> None:

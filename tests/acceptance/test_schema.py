@@ -201,6 +201,35 @@ def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) 
     assert "job_execution_pkey" not in plan
 
 
+@pytest.mark.parametrize("key", [None, "k7"])
+def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> None:
+    """However few they are among all that ran."""
+    from oncecron.model import HistoryQuery
+    from oncecron.stores.postgres.people import PostgresPeopleStore
+
+    given_up = large.execute(
+        "update oncecron.job_execution set outcome = 'failed', retries = 2 where execution_id in"
+        f" (select min(execution_id) from oncecron.executions where key = 'k7' union select {ROWS // 2})"
+        " returning execution_id"
+    )
+    with large.server.superuser_connect(large.name) as connection:
+        connection.execute("vacuum analyze oncecron.job_execution")
+    store = PostgresPeopleStore(large.url(), namespace="oncecron")
+    query = HistoryQuery(key=key, exhausted=True)
+    found = [execution.execution_id for execution in store.history(query)]
+    assert found == sorted((row[0] for row in given_up), reverse=True)[-1 if key else 0 :]
+    values = {**query._asdict(), "before": None, "page": 50}
+    with large.connect() as connection:
+        lines = connection.execute(
+            "explain (analyze, buffers) " + store._sql["history_of_key" if key else "history"],
+            values,  # type: ignore[arg-type]
+        ).fetchall()
+    store.close()
+    plan = "\n".join(line[0] for line in lines)
+    assert "job_execution_given_up" in plan or key, plan
+    assert "job_execution_pkey" not in plan, plan
+
+
 def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
     """Its share of retention finds what is due by the index on time."""
     with large.connect(autocommit=False) as connection:
