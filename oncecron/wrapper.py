@@ -183,7 +183,7 @@ class Wrapper:
         self._tree.reap()
         while self._guard not in self._tree.statuses and (left := give_up - time.monotonic()) > 0:
             poll.poll(left * 1000)
-            self._signals.read()
+            self._forward_signals()  # whoever is told to end now does not wait for a slow reader
             self._tree.reap()
 
     def _remembered(self, fields: list[str]) -> Lease:
