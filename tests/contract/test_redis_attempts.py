@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from hosts import TTL, Host, minute
+from hosts import TTL, Host, execution_record, minute
 from servers import RedisServer, eventually
 
 from oncecron.errors import StoreUnavailable
@@ -219,6 +219,21 @@ def test_an_attempt_that_was_begun_unheard_and_given_up_did_not_start(
     assert outcomes(server) == [(1, "failed"), (2, "not-started")]
     assert log(server)[0].note == "given up"
     assert b.lose(minute(1), failover=True, retries=1).reason == "done"
+    assert isinstance(b.fire(minute(2)), Lease)
+
+
+def test_giving_up_can_be_told_late_of_an_attempt_that_was_begun_unheard(
+    server: RedisServer, connect: Connect
+) -> None:
+    """The key is free then, and not only a ttl later."""
+    a, b = connect(), connect("bb")
+    firing = a.firing(minute(1), retries=1)
+    lease = a.ask(firing)
+    assert isinstance(lease, Lease)
+    assert a.keep(lease)
+    assert isinstance(a.retry(lease), Lease)
+    a.deliver(execution_record(firing, lease, "failed", note="given up", late=True))
+    assert outcomes(server) == [(1, "failed"), (2, "not-started")]
     assert isinstance(b.fire(minute(2)), Lease)
 
 

@@ -9,22 +9,14 @@ local late = given.late and 'recorded later'
 if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000) end
 local id, row = execution_of(given.owner, given.attempt)
 if row then
+  if given.outcome == 'running' or not has_no_end(row) and not row.retrying then return 1 end
   local lease = hash(own.lease)
-  local mine = lease.execution_id == id
-  local is_last = row.retrying and mine -- its end was told before, but nothing follows it after all
-  if given.outcome == 'running' or not has_no_end(row) and not is_last then return 1 end
+  local mine = lease.execution_id == id or row.retrying and lease.owner == given.owner
   if mine then
     row.requested_by = lease.requested_by
-    redis.call('DEL', own.lease)
-    stir('ended')
+    let_go(lease, id)
   end
-  local note = joined(row.note, given.note, late)
-  if has_no_end(row) then
-    end_execution(id, row, given, note)
-  else
-    row.retrying, row.note = nil, note
-    write_execution(id, row)
-  end
+  conclude(id, row, mine, joined(row.note, given.note, late))
   return 1
 end
 if given.outcome == 'not-started' and not given.fencing_token then return 1 end

@@ -28,6 +28,7 @@ end
 local function expire_executions(part, most, names)
   local before, too_many = now - given.keep_executions, redis.call('XLEN', part.log) - given.keep_most
   local kept_name = oldest_kept_name(part, names)
+  local leased = redis.call('HGET', part.lease, 'execution_id') -- it may have ended, and is to be followed
   local from = redis.call('HGET', part.key, 'retention_at') or '-'
   local entries = redis.call('XRANGE', part.log, from, '+', 'COUNT', most)
   local removed, next_from = 0, nil
@@ -40,7 +41,7 @@ local function expire_executions(part, most, names)
       break
     end
     local named = row and row.tick and not row.tick_instant and tonumber(id) >= kept_name
-    if row and row.outcome ~= 'running' and not named then
+    if row and row.outcome ~= 'running' and id ~= leased and not named then
       forget(part, id, row)
       removed = removed + 1
     elseif not row then

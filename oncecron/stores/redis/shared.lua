@@ -229,6 +229,29 @@ end
 
 local function has_no_end(row) return row.outcome == 'running' or row.outcome == 'lost' and not row.duration end
 
+-- The end of an execution as its owner tells it, or that no attempt follows the one that it has kept: without the lease,
+-- whoever goes on with the tick goes on.
+local function conclude(id, row, mine, note)
+  if has_no_end(row) then return end_execution(id, row, given, note) end
+  if mine then row.retrying = nil end
+  row.note = note
+  write_execution(id, row)
+end
+
+-- Release the lease of an execution. Another attempt may have it: the next one, of which its owner has not heard and that it
+-- has not begun, or the last one before those that this server has lost.
+local function let_go(lease, id)
+  local other = lease.execution_id ~= (id or given.execution_id) and execution(lease.execution_id)
+  if other and id and has_no_end(other) then
+    end_execution(lease.execution_id, other, {outcome = 'not-started', duration = '0.0', finished_at = seconds(now)},
+      joined(other.note, 'nobody heard that it was granted'))
+  elseif other then
+    declare_lost('its end was not recorded')
+  end
+  redis.call('DEL', own.lease)
+  stir('ended')
+end
+
 -- Into how many parts a tick is divided, if one of them was granted.
 local function division_of(key, tick)
   for shards, name in string.gmatch(redis.call('HGET', shared.divisions, key) or '', '(%d+) (%S+)') do
