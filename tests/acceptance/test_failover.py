@@ -259,6 +259,36 @@ def test_a_holder_that_is_cut_off_is_followed(
     assert_exclusive(journal, attempts=True)
 
 
+def test_a_host_that_waits_bears_a_store_that_is_away_for_a_while(
+    breakable: Breakable, public_path: Any, new_proxy: Callable[..., FaultProxy], journal: Journal
+) -> None:
+    """Within --connect-timeout, counted from when it went away, it waits on; then it exits 69 and starts nothing."""
+    way = new_proxy(breakable.server)
+    holder = Oncecron(breakable.url(), public_path, "host-a").fire(
+        *("k", "--tick", "one", "--ttl", "30s", "--failover"), "--", *job(journal, *LONG)
+    )
+    journal.wait_for("start")
+    waiting = Oncecron(breakable.url(via=way), public_path, "host-b")
+    options = ("--tick", "one", "--ttl", "30s", "--failover", "--connect-timeout", "6s")
+    firing = waiting.fire("k", *options, "--", *job(journal))
+    wait_until_held(breakable.log, "k", waiting)
+    asked = len(way.connections())
+    way.refuse()
+    way.sever()
+    time.sleep(2)  # for this long it is away
+    way.passing()
+    eventually(lambda: len(way.connections()) > asked, 20)
+    assert firing.process.poll() is None
+    way.refuse()
+    way.sever()
+    told = firing.wait(30)
+    assert told.status == 69
+    assert told.err.count("oncecron: ") == 1
+    assert len(journal.starts()) == 1
+    os.kill(holder.process.pid, signal.SIGTERM)
+    holder.wait()
+
+
 @pytest.mark.herd
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [50])

@@ -58,11 +58,11 @@ def test_a_job_that_does_not_obey_is_killed_after_the_grace_asked_for(
     """Not after the run's own."""
     firing = running(host, journal, "--ignore-term", "--setsid-grandchild", "--sleep", 60)
     ask(store, grace=3)
-    told = firing.wait(20)
-    assert (told.status, told.out) == (137, b"TERM\n")
+    assert firing.wait(20).status == 137
     [record] = store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGKILL)
     [run] = journal.runs()
+    assert run.signals == ["TERM"]  # once, though each heartbeat tells it again
     asked = next(line.time for line in run.lines if line.kind == "signal")
     assert 2.5 < run.last_sign - asked < 8
 

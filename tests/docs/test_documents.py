@@ -297,11 +297,11 @@ def test_a_shell_snippet_is_valid(snippet: str) -> None:
 
 @pytest.mark.parametrize("snippet", snippets("crontab"))
 def test_a_crontab_line_is_one_that_cron_runs(snippet: str, tmp_path: Path) -> None:
-    """Five fields, an absolute path, no bare %, and arguments of `run` that are understood."""
+    """Five fields or @reboot, an absolute path, no bare %, and arguments of `run` that are understood."""
     import shlex
 
     for line in snippet.splitlines():
-        command = line.split(None, 5)[5]
+        command = line.split(None, 1 if line.startswith("@reboot ") else 5)[-1]
         assert not re.search(r"(?<!\\)%", command)
         words = shlex.split(command)
         assert words[0].startswith("/")
