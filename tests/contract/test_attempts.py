@@ -13,7 +13,6 @@ from oncecron.model import (
     AskAgain,
     Lease,
     Refusal,
-    Retention,
     trust_after,
 )
 from oncecron.tick import NO_TICK, named_tick
@@ -372,14 +371,3 @@ def test_a_newer_tick_waits_between_attempts(a: Host, b: Host, store: StoreKind)
     store.expire(KEY)
     b.run(minute(2))
     assert a.lose(minute(1), failover=True, retries=2).reason == "passed"
-
-
-def test_attempts_of_one_owner_go_with_their_retention(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """All of them, and an instant does not come back by it."""
-    a.finish(a.retried(a.win(minute(1), retries=2)))
-    store.age(1000)
-    assert log.people.prune(Retention(executions=500)) == (2, 0)
-    assert log.executions() == []
-    assert b.lose(minute(1), failover=True, retries=2).reason == "passed"

@@ -91,21 +91,21 @@ def test_dead_letters_that_were_delivered(a: Host, log: Log) -> None:
 
 
 def test_dead_letters_are_filtered(a: Host, b: Host, log: Log) -> None:
-    """As history is."""
+    """As history is; after an id the oldest comes first."""
     a.run(minute(1), "failed", retries=1)
     b.run(minute(2), "timed-out", retries=1)
-    b.run(minute(2), "failed", retries=1, key="weekly")
+    b.run(minute(3), "failed", retries=1, key="weekly")
     for query, ticks in (
-        (HistoryQuery(), [2, 2, 1]),
-        (HistoryQuery(limit=1), [2]),
+        (HistoryQuery(), [3, 2, 1]),
+        (HistoryQuery(limit=1), [3]),
         (HistoryQuery(key=KEY), [2, 1]),
         (HistoryQuery(key=KEY, tick=minute(1).text), [1]),
-        (HistoryQuery(tick=minute(2).text), [2, 2]),
+        (HistoryQuery(tick=minute(2).text), [2]),
         (HistoryQuery(host="a.example"), [1]),
         (HistoryQuery(outcome="timed-out"), [2]),
         (HistoryQuery(outcome="succeeded"), []),
         (HistoryQuery(since=log.newest().started_at + 60), []),
-        (HistoryQuery(after_id=log.executions()[-1].execution_id), [2, 2]),
+        (HistoryQuery(after_id=log.executions()[-1].execution_id), [2, 3]),
     ):
         found = log.executions(query._replace(exhausted=True))
         assert [each.tick for each in found] == [minute(number).text for number in ticks], query

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import Host, execution_record, minute
+from hosts import Host, execution_record, in_the_way, minute
 
-from oncecron.model import HistoryQuery, Retention
+from oncecron.model import HistoryQuery, Lease, Retention
 from oncecron.tick import NO_TICK, Tick, named_tick
 
 if TYPE_CHECKING:
@@ -132,3 +132,32 @@ def test_an_end_keeps_what_is_not_old(a: Host, log: Log) -> None:
     a.run(minute(1))
     a.finish(a.win(minute(2)), retention=Retention())
     assert len(log.executions()) == 2
+
+
+@pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11"), NO_TICK])
+def test_retention_leaves_what_is_to_be_followed(
+    a: Host, b: Host, store: StoreKind, log: Log, tick: Tick
+) -> None:
+    """It has ended, however long ago, and its lease has not."""
+    lease = a.win(tick, retries=2)
+    a.keep(lease)
+    store.age(30)
+    b.finish(b.win(tick, key="weekly"), retention=NOTHING)
+    store.age(5)
+    log.people.prune(NOTHING, names_kept=1)
+    assert lease.execution_id in [each.execution_id for each in log.executions()]
+    assert in_the_way(b.fire(tick)).execution_id == lease.execution_id
+    second = a.retry(lease)
+    assert isinstance(second, Lease)
+    assert second.attempt == 2
+
+
+def test_attempts_of_one_owner_go_with_their_retention(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """All of them, and an instant does not come back by it."""
+    a.finish(a.retried(a.win(minute(1), retries=2)))
+    store.age(1000)
+    assert log.people.prune(Retention(executions=500)) == (2, 0)
+    assert log.executions() == []
+    assert b.lose(minute(1), failover=True, retries=2).reason == "passed"

@@ -1,9 +1,10 @@
--- What is removed, never much at a time.
+-- What is removed, never much at a time, and never what a lease is for: it runs, or is to be followed by another attempt.
 
 -- name: expire_executions
 DELETE FROM job_execution WHERE execution_id IN (
   SELECT execution_id FROM job_execution
    WHERE named = 0 AND started_at < :before AND outcome <> 'running'
+     AND execution_id NOT IN (SELECT execution_id FROM lease)
    ORDER BY started_at
    LIMIT :most)
 
@@ -18,6 +19,7 @@ SELECT started_at FROM job_execution
 DELETE FROM job_execution WHERE execution_id IN (
   SELECT execution_id FROM job_execution
    WHERE key = :key AND shard = :shard AND named = 1 AND started_at < :before AND outcome <> 'running'
+     AND execution_id NOT IN (SELECT execution_id FROM lease)
    ORDER BY started_at
    LIMIT :most)
 
