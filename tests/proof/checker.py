@@ -2,9 +2,12 @@
 
 The rules stand in `rules/`, each a function of the joined history; a new one is added to RULES.
 
-    exclusion    one tree a key, one start a tick, tokens that rise and fence
+    exclusion    one tree a key and part, tokens that rise and fence
+    attempts     one start a tick and part, further ones for a reason
     records      each start in the log as it was, and nothing else
-    firings      no firing without a trace; statuses; silence
+    statuses     each firing ends, with the status of its jobs
+    firings      no firing without a trace; silence
+    people       what is paused does not start, what was stopped is dead
     afterwards   nothing blocked and nothing left when the faults are over
 """
 
@@ -12,11 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from history import History
-from rules.afterwards import blocked, left
-from rules.exclusion import doubles, fence, overlaps, stale_writes, tokens
-from rules.firings import exits, noise, own_leases, timeouts, unexplained
+from rules.afterwards import blocked, incomplete, left
+from rules.attempts import doubles, standbys
+from rules.exclusion import fence, overlaps, stale_writes, tokens
+from rules.firings import noise, own_leases, unexplained, untrue
 from rules.joined import Joined
+from rules.people import commands, hindered, stopped
 from rules.records import recorded, running, started
+from rules.statuses import exits, timeouts
 from rules.verdict import Verdict, Violation
 
 __all__ = ["RULES", "Verdict", "Violation", "check"]
@@ -24,10 +30,11 @@ __all__ = ["RULES", "Verdict", "Violation", "check"]
 Rule = Callable[[Joined], Iterator[Violation]]
 
 RULES: tuple[Rule, ...] = (
-    overlaps, doubles, tokens, fence,
+    overlaps, doubles, standbys, tokens, fence,
     recorded, running, started,
-    exits, timeouts, own_leases, unexplained, noise,
-    blocked, left,
+    exits, timeouts, own_leases, unexplained, untrue, noise,
+    hindered, stopped, commands,
+    blocked, incomplete, left,
 )  # fmt: skip
 
 
@@ -56,12 +63,34 @@ def _counts(joined: Joined) -> dict[str, int | dict[str, int]]:
         ),
         "starts": len(history.starts),
         "executions": _kinds(row["outcome"] for row in history.log.executions),
+        "takeovers": _noted(joined, "takeover"),
+        "retries": _retries(joined),
         "skips": dict(skips.most_common()),
+        "people's commands": _kinds(
+            " ".join((operation.words[0], str(operation.status)))
+            for operation in history.operations
+        ),
         "faults": _kinds(fault.kind for fault in history.faults),
         "fenced writes accepted": len(history.log.register),
         "stale writes refused": stale_writes(joined),
         "skips lost with the store": joined.counts["skips lost with the store"],
     }
+
+
+def _noted(joined: Joined, word: str) -> int:
+    """Return how many starts have a note that begins so."""
+    rows = (row for start in joined.history.starts for row in joined.rows_of(start)[:1])
+    return sum(1 for row in rows if (row["note"] or "").startswith(word))
+
+
+def _retries(joined: Joined) -> int:
+    """Return how many starts came after another of the same firing and part."""
+    parts = Counter(
+        (firing.id, start.shard)
+        for start in joined.history.starts
+        if (firing := joined.firing_of(start))
+    )
+    return sum(number - 1 for number in parts.values())
 
 
 def _kinds(words: Iterator[str]) -> dict[str, int]:

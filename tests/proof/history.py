@@ -3,7 +3,7 @@
 Everything carries one clock, CLOCK_MONOTONIC in seconds, which all namespaces of the machine share and no fault moves.
 A run leaves a directory:
 
-    history.ndjson   what we did: the run's head, firings and their ends, faults and their ends; one object a line
+    history.ndjson   what we did: the run's head, firings, faults, people's commands, and their ends; one object a line
     journal/KEY/*    what the children wrote themselves (children/witness.py), one file a start
     log.json         what the product says of it afterwards: executions, skips, and what is left behind
     stderr/*         what each firing printed
@@ -47,6 +47,27 @@ class Fault:
     hit: list[tuple[int, str, str]] = dataclasses.field(default_factory=list)
     """Whom a signal reached: (firing, role, `killed` or `stopped`); role: wrapper, guard or job (all of the tree)."""
     healed: float | None = None
+
+
+@dataclasses.dataclass
+class Operation:
+    """What a person did meanwhile: one command besides `run`, typed on a host."""
+
+    id: int
+    at: float
+    host: str
+    words: list[str]
+    """From its name on: `pause KEY`, `resume --all`, `drain HOST`, `stop KEY`, `release KEY`."""
+    ended: float | None = None
+    status: int | None = None
+    """As Popen has it: negative for a signal."""
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The key or the host; `--all`."""
+        return self.words[1]
 
 
 @dataclasses.dataclass
@@ -101,14 +122,15 @@ class History:
     """All of it."""
 
     head: dict[str, Any]
-    """seed, store, minutes, ttl, hosts, keys: what was asked for."""
+    """seed, store, minutes, ttl, hosts, keys: what was asked for; `wall`: this clock's zero, since the epoch."""
     firings: list[Firing]
     faults: list[Fault]
     starts: list[Start]
     log: Log
     quiet: float
-    """When the last fault was undone."""
+    """When the last fault was undone, and everything resumed."""
     end: float
+    operations: list[Operation] = dataclasses.field(default_factory=list)
 
 
 class Recorder:
@@ -118,6 +140,7 @@ class Recorder:
         self.directory = directory
         self.firings: dict[int, Firing] = {}
         self.faults: dict[int, Fault] = {}
+        self.operations: dict[int, Operation] = {}
         self._file = (directory / "history.ndjson").open("w")
 
     def head(self, **values: Any) -> None:
@@ -133,6 +156,11 @@ class Recorder:
         """Record a fault: when it begins, and again when it is undone."""
         self.faults[fault.id] = fault
         self._write("fault", dataclasses.asdict(fault))
+
+    def operation(self, operation: Operation) -> None:
+        """Record what a person does: when it begins, and again when it has ended."""
+        self.operations[operation.id] = operation
+        self._write("operation", dataclasses.asdict(operation))
 
     def moment(self, name: str) -> None:
         """Record `quiet` or `end`."""
@@ -157,6 +185,7 @@ def load(directory: Path) -> History:
     head: dict[str, Any] = {}
     firings: dict[int, Firing] = {}
     faults: dict[int, Fault] = {}
+    operations: dict[int, Operation] = {}
     moments: dict[str, float] = {}
     for line in (directory / "history.ndjson").read_text().splitlines():
         values = json.loads(line)
@@ -168,6 +197,8 @@ def load(directory: Path) -> History:
             case "fault":
                 values["hit"] = [tuple(hit) for hit in values["hit"]]
                 faults[values["id"]] = Fault(**values)
+            case "operation":
+                operations[values["id"]] = Operation(**values)
             case moment:
                 moments[moment] = values["at"]
     log = json.loads((directory / "log.json").read_text())
@@ -177,7 +208,7 @@ def load(directory: Path) -> History:
     starts = sorted(filter(None, found), key=lambda start: start.at)
     return History(
         head, list(firings.values()), list(faults.values()), starts,
-        Log(**log), moments["quiet"], moments["end"],
+        Log(**log), moments["quiet"], moments["end"], list(operations.values()),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ A test takes a legal history and changes the one thing that it is about.
 from typing import Any
 
 from checker import check
-from history import Fault, Firing, History, Log, Start
+from history import Fault, Firing, History, Log, Operation, Start
 
 KEY = "billing"
 AWAY = "oncecron: key billing: the store cannot be reached\n"
@@ -80,7 +80,7 @@ class Invented:
         self.history.log.executions.append(row)
         return row
 
-    def skip(self, firing: Firing, reason: str = "done", count: int = 1) -> dict[str, Any]:
+    def skip(self, firing: Firing, reason: str = "held", count: int = 1) -> dict[str, Any]:
         """Count a refusal."""
         row = {
             "key": firing.key, "shard": 0, "tick": firing.tick, "reason": reason, "holder_host": None,
@@ -94,6 +94,16 @@ class Invented:
         firing = self.fire(at, host, tick)
         self.skip(firing)
         return firing
+
+    def operate(
+        self, at: float, *words: str, host: str = "h3", status: int | None = 0, lasts: float = 0.5, stderr: str = ""
+    ) -> Operation:  # fmt: skip
+        """Let somebody type a command, which says that it is done."""
+        number = len(self.history.operations) + 1
+        said = "done\n" if status == 0 else ""
+        operation = Operation(number, at, host, list(words), at + lasts, status, said, stderr)
+        self.history.operations.append(operation)
+        return operation
 
     def fault(
         self, at: float, until: float | None, target: str = "store", kind: str = "crash",

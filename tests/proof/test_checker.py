@@ -13,7 +13,7 @@ def run() -> Invented:
     """Give a clean history: one host runs a tick, another is refused."""
     run = Invented()
     run.run()
-    run.skip(run.fire(100.2, "h2"))
+    run.skip(run.fire(100.2, "h2"), "done")
     return run
 
 
@@ -302,7 +302,10 @@ def legal(draw: st.DrawFn) -> Invented:
         )
         ended = _tick(run, at, hosts[0], tick, end)
         for host in hosts[1 : draw(st.integers(1, 3))]:
-            run.skip(run.fire(at + 0.05, host, tick), draw(st.sampled_from(["done", "held"])))
+            run.skip(
+                run.fire(at + 0.05, host, tick),
+                "held" if end == "away" else draw(st.sampled_from(["done", "held"])),
+            )
         at = ended + draw(st.floats(0.2, 20))
     run.history.quiet = run.history.end = at
     return run  # fmt: skip

@@ -70,13 +70,21 @@ def test_a_timed_out_job_is_dead_soon(lived: float, role: str | None, found: lis
     assert broken(run) == found
 
 
-@pytest.mark.parametrize(("reason", "found"), [("held", ["own-lease"]), ("done", [])])
+@pytest.mark.parametrize(("reason", "found"), [("held", ["own-lease"]), ("passed", [])])
 def test_a_firing_is_not_in_its_own_way(run: Invented, reason: str, found: list[str]) -> None:
     """Nobody is the holder of the lease that he is refused for."""
     firing = run.skip_of("h2", 110.0)
     skip = run.history.log.skips[-1]
     skip.update(reason=reason, holder_host="h2", holder_pid=firing.pid)
     assert broken(run) == found
+
+
+def test_what_is_done_has_an_execution(run: Invented) -> None:
+    """Of that tick, and of that part."""
+    refused = run.skip(run.fire(110.0, "h2"), "done")
+    assert broken(run) == []
+    refused["shard"] = 1
+    assert broken(run) == ["untrue"]
 
 
 @pytest.mark.parametrize("status", [1, 75, 124, 128])

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from history import Fault, Firing, History, Start
+from history import Fault, Firing, History, Operation, Start
 from rules.joined import Joined, Row, alive_until, part_of_row, undone
 from rules.verdict import Verdict, Violation
 
@@ -124,6 +124,7 @@ class _Picture:
             *(event for firing in history.firings if firing.key == key for event in self._of_firing(firing)),
             *(event for start in history.starts if start.key == key for event in self._of_start(start)),
             *(event for fault in history.faults for event in self._of_fault(fault)),
+            *(event for operation in history.operations for event in self._of_operation(operation)),
             Event(history.quiet, SHARED, "the last fault is undone"),
             Event(history.end, SHARED, "the run is over"),
         ]  # fmt: skip
@@ -168,6 +169,14 @@ class _Picture:
 
     def _name(self, file: str) -> str:
         return self._starts.get(file, file)
+
+    def _of_operation(self, operation: Operation) -> Iterator[Event]:
+        words = f"`{' '.join(operation.words)}`"
+        concerned = operation.subject in (self._violation.key, "--all")
+        if concerned or operation.subject in self._joined.hosts:
+            yield Event(operation.at, operation.host, f"somebody types {words}")
+        if operation.ended is not None and concerned:
+            yield Event(operation.ended, operation.host, f"{words} leaves with {operation.status}")
 
     def _of_fault(self, fault: Fault) -> Iterator[Event]:
         lane = SHARED if self._joined.is_shared(fault) else fault.target

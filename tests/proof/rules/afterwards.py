@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from history import Firing
 
-from rules.joined import WAKING, Joined
+from rules.joined import WAKING, Joined, part_of, part_of_row
 from rules.verdict import Violation
 
 BOUND = 10.0
@@ -13,7 +13,7 @@ watched, the second by which a firing may ask late, and what a loaded machine ta
 
 
 def blocked(joined: Joined) -> Iterator[Violation]:
-    """After the last fault each key that is fired has a start within its period, a ttl, its longest job and BOUND."""
+    """After the last fault each part of a key has a start within its period, a ttl, its longest job and BOUND."""
     history = joined.history
     for key, its in history.head.get("keys", {}).items():
         within = its["period"] + its["seconds"] + history.head["ttl"] + BOUND
@@ -21,15 +21,44 @@ def blocked(joined: Joined) -> Iterator[Violation]:
         asked = _asked(joined, key, history.quiet + its["period"])
         if its.get("once") or history.end < until or not asked:
             continue
-        if not any(
-            start.key == key and history.quiet <= start.at <= until for start in history.starts
-        ):
+        begun = {
+            part_of(start)[1]
+            for start in history.starts
+            if start.key == key and history.quiet <= start.at <= until
+        }
+        for part in sorted(set(range(its.get("parts", 1))) - begun):
+            name = key if its.get("parts", 1) == 1 else f"part {part} of {key}"
             yield Violation(
                 "blocked",
-                f"{key} was not started within {within:g} s after the last fault was undone "
+                f"{name} was not started within {within:g} s after the last fault was undone "
                 f"({joined.when(history.quiet)}), though it was fired {len(asked)} times for something new",
                 key, asked[0].tick, [history.quiet, until], [], asked,
             )  # fmt: skip
+
+
+def incomplete(joined: Joined) -> Iterator[Violation]:
+    """Of a tick that was fired when all was quiet every part is started, unless another tick's was in its way."""
+    history = joined.history
+    for key, its in history.head.get("keys", {}).items():
+        firings = [firing for firing in history.firings if firing.key == key and firing.tick]
+        ticks = {firing.tick for firing in firings if firing.at > history.quiet}
+        ticks -= {firing.tick for firing in firings if firing.at <= history.quiet}
+        for tick in sorted(ticks if its.get("parts", 1) > 1 else (), key=str):
+            for part in sorted(set(range(its["parts"])) - _parts_told(joined, key, tick)):
+                fired = [firing for firing in firings if firing.tick == tick]
+                yield Violation(
+                    "part",
+                    f"part {part} of tick {tick} of {key} was not started, though all was quiet and nothing in its way",
+                    key, tick, [fired[0].at], [], fired,
+                )  # fmt: skip
+
+
+def _parts_told(joined: Joined, key: str, tick: str | None) -> set[int]:
+    """Return the parts of a tick that have an execution, or whose refusal says that another one ran."""
+    log = joined.history.log
+    rows = [row for row in log.executions if row["outcome"] != "not-started"]
+    rows += [row for row in log.skips if row["reason"] not in ("done", "no-store")]
+    return {part_of_row(row)[1] for row in rows if (row["key"], row["tick"]) == (key, tick)}
 
 
 def _asked(joined: Joined, key: str, until: float) -> list[Firing]:

@@ -1,15 +1,14 @@
-"""Never two trees of a key at a time, one start a tick, tokens that rise: promises 1 and 2, and the fence.
+"""Never two trees of a key at a time, and tokens that rise: promise 2, and the fence.
 
 Of two trees that overlap the one with the lower token should have been dead: it is a documented hole where both
 who could have killed it could not act when the overlap began, and it died as soon as they could.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from history import Start
 
-from rules.joined import MOMENT, WAKING, Joined, alive_until, option, part_of, part_of_row
+from rules.joined import MOMENT, WAKING, Joined, alive_until
 from rules.verdict import Violation
 
 
@@ -73,56 +72,6 @@ def is_excused(joined: Joined, stale: Start, since: float, until: float) -> bool
         begin - MOMENT <= since and until <= end + WAKING
         for begin, end in joined.jointly_out(firing)
     )
-
-
-def doubles(joined: Joined) -> Iterator[Violation]:
-    """At most one start of a tick, unless one was asked for again; a tick re-opens by `not-started` alone."""
-    ticks: dict[tuple[object, ...], list[Start]] = defaultdict(list)
-    for start in joined.history.starts:
-        if start.tick is not None:
-            ticks[*part_of(start), start.tick].append(start)
-    for starts in ticks.values():
-        starts.sort(key=lambda start: (start.token or 0, start.at))
-        for number, start in enumerate(starts):
-            same = [other for other in starts[:number] if other.attempt == start.attempt]
-            if same or (number and not _was_asked_again(joined, start)):
-                yield _double(joined, same[0] if same else starts[0], start)
-        if not _was_asked_again(joined, starts[0]):
-            yield from _reopened(joined, starts[0])
-
-
-def _was_asked_again(joined: Joined, start: Start) -> bool:
-    firing = joined.firing_of(start)
-    return firing is not None and option(firing, "--again") is not None
-
-
-def _double(joined: Joined, first: Start, second: Start) -> Violation:
-    forgotten = joined.forgets(first.at, first.at)
-    why = "the store had forgotten the first" if forgotten else "nobody had asked for it again"
-    if first.attempt == second.attempt:
-        why = f"both are attempt {first.attempt}; {why}"
-    firings = [firing for start in (first, second) if (firing := joined.firing_of(start))]
-    return Violation(
-        "double",
-        f"tick {first.tick} of {first.key} was started twice: {joined.start_text(first)} and "
-        f"{joined.start_text(second)}; {why}",
-        first.key, first.tick, [first.at, second.at], [first, second], firings, forgotten,
-    )  # fmt: skip
-
-
-def _reopened(joined: Joined, start: Start) -> Iterator[Violation]:
-    """Yield the attempts before a tick's first start that ended in anything but the word that re-opens it."""
-    for row, firing in joined.startless:
-        if part_of_row(row) != part_of(start) or row["tick"] != start.tick:
-            continue
-        if row["attempt"] < start.attempt and row["outcome"] != "not-started":
-            forgotten = firing is not None and joined.forgets(firing.at, firing.ended or firing.at)
-            yield Violation(
-                "double",
-                f"{joined.start_text(start)} of {start.key} was started although attempt {row['attempt']} is recorded "
-                f"as {row['outcome']}: only not-started re-opens a tick",
-                start.key, start.tick, [start.at], [start], [firing] if firing else [], forgotten,
-            )  # fmt: skip
 
 
 def tokens(joined: Joined) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""No firing without a trace, and each leaves as it should: promises 3 and 4.
+"""No firing without a trace, and none says more than it should: promises 3 and 4.
 
 A firing that started its job leaves with the job's own status, or 124, or 75 for a lost one. Of the others:
 
@@ -14,106 +14,19 @@ A firing that started its job leaves with the job's own status, or 124, or 75 fo
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from history import Firing
 
-from rules.joined import GRACE, MOMENT, Joined, Row, alive_until, option, seconds
+from rules.joined import MOMENT, Joined, Row, alive_until, option, part_of_row
+from rules.statuses import ENDING, of_firing, statuses_of, words
 from rules.verdict import Violation
 
 SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
 
-KILLING = 5.0
-"""Seconds beyond timeout and grace in which a job is certainly dead, on a loaded machine too."""
-
 _SAID = "oncecron: "
-_ENDING = (1, 2, 3, 15)
 _KEPT = ("is kept for later", "a record is lost")
-_BUGS = ("Traceback (most recent call last)", "internal error", "the oncecron guard failed")
-
-
-def exits(joined: Joined) -> Iterator[Violation]:
-    """Every firing ends, never by a bug of ours, and with the status that its job or its answer asks for."""
-    for firing in joined.history.firings:
-        what = None
-        if firing.status is None or firing.ended is None:
-            if not _is_out_at_the_end(joined, firing):
-                what = "never ended"
-        elif firing.status == 70 or any(bug in firing.stderr for bug in _BUGS):
-            yield _of(
-                joined, firing, "bug", f"failed by itself ({firing.status}): {_words(firing)}"
-            )
-        elif firing.status < 0:
-            if not joined.hits(firing, "wrapper", "killed"):
-                what = f"died of signal {-firing.status}, which nobody sent"
-        elif joined.starts_of(firing):
-            what = _wrong_status(joined, firing) or _outlived(joined, firing)
-        if what:
-            yield _of(joined, firing, "exit", what)
-
-
-def _is_out_at_the_end(joined: Joined, firing: Firing) -> bool:
-    return any(out.until >= joined.history.end for out in joined.out(firing, "wrapper"))
-
-
-def _wrong_status(joined: Joined, firing: Firing) -> str | None:
-    start = max(joined.starts_of(firing), key=lambda start: start.at)
-    rows = joined.rows_of(start)
-    if not rows or rows[0]["outcome"] in ("running", "not-started", "unclaimed"):
-        return None  # told by the rules of records
-    row = rows[0]
-    allowed = statuses_of(row)
-    if joined.hits(firing, "guard"):
-        allowed.add(75)
-    was_lost = "a record is lost" in firing.stderr or joined.forgets(start.at, firing.ended or 0.0)
-    if row["outcome"] == "lost" and was_lost and start.status is not None:
-        allowed.add(start.status)
-    if firing.status in allowed:
-        return None
-    return f"left with {firing.status}, though its job is recorded as {_row_text(row)}"
-
-
-def _outlived(joined: Joined, firing: Firing) -> str | None:
-    """Return which of its jobs lived on when a firing had ended by itself."""
-    for start in joined.starts_of(firing):
-        beyond = alive_until(start) - (firing.ended or 0.0)
-        excused = "cannot be killed" in firing.stderr or any(joined.jointly_out(firing))
-        if beyond > 0 and not excused:
-            return f"ended {beyond:.3f} s before the last sign of its job (pid {start.pid})"
-    return None
-
-
-def timeouts(joined: Joined) -> Iterator[Violation]:
-    """No process of a job outlives its --timeout and grace, if nobody hindered wrapper or guard."""
-    for firing in joined.history.firings:
-        limit = seconds(firing, "--timeout")
-        if limit is None or joined.hits(firing, "wrapper") or joined.hits(firing, "guard"):
-            continue
-        limit += seconds(firing, "--grace") or GRACE
-        for start in joined.starts_of(firing):
-            lived = alive_until(start) - start.at
-            if lived > limit + KILLING:
-                what = f"let its job live for {lived:.1f} s: timeout and grace were over after {limit:g} s"
-                yield _of(joined, firing, "timeout", what)
-
-
-def statuses_of(row: Row) -> set[int]:
-    """Return the exit statuses that say how an execution ended."""
-    match row["outcome"]:
-        case "timed-out":
-            return {124}
-        case "lost":
-            return {75}
-        case "not-started":
-            return {69, 75, 78, 126, 127, *(128 + number for number in _ENDING)}
-    if row["exit_code"] is not None:
-        return {row["exit_code"]}
-    return set() if row["signal"] is None else {128 + row["signal"]}
-
-
-def _row_text(row: Row) -> str:
-    code = row["exit_code"] if row["exit_code"] is not None else f"signal {row['signal']}"
-    return f"{row['outcome']} ({code})"
 
 
 def unexplained(joined: Joined) -> Iterator[Violation]:
@@ -122,36 +35,36 @@ def unexplained(joined: Joined) -> Iterator[Violation]:
     for firing in joined.history.firings:
         if firing.status is None or firing.status < 0 or joined.starts_of(firing):
             continue
-        row = joined.own_rows.get(firing.id)
-        if firing.status == 70 or (row and firing.status in statuses_of(row)):
+        rows = joined.rows_without_start.get(firing.id, [])
+        if firing.status == 70 or any(firing.status in statuses_of(row) for row in rows):
             continue  # told by `exits`; recorded
         if firing.status == _skip_exit(firing):
             if option(firing, "--on-store-error") is None:
                 skipped.append(firing)
         elif firing.status == 69:
             away.append(firing)
-        elif what := _without_a_word(joined, firing, row):
-            yield _of(joined, firing, "unexplained", what)
+        elif what := _without_a_word(joined, firing, rows):
+            yield of_firing(joined, firing, "unexplained", what)
     yield from _uncounted_skips(joined, skipped)
     yield from _uncounted_no_store(joined, away)
 
 
-def _without_a_word(joined: Joined, firing: Firing, row: Row | None) -> str | None:
+def _without_a_word(joined: Joined, firing: Firing, rows: list[Row]) -> str | None:
     """Return what is missing where a line has to say why nothing was started."""
     status = firing.status or 0
     hit = joined.hits(firing)
-    if status - 128 in _ENDING and hit:
+    if status - 128 in ENDING and hit:
         return None
     if status not in (75, 78, 126, 127):
         return f"left with {status} without a start, for no reason that is known"
     if _SAID not in firing.stderr:
         return f"left with {status} without a word"
     if status == 75 and not (
-        hit or row or joined.felt(firing.host, firing.at, firing.ended or firing.at)
+        hit or rows or joined.felt(firing.host, firing.at, firing.ended or firing.at)
     ):
-        return f"left with 75, though no fault touched it: {_words(firing)}"
+        return f"left with 75, though no fault touched it: {words(firing)}"
     if status in (126, 127) and not _is_known_broken(joined, firing):
-        return f"left with {status} without a skip `broken`: {_words(firing)}"
+        return f"left with {status} without a skip `broken`: {words(firing)}"
     return None
 
 
@@ -163,6 +76,21 @@ def _is_known_broken(joined: Joined, firing: Firing) -> bool:
     )
 
 
+def untrue(joined: Joined) -> Iterator[Violation]:
+    """Nobody is told that something is done of which there is no execution."""
+    log = joined.history.log
+    known = {(part_of_row(row), row["tick"]) for row in log.executions}
+    for row in log.skips:
+        if row["reason"] == "done" and (part_of_row(row), row["tick"] or None) not in known:
+            key, part = part_of_row(row)
+            yield Violation(
+                "untrue",
+                f"{row['host']} (pid {row['pid']}) was told that tick {row['tick']} of {key} part {part} is done, but "
+                "it has no execution",
+                key, row["tick"], hole=joined.forgets(joined.begin, joined.history.end),
+            )  # fmt: skip
+
+
 def own_leases(joined: Joined) -> Iterator[Violation]:
     """No firing is refused because of its own lease."""
     held = (row for row in joined.history.log.skips if row["reason"] == "held")
@@ -171,7 +99,7 @@ def own_leases(joined: Joined) -> Iterator[Violation]:
         row = refused.get((firing.host, firing.pid, firing.key))
         if row and (row["holder_host"], row["holder_pid"]) == (firing.host, firing.pid):
             what = "was refused as held, by itself"
-            yield _of(joined, firing, "own-lease", what)
+            yield of_firing(joined, firing, "own-lease", what)
 
 
 # What is counted for them
@@ -181,12 +109,47 @@ def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violatio
     """Yield the firings that were refused beyond the skips that are counted, unless the store was ill."""
     rows = [row for row in joined.history.log.skips if row["reason"] not in ("no-store", "broken")]
     ill = {firing.id for firing in firings if _store_was_ill(joined, firing)}
-    for firing in _beyond(rows, firings, forgiven=ill):
+    missing = [*_beyond(rows, firings, forgiven=ill), *_parts_beyond(rows, firings)]
+    missing += _waits_beyond(joined, rows, firings)
+    for firing in {firing.id: firing for firing in missing}.values():
         if firing.id in ill:
             joined.counts["skips lost with the store"] += 1
         else:
             what = f"left with {firing.status} and silence, but no skip is counted for it"
-            yield _of(joined, firing, "unexplained", what)
+            yield of_firing(joined, firing, "unexplained", what)
+
+
+def _parts_beyond(rows: list[Row], firings: list[Firing]) -> Iterator[Firing]:
+    """Yield the firings with parts that are not counted as refused for each of them; a pause refuses all at once."""
+    for firing in firings:
+        parts = int(option(firing, "--shards") or 1)
+        its = [row for row in rows if _is_of(row, firing)]
+        if any(row["reason"] in ("paused", "drained") for row in its):
+            continue
+        if parts > 1 and {row["shard"] for row in its} != set(range(parts)):
+            yield firing
+
+
+def _waits_beyond(joined: Joined, rows: list[Row], firings: list[Firing]) -> Iterator[Firing]:
+    """Yield the firings that waited for the end of their own tick, and are not counted as refused after it."""
+    for firing in firings:
+        if option(firing, "--failover") is None or firing.tick is None:
+            continue
+        others = [
+            start
+            for start in joined.history.starts
+            if start.key == firing.key and start.tick != firing.tick and start.at <= (firing.ended or 0.0)
+            and alive_until(start) + 2 * joined.history.head["ttl"] >= firing.at
+        ]  # fmt: skip
+        final = [row for row in rows if _is_of(row, firing) and row["reason"] != "held"]
+        if not others and not final:  # else a newer tick may have been in its way
+            yield firing
+
+
+def _is_of(row: Row, firing: Firing) -> bool:
+    """Return whether a refusal may be that of a firing with a named tick."""
+    whose: tuple[Any, ...] = row["host"], row["key"], row["tick"]
+    return whose == (firing.host, firing.key, firing.tick)
 
 
 def _store_was_ill(joined: Joined, firing: Firing) -> bool:
@@ -197,7 +160,7 @@ def _store_was_ill(joined: Joined, firing: Firing) -> bool:
 def _uncounted_no_store(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
     for firing in firings:
         if _SAID not in firing.stderr and not _was_told_before(joined, firing):
-            yield _of(
+            yield of_firing(
                 joined, firing, "unexplained", "left with 69 without a word, though it was news"
             )
     rows = [row for row in joined.history.log.skips if row["reason"] == "no-store"]
@@ -206,7 +169,7 @@ def _uncounted_no_store(joined: Joined, firings: list[Firing]) -> Iterator[Viola
     for firing in _beyond(rows, firings, forgiven=lost):
         if firing.id not in lost:
             what = "left with 69, but no skip `no-store` is counted for it"
-            yield _of(joined, firing, "unexplained", what)
+            yield of_firing(joined, firing, "unexplained", what)
 
 
 def _was_forgotten(joined: Joined, firing: Firing) -> bool:
@@ -280,7 +243,9 @@ def noise(joined: Joined) -> Iterator[Violation]:
         if joined.felt(firing.host, firing.at, firing.ended or firing.at):
             lines = [line for line in lines if not any(kept in line for kept in _KEPT)]
         if lines:
-            yield _of(joined, firing, "noise", f"left with {firing.status} and said: {lines[0]}")
+            yield of_firing(
+                joined, firing, "noise", f"left with {firing.status} and said: {lines[0]}"
+            )
 
 
 def _is_verbose(firing: Firing) -> bool:
@@ -291,15 +256,3 @@ def _is_verbose(firing: Firing) -> bool:
 
 def _skip_exit(firing: Firing) -> int:
     return int(option(firing, "--skip-exit") or 0)
-
-
-def _words(firing: Firing) -> str:
-    lines = [line for line in firing.stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else "no word"
-
-
-def _of(joined: Joined, firing: Firing, rule: str, what: str) -> Violation:
-    starts = joined.starts_of(firing)
-    moments = [firing.at] if firing.ended is None else [firing.at, firing.ended]
-    text = f"{joined.firing_text(firing)} {what}"
-    return Violation(rule, text, firing.key, firing.tick, moments, starts, [firing])

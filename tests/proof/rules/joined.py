@@ -10,9 +10,10 @@ import functools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from history import Fault, Firing, History, Start
+from history import Fault, Firing, History, Operation, Start
 
 from oncecron.duration import parse_duration
 
@@ -111,16 +112,47 @@ class Joined:
         return joined
 
     def _firing_of_row(self, row: Row, taken: set[int]) -> Firing | None:
-        for firing in self._firings.get((row["host"], row["pid"], row["key"]), []):
-            same_tick = firing.tick in (None, row["tick"])
-            if same_tick and firing.id not in taken and not self.starts_of(firing):
+        """Return the firing of a row; of those that go on after an attempt or a part, one that has others."""
+        candidates = [
+            firing
+            for firing in self._firings.get((row["host"], row["pid"], row["key"]), [])
+            if firing.tick in (None, row["tick"])
+        ]
+        for firing in candidates:
+            if firing.id not in taken and not self.starts_of(firing):
                 return firing
-        return None
+        return next((firing for firing in candidates if goes_on(firing)), None)
 
     @functools.cached_property
-    def own_rows(self) -> dict[int, Row]:
-        """The row of each firing that has one and no start."""
-        return {firing.id: row for row, firing in self.startless if firing}
+    def rows_without_start(self) -> dict[int, list[Row]]:
+        """The rows of each firing, in the order of their tokens, that no start belongs to."""
+        found: dict[int, list[Row]] = defaultdict(list)
+        for row, firing in self.startless:
+            if firing:
+                found[firing.id].append(row)
+        return found
+
+    def runs_of(self, firing: Firing) -> list[Row]:
+        """Return all rows of a firing in the order of their tokens; of a start without a row nothing."""
+        rows = [row for start in self.starts_of(firing) for row in self.rows_of(start)[:1]]
+        rows += self.rows_without_start.get(firing.id, [])
+        return sorted(rows, key=lambda row: row["fencing_token"] or 0)
+
+    def claimed_after(self, start: Start) -> float:
+        """Return a moment before which the lease of a start was certainly not granted.
+
+        That is when its firing was begun; when the last thing that its firing ran, and the last that anybody ran of
+        this part, was dead; and, where no host's clock is the store's, what the store's own clock said.
+        """
+        firing = self.firing_of(start)
+        moments = [firing.at] if firing else []
+        before = self.parts[part_of(start)] + (self.starts_of(firing) if firing else [])
+        moments += [alive_until(other) for other in before if other.at < start.at]
+        wall = self.history.head.get("wall")
+        if wall is not None and self.history.head.get("store") != "sqlite":
+            granted = (moment_of(row["started_at"]) for row in self.rows_of(start)[:1])
+            moments += [at - wall - MOMENT for at in granted if at is not None]
+        return max((at for at in moments if at <= start.at), default=0.0)
 
     # What was done to whom
 
@@ -167,6 +199,16 @@ class Joined:
             and (fault.target == host or self.is_shared(fault))
         ]  # fmt: skip
 
+    def asked(self, key: str, since: float, until: float) -> list[Operation]:
+        """Return by what people asked the holders of a key to end within a time: what is asked lives with the lease."""
+        ttl = self.history.head.get("ttl", 0.0)
+        return [
+            operation
+            for operation in self.history.operations
+            if operation.words[0] in ("stop", "release") and operation.subject == key
+            and operation.at <= until and since <= (operation.ended or math.inf) + ttl + MOMENT
+        ]  # fmt: skip
+
     def is_shared(self, fault: Fault) -> bool:
         """Return whether it is the store's, or the network's, and no host's."""
         return fault.target not in self.hosts
@@ -185,7 +227,7 @@ class Joined:
     def begin(self) -> float:
         """When the run began."""
         history = self.history
-        moments = [firing.at for firing in history.firings] + [fault.at for fault in history.faults]
+        moments = [event.at for event in (*history.firings, *history.faults)]
         return min(moments, default=0.0)
 
     def when(self, at: float) -> str:
@@ -196,6 +238,10 @@ class Joined:
         """Return a start in words."""
         tick = f" of tick {start.tick}" if start.tick else ""
         return f"attempt {start.attempt}{tick} on {start.host} (pid {start.pid}, {self.when(start.at)})"
+
+    def operation_text(self, operation: Operation) -> str:
+        """Return what a person typed in words."""
+        return f"`oncecron {' '.join(operation.words)}` on {operation.host} ({self.when(operation.at)})"
 
     def firing_text(self, firing: Firing) -> str:
         """Return a firing in words."""
@@ -233,6 +279,16 @@ def undone(fault: Fault) -> float:
         return fault.healed
     only_kills = fault.hit and all(state == "killed" for _, _, state in fault.hit)
     return fault.at if only_kills else math.inf
+
+
+def moment_of(text: str | None) -> float | None:
+    """Return a time of the log in seconds since the epoch."""
+    return None if text is None else datetime.fromisoformat(text).timestamp()
+
+
+def goes_on(firing: Firing) -> bool:
+    """Return whether a firing may run more than one attempt or part."""
+    return any(option(firing, name) is not None for name in ("--retries", "--shards"))
 
 
 def option(firing: Firing, name: str) -> str | None:

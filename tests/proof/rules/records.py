@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from history import Firing, Start
 
 from rules.joined import MOMENT, RECORDING, Joined, Row, alive_until, option, part_of_row, seconds
+from rules.statuses import was_called_off
 from rules.verdict import Violation
 
 STARTUP = 5.0
@@ -121,8 +122,12 @@ def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
         lived = alive_until(start) - firing.at  # its first word may come late
         if not start.signals and lived < limit - MOMENT:
             return f"is recorded as timed-out after {lived:.1f} s"
-    elif not start.signals and not joined.hits(firing):
-        return "is recorded as stopped, but no signal reached it"
+    else:
+        asked = joined.asked(start.key, start.at, alive_until(start) + MOMENT)
+        if "asked by" in (row["note"] or "") and not asked:
+            return f"is recorded as stopped ({row['note']}), but nobody had asked for it"
+        if not start.signals and not joined.hits(firing) and not asked:
+            return "is recorded as stopped, but no signal reached it"
     return None
 
 
@@ -163,6 +168,9 @@ def started(joined: Joined) -> Iterator[Violation]:
             until = (joined.history.end if firing.ended is None else firing.ended) + RECORDING
             if not joined.felt(row["host"], firing.at, until):
                 what = "was never started, and no fault touched its host or the store"
+        elif outcome == "stopped" and was_called_off(row):
+            if not joined.hits(firing) and not _was_asked(joined, row, firing):
+                what = "was not started, and nobody had asked for its end"
         elif outcome not in _TOLD_ELSEWHERE and not _died_at_once(joined, row, firing):
             what = "was never started"
         if what:
@@ -179,7 +187,12 @@ def _died_at_once(joined: Joined, row: Row, firing: Firing) -> bool:
     if row["signal"] is None or (row["duration"] or 0.0) > STARTUP:
         return False
     timed_out = row["outcome"] == "timed-out" and option(firing, "--timeout") is not None
-    return timed_out or bool(joined.hits(firing))
+    asked = row["outcome"] == "stopped" and _was_asked(joined, row, firing)
+    return timed_out or asked or bool(joined.hits(firing))
+
+
+def _was_asked(joined: Joined, row: Row, firing: Firing) -> bool:
+    return bool(joined.asked(row["key"], firing.at, firing.ended or joined.history.end))
 
 
 def _of(joined: Joined, start: Start, rule: str, what: str, *, hole: bool = False) -> Violation:

@@ -1,0 +1,305 @@
+"""The checker finds what is planted about further attempts, parts, and the statuses that come of them."""
+
+from typing import Any
+
+import pytest
+from history import Start
+from invented import Invented, broken, holes
+
+FAILOVER = ("--failover",)
+RETRIES = ("--retries", "2")
+PARTS = ("--shards", "2")
+
+
+@pytest.fixture
+def run() -> Invented:
+    """Give a history without an event."""
+    return Invented()
+
+
+def last_row(run: Invented) -> dict[str, Any]:
+    """Return the row that was made last."""
+    return run.history.log.executions[-1]
+
+
+# Takeovers
+
+
+def lose(run: Invented, tick: str | None = "t1", outcome: str = "lost", at: float = 100.0) -> Start:
+    """Add a start on h1, at whose end all of its host is killed, recorded with this outcome."""
+    firing = run.fire(at, "h1", tick, status=-9, options=FAILOVER)
+    start = run.start(firing, ended=None, status=None, attempt=1)
+    last_row(run).update(outcome=outcome, exit_code=None, signal=9)
+    run.stop(firing, "wrapper", "guard", "job", at=at + 1.1, until=at + 1.1, how="killed")
+    return start
+
+
+def test_a_lost_tick_may_be_taken_over(run: Invented) -> None:
+    """By a firing with --failover, and once more if that one is lost too."""
+    lose(run)
+    run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
+    assert broken(run) == []
+
+
+def test_without_failover_nobody_takes_over(run: Invented) -> None:
+    """The tick is lost."""
+    lose(run)
+    run.start(run.fire(100.1, "h2"), at=108.0, attempt=2)
+    assert broken(run) == ["double"]
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "stopped"])
+def test_what_was_not_lost_is_not_taken_over(run: Invented, outcome: str) -> None:
+    """It has ended, and by its own; what people stopped is final."""
+    first = run.start(run.fire(options=FAILOVER, status=3 if outcome == "failed" else 0))
+    if outcome == "stopped":
+        first.signals.append((101.0, "TERM"))
+        last_row(run)["outcome"] = "stopped"
+    run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
+    assert broken(run) == ["double"]
+
+
+@pytest.mark.parametrize(("felt", "found"), [(True, []), (False, ["double"])])
+def test_what_was_lost_may_tell_its_end_later(run: Invented, felt: bool, found: list[str]) -> None:
+    """Its note says that it had been lost; without a fault it cannot have been."""
+    run.start(run.fire(options=FAILOVER))
+    last_row(run)["note"] = "its lease ended, found by h2; recorded later"
+    if felt:
+        run.fault(100.5, 107.0, "h1")
+    run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
+    assert broken(run) == found
+
+
+def test_a_living_attempt_is_not_taken_over(run: Invented) -> None:
+    """Two trees at once, whatever is recorded."""
+    firing = run.fire(100.0, "h1", options=FAILOVER, status=75, lasts=12)
+    run.start(firing, lasts=10, ended=None, status=None)
+    run.fault(100.5, 107.0, "h1")
+    run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
+    assert broken(run) == ["overlap"]
+
+
+def test_a_takeover_has_a_limit(run: Invented) -> None:
+    """Without --retries two follow the first one: a job may kill its host."""
+    at = 100.0
+    for attempt in range(1, 5):
+        lose(run, at=at).attempt = attempt
+        last_row(run)["attempt"] = attempt
+        assert broken(run) == ([] if attempt < 4 else ["double"])
+        at += 10
+
+
+def test_an_attempt_that_did_not_start_is_none(run: Invented) -> None:
+    """It takes a number all the same."""
+    lose(run)
+    silent = run.fire(100.2, "h3", status=75, options=FAILOVER, stderr="oncecron: told to stop\n")
+    run.row(silent, token=1500, outcome="not-started", attempt=2)
+    run.token = 2000
+    run.start(run.fire(100.1, "h2", options=FAILOVER), at=110.0, attempt=3)
+    assert broken(run) == []
+
+
+def test_a_lost_attempt_without_a_first_line_counts(run: Invented) -> None:
+    """The one that follows it is a takeover, which needs --failover."""
+    silent = run.fire(100.0, "h1", status=-9, options=FAILOVER)
+    run.row(silent, token=900, outcome="lost", exit_code=None)
+    run.stop(silent, "wrapper", "guard", "job", at=100.1, until=100.1, how="killed")
+    start = run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
+    assert broken(run) == []
+    run.history.firings[1].command.remove("--failover")
+    assert start.attempt == 2
+    assert broken(run) == ["double"]
+
+
+# Retries
+
+
+def retry(run: Invented, *statuses: int, options: tuple[str, ...] = RETRIES) -> list[Start]:
+    """Add a firing whose attempts end so, one after another; it leaves with the last one's status."""
+    firing = run.fire(100.0, status=statuses[0], lasts=0, options=options)
+    starts = []
+    for number, status in enumerate(statuses):
+        firing.status = status
+        starts.append(run.start(firing, at=100.1 + 2 * number, attempt=number + 1))
+    return starts
+
+
+def test_what_failed_is_tried_again(run: Invented) -> None:
+    """As often as --retries says, and no more often."""
+    retry(run, 3, 3, 0)
+    assert broken(run) == []
+
+
+def test_no_more_often_than_it_says(run: Invented) -> None:
+    """Three further attempts of two."""
+    retry(run, 3, 3, 3, 3)
+    assert broken(run) == ["double"]
+
+
+def test_a_success_is_not_tried_again(run: Invented) -> None:
+    """Nor what was stopped."""
+    retry(run, 0, 0)
+    assert broken(run) == ["double"]
+
+
+def test_without_retries_nothing_is_tried_again(run: Invented) -> None:
+    """At most one start."""
+    retry(run, 3, 0, options=())
+    assert broken(run) == ["double"]
+
+
+def test_attempts_are_numbered(run: Invented) -> None:
+    """None has the number of another."""
+    retry(run, 3, 0)[1].attempt = 1
+    last_row(run)["attempt"] = 1
+    assert broken(run) == ["double"]
+
+
+def test_the_token_rises_with_the_attempt(run: Invented) -> None:
+    """Each is fenced off by the next."""
+    starts = retry(run, 3, 0)
+    starts[1].token = last_row(run)["fencing_token"] = (starts[0].token or 0) - 1
+    assert "token" in broken(run)
+
+
+def test_the_last_attempt_tells_the_status(run: Invented) -> None:
+    """Not the first one."""
+    retry(run, 3, 0)
+    run.history.firings[0].status = 3
+    assert broken(run) == ["exit"]
+
+
+def test_an_attempt_may_die_before_its_first_line(run: Invented) -> None:
+    """It belongs to a firing that has other starts."""
+    retry(run, 3)
+    firing = run.history.firings[0]
+    firing.status = 137
+    run.row(firing, token=1500, attempt=2, outcome="failed", exit_code=None, signal=9, duration=0.1)
+    run.stop(firing, "job", at=103.0, until=103.0, how="killed")
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(("felt", "found"), [(True, []), (False, ["double"])])
+def test_another_host_may_go_on_where_the_next_attempt_was_due(
+    run: Invented, felt: bool, found: list[str]
+) -> None:
+    """The holder died in the delay."""
+    options = (*RETRIES, *FAILOVER)
+    [first] = retry(run, 3, options=options)
+    if felt:
+        run.fault(101.5, 107.0, "h1")
+    run.start(run.fire(100.1, "h2", options=options), at=108.0, attempt=2)
+    assert broken(run) == found
+    assert first.attempt == 1
+
+
+# Without a tick
+
+
+@pytest.mark.parametrize(
+    ("outcome", "note", "found"),
+    [("lost", None, []), ("stopped", "after TERM to oncecron", []),
+     ("stopped", "asked by root@h3: stop", ["standby"]), ("succeeded", None, ["standby"])],
+)  # fmt: skip
+def test_a_standby_goes_on_after_what_was_not_to_end(
+    run: Invented, outcome: str, note: str | None, found: list[str]
+) -> None:
+    """A leader that was lost, or whose host shut down; not one that ended, or was to."""
+    firing = run.fire(100.0, "h1", None, status=75 if outcome == "lost" else 0, options=FAILOVER)
+    start = run.start(firing, lasts=9.0)
+    start.signals.append((108.9, "TERM"))
+    last_row(run).update(outcome=outcome, note=note)
+    if outcome == "lost":
+        last_row(run).update(exit_code=None)
+        run.fault(109.1, 110.0, "h1")
+    if note and "asked" in note:
+        run.operate(108.8, "stop", start.key)
+    run.start(run.fire(100.1, "h2", None, options=FAILOVER), at=112.0)
+    assert broken(run) == found
+
+
+def test_a_firing_that_came_later_stood_by_for_nobody(run: Invented) -> None:
+    """It is the next one."""
+    run.start(run.fire(100.0, "h1", None, options=FAILOVER), lasts=9.0)
+    run.start(run.fire(108.0, "h2", None, options=FAILOVER), at=112.0)
+    assert broken(run) == []
+
+
+# Parts
+
+
+def run_parts(run: Invented, *statuses: int) -> None:
+    """Add a firing whose parts end so, one after another; it leaves with the first one that is not 0."""
+    firing = run.fire(100.0, lasts=0, options=PARTS)
+    for part, status in enumerate(statuses):
+        firing.status = status
+        run.start(firing, at=100.1 + 2 * part, shard=str(part))
+        last_row(run)["shard"] = part
+    firing.status = next((status for status in statuses if status), 0)
+
+
+def test_a_firing_runs_parts_one_after_another(run: Invented) -> None:
+    """Each is started once."""
+    run_parts(run, 0, 0)
+    assert broken(run) == []
+
+
+def test_a_part_that_starts_twice_is_found(run: Invented) -> None:
+    """Its tick is its own."""
+    run_parts(run, 0, 0)
+    run.start(run.fire(110.0, "h2", options=PARTS), shard="1", attempt=2)
+    last_row(run)["shard"] = 1
+    assert broken(run) == ["double"]
+
+
+@pytest.mark.parametrize(("status", "found"), [(4, []), (5, ["exit"]), (0, ["exit"])])
+def test_the_first_part_that_failed_tells_the_status(
+    run: Invented, status: int, found: list[str]
+) -> None:
+    """Whatever the others ended with."""
+    run_parts(run, 0, 4, 5)
+    run.history.firings[0].status = status
+    assert broken(run) == found
+
+
+def test_a_firing_is_refused_for_each_part(run: Invented) -> None:
+    """One count a part, but for a pause, which refuses all."""
+    run_parts(run, 0, 0)
+    firing = run.fire(100.1, "h2", options=PARTS)
+    run.skip(firing)
+    assert broken(run) == ["unexplained"]
+    run.skip(firing)["shard"] = 1
+    assert broken(run) == []
+    run.history.log.skips.clear()
+    run.skip(firing, "paused")
+    assert broken(run) == []
+
+
+@pytest.mark.parametrize(("reason", "found"), [("done", []), ("held", ["unexplained"])])
+def test_who_has_waited_is_refused_after_the_end(
+    run: Invented, reason: str, found: list[str]
+) -> None:
+    """That it was told to wait before explains nothing."""
+    run.start(run.fire(options=FAILOVER))
+    run.skip(run.fire(100.1, "h2", options=FAILOVER), reason)
+    assert broken(run) == found
+
+
+def test_in_the_calm_every_part_is_started(run: Invented) -> None:
+    """Unless another tick's was in its way."""
+    run.history.head["keys"]["billing"]["parts"] = 2
+    run.history.quiet = 99.0
+    run_parts(run, 0)
+    assert broken(run) == ["blocked", "part"]
+    run.skip(run.fire(100.1, "h2", options=PARTS), "held")["shard"] = 1
+    run.skip(run.history.firings[1])
+    assert broken(run) == ["blocked"]
+
+
+def test_each_part_is_started_again_after_the_faults(run: Invented) -> None:
+    """One of them alone is not enough."""
+    run.history.head["keys"]["billing"]["parts"] = 2
+    run.history.quiet = 99.0
+    run_parts(run, 0, 0)
+    assert broken(run) == []
+    assert holes(run) == []
