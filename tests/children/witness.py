@@ -13,6 +13,7 @@ program goes on. Every process of the tree writes a `beat` ten times a second.
 
     --seconds S      live for so long (default 0.1)
     --exit STATUS    exit status (default 0)
+    --fail-before N  exit status 9 in the attempts before the Nth
     --ignore-term    write down TERM, INT, HUP and QUIT, and live on
     --fork           leave a double-forked child, which lives until it is killed, or the job has succeeded
     --setsid         leave a grandchild in a session of its own, likewise
@@ -34,7 +35,14 @@ FENCED_EACH = 0.2
 ENDING = {"TERM", "INT", "HUP", "QUIT"}
 LONGEST_LIFE = 20.0
 FLAGS = {"--ignore-term", "--fork", "--setsid"}
-VALUES = {"--seconds": "0.1", "--exit": "0", "--daemon": "0", "--output": "0", "--fenced": ""}
+VALUES = {
+    "--seconds": "0.1",
+    "--exit": "0",
+    "--fail-before": "0",
+    "--daemon": "0",
+    "--output": "0",
+    "--fenced": "",
+}
 
 
 class Witness:
@@ -221,7 +229,9 @@ def main() -> None:
     flood(int(values["--output"]))
     fenced = [word for word in values["--fenced"].split("|") if word]
     name = live(witness, float(values["--seconds"]), "--ignore-term" in flags, fenced)
-    status = 128 + getattr(signal, "SIG" + name) if name else int(values["--exit"])
+    fails = int(os.environ.get("ONCECRON_ATTEMPT") or 1) < int(values["--fail-before"])
+    own = 9 if fails else int(values["--exit"])
+    status = 128 + getattr(signal, "SIG" + name) if name else own
     if not status:
         descendants.let_go()
     witness.write("end", f'"status": {status}', sync=True)

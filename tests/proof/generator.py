@@ -40,6 +40,14 @@ class Key:
     again: float = 0.0
     """Share of its ticks that a person runs once more."""
     fenced: bool = False
+    attempts: int = 1
+    """How many its job takes where nobody hinders it, a second apart at most."""
+    parts: int = 1
+
+    @property
+    def longest(self) -> float:
+        """How many seconds a tick takes, at most, where nobody hinders it."""
+        return self.attempts * self.seconds + self.attempts - 1
 
     @property
     def by_clock(self) -> bool:
@@ -58,22 +66,30 @@ class Key:
 
 
 KEYS = (
-    Key("quick", 4, 0.1, "--seconds 0.1"),
-    Key("long", 7, 11, "--seconds 11 --ignore-term", "--grace 2s"),
-    Key("fails", 7, 0.3, "--seconds 0.3 --exit 3"),
-    Key("forks", 8, 5, "--seconds 5 --fork --setsid", "--grace 1s"),
-    Key("stubborn", 5, 9, "--seconds 9 --ignore-term --setsid", "--grace 1s"),
-    Key("daemon", 9, 1, "--seconds 1 --daemon 1"),
-    Key("loud", 13, 0.2, "--seconds 0.2 --output 1000000"),
-    Key("fenced", 7, 11, "--seconds 11 --ignore-term", fenced=True),
-    Key("instants", 6, 2, "--seconds 2", rule="instant"),
+    Key("quick", 5, 0.1, "--seconds 0.1"),
+    Key("long", 10, 11, "--seconds 11 --ignore-term", "--grace 2s"),
+    Key("fails", 14, 0.3, "--seconds 0.3 --exit 3"),
+    Key("forks", 11, 5, "--seconds 5 --fork --setsid", "--grace 1s"),
+    Key("stubborn", 8, 9, "--seconds 9 --ignore-term --setsid", "--grace 1s"),
+    Key("daemon", 13, 1, "--seconds 1 --daemon 1"),
+    Key("loud", 17, 0.2, "--seconds 0.2 --output 1000000"),
+    Key("fenced", 10, 11, "--seconds 11 --ignore-term", fenced=True),
+    Key("instants", 9, 2, "--seconds 2", rule="instant"),
     Key("minute", MINUTE, 3, "--seconds 3", rule="minute"),
     Key("schedule", MINUTE, 1, "--seconds 1", "--tz UTC", rule="schedule"),
-    Key("waits", 9, 4, "--seconds 4", "--wait 5s"),
-    Key("limited", 4, 5, "--seconds 5 --fork --setsid", "--timeout 1500ms --grace 3s"),
-    Key("alone", 7, 3, "--seconds 3", "--min-gap 2s", rule="none"),
-    Key("again", 6, 1, "--seconds 1", again=0.3),
-)
+    Key("waits", 12, 4, "--seconds 4", "--wait 5s"),
+    Key("limited", 8, 5, "--seconds 5 --fork --setsid", "--timeout 1500ms --grace 3s"),
+    Key("alone", 10, 3, "--seconds 3", "--min-gap 2s", rule="none"),
+    Key("again", 9, 1, "--seconds 1", again=0.3),
+    Key("failover", 11, 8, "--seconds 8 --setsid", "--failover --grace 1s"),
+    Key("overtaken", 10, 7, "--seconds 7", "--failover", rule="instant"),
+    Key("leader", 12, 8, "--seconds 8 --ignore-term", "--failover --grace 1s", rule="none"),
+    Key("retries", 9, 0.4, "--seconds 0.4 --fail-before 3", "--retries 2 --retry-delay 200ms..1s", attempts=3),
+    Key("gives-up", 16, 0.3, "--seconds 0.3 --exit 3", "--retries 1 --retry-delay 200ms", attempts=2),
+    Key("persists", 13, 3, "--seconds 3 --fail-before 3", "--failover --retries 3 --retry-delay 500ms..1s", attempts=3),
+    Key("parts", 11, 2, "--seconds 2", "--shards 3", parts=3),
+    Key("shared", 14, 7, "--seconds 7", "--shards 2 --failover", parts=2),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One run: hosts fire, the nemesis strikes, everything is undone, what is left is gathered.
+"""One run: hosts fire, the nemesis strikes, people pause and stop, everything is undone, what is left is gathered.
 
 One thread fires, kills and reaps, for a child of ours dies with the thread that started it; a second, the operator,
 keeps the store, whose faults take seconds. No promise is judged here: that is the checker's, from what was recorded.
@@ -26,6 +26,7 @@ from firing_hosts import FiringHost, firing_of, locked_files
 from generator import KEYS, TTL, Key, Shot, shots
 from history import Firing, Recorder, now
 from nemesis import Nemesis
+from people import People
 from servers import Network
 from servers.process import send
 
@@ -111,6 +112,11 @@ class Run:
         self.nemesis = Nemesis(
             random, faults, self.cluster, self.operator, self.recorder, wanted.faults
         )
+        self.people = People(
+            Random(f"{wanted.seed} people"), list(self.hosts.values()), [key.name for key in wanted.keys],
+            wanted.oncecron, self.operator.submit(self.cluster.operator_url).result(), self.recorder,
+            lambda: [firing.key for firing, _ in self._living.values()],
+        )  # fmt: skip
 
     def _url(self, name: str, proxied: bool) -> str:
         url: str = self.cluster.url(name, proxied=proxied)
@@ -127,9 +133,14 @@ class Run:
         seconds = wanted.minutes * 60
         self.recorder.head(
             seed=wanted.seed, store=wanted.store, minutes=wanted.minutes, ttl=TTL,
-            hosts=list(self.hosts),
+            hosts=list(self.hosts), wall=time.time() - now(),
             keys={
-                key.name: {"seconds": key.seconds, "period": key.period, "rule": key.rule}
+                key.name: {
+                    "seconds": key.longest,
+                    "period": key.period,
+                    "rule": key.rule,
+                    "parts": key.parts,
+                }
                 for key in wanted.keys
             },
         )  # fmt: skip
@@ -141,12 +152,15 @@ class Run:
         while now() - self._begin_at < seconds:
             self._turn()
             self.nemesis.step()
+            self.people.step()
             if now() > next_word:
                 next_word += 10
                 self._say_how_far()
         while not self.nemesis.undo_all():
             self._turn()
         self._wait_for(self.operator.submit(self.cluster.well))
+        while not self.people.give_back():
+            self._turn()
         self.recorder.moment("quiet")
         self._go_on_until_all_have_run(now())
         self._fire_what_waits_for_its_minute()
@@ -163,7 +177,11 @@ class Run:
             self._turn()
             if now() >= look:
                 look = now() + APART
-                waiting = {key for key in waiting if _newest(self.journal / key) <= quiet}
+                waiting = {
+                    key.name
+                    for key in self.wanted.keys
+                    if key.name in waiting and _newest(self.journal / key.name, key.parts) <= quiet
+                }
                 self._queue = [planned for planned in self._queue if planned[2].key.name in waiting]
                 heapq.heapify(self._queue)
 
@@ -197,6 +215,7 @@ class Run:
             if now() - self._begin_at - at < TOO_LATE:
                 self._fire(number, shot)
         self._reap()
+        self.people.look()
         time.sleep(TURN)  # between two looks at who has ended
 
     def _fire(self, number: int, shot: Shot) -> None:
@@ -240,8 +259,9 @@ class Run:
 
     def _let_them_end(self) -> None:
         end = now() + LONGEST_END
-        while self._living and now() < end:
+        while (self._living or self.people.waiting) and now() < end:
             self._reap()
+            self.people.look()
             time.sleep(TURN)  # between two looks at who has ended
 
     def _fire_what_waits_for_its_minute(self) -> None:
@@ -329,10 +349,13 @@ class Run:
         return {firing for firing, role in hit if role == "guard" and (firing, "wrapper") in hit}
 
 
-def _newest(directory: Path) -> float:
-    """Return when the last job of a key has started, by the names of their files."""
-    names = os.listdir(directory) if directory.exists() else []
-    return max((float(name.rpartition("-")[2]) for name in names), default=0.0)
+def _newest(directory: Path, parts: int) -> float:
+    """Return when the last job of a key has started, of the part that waits longest, by the names of their files."""
+    newest = dict.fromkeys(map(str, range(parts)), 0.0)
+    for name in os.listdir(directory) if directory.exists() else []:
+        part, at = name.partition("-")[0], float(name.rpartition("-")[2])
+        newest[part] = max(at, newest.get(part, 0.0))
+    return min(newest.values())
 
 
 def _command(pid: int) -> str:

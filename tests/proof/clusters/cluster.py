@@ -35,6 +35,9 @@ class Cluster(Protocol):
     def url(self, host: str, *, proxied: bool) -> str:
         """Return ONCECRON_STORE of a host, with a login that may fire and read, and nothing else."""
 
+    def operator_url(self) -> str:
+        """Return ONCECRON_STORE of whoever pauses, stops and releases; no proxy is in between."""
+
     def fenced_write(self) -> list[str]:
         """Return a command that writes under a fencing token; a job adds key and token. 0 is accepted."""
 

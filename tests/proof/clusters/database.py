@@ -116,7 +116,7 @@ class ClusterDatabase:
         """Say which sessions of hosts there are."""
         rows = self.ask(
             "select format('session %s of %s, %s, since %s: %s', pid, usename, application_name, backend_start,"
-            " state) from pg_stat_activity where usename in ('runner', 'jobber')"
+            " state) from pg_stat_activity where usename in ('runner', 'jobber', 'operator')"
         )
         return [sentence for (sentence,) in rows]
 

@@ -53,6 +53,10 @@ class PooledCluster:
         [end] = self._boxes.before(host, [self.pooler]) if proxied else [self.pooler]
         return self.database.present.url("runner", via=end)
 
+    def operator_url(self) -> str:
+        """Name the pooler, with the role that may operate."""
+        return self.database.present.url("operator", via=self.pooler)
+
     def fenced_write(self) -> list[str]:
         """Return `psql` by way of the pooler, as the role of jobs."""
         return self.database.fenced_write(self.database.present.url("jobber", via=self.pooler))
@@ -67,7 +71,7 @@ class PooledCluster:
         return [*self.database.leases()] + [
             f"client of the pooler: {client['user']} from {client['addr']}, {client['state']}"
             for client in clients
-            if client["user"] in ("runner", "jobber")
+            if client["user"] in ("runner", "jobber", "operator")
         ]
 
     def well(self) -> None:

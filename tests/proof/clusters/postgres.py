@@ -58,6 +58,10 @@ class PostgresCluster:
             "runner", self._boxes.before(host, self.servers) if proxied else self.servers
         )
 
+    def operator_url(self) -> str:
+        """Name both servers, with the role that may operate."""
+        return self._url("operator", self.servers)
+
     def fenced_write(self) -> list[str]:
         """Return `psql` as the role of jobs."""
         url = self._url("jobber", self.servers)

@@ -50,6 +50,10 @@ class SingleRedis:
         [end] = self._boxes.before(host, [self.server]) if proxied else [self.server]
         return self.server.url(via=end, login=LOGIN)
 
+    def operator_url(self) -> str:
+        """Name the server; one login does all."""
+        return self.server.url(via=self.server, login=LOGIN)
+
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
         return self._register.command()

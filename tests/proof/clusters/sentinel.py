@@ -68,6 +68,10 @@ class SentinelCluster:
         del host, proxied
         return self.group.url(wait=REPLICAS, username=USER, password=PASSWORD)
 
+    def operator_url(self) -> str:
+        """Name the sentinels; one login does all."""
+        return self.group.url(wait=REPLICAS, username=USER, password=PASSWORD)
+
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
         return self._register.command()

@@ -36,6 +36,10 @@ class SQLiteCluster:
         del host, proxied
         return f"sqlite://{self.path}"
 
+    def operator_url(self) -> str:
+        """Name the file: who may write it may do all."""
+        return f"sqlite://{self.path}"
+
     def fenced_write(self) -> list[str]:
         """Return the command of the register."""
         return self._register.command()
