@@ -332,6 +332,110 @@ _MUTATIONS = (
             ),
         ),
     ),
+    Mutation(
+        "takeover-while-alive",
+        "A host that waits for a tick (--failover) goes on with it although the holder's lease lives, so that an "
+        "attempt begins beside the one before.",
+        EVERYWHERE,
+        (),
+        "No fault is needed: a firing with --failover waits, and asks once more before the job has ended.",
+        (
+            Change(
+                "stores/postgres/claim.sql",
+                "    if l.expires_at > v_now then\n",
+                "    if l.expires_at > v_now and (p_awaited is null or not p_failover) then\n",
+            ),
+            Change(
+                "stores/postgres/claim.sql",
+                "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
+                "delete from {ns}.lease x where x.key_id = v_id;",
+            ),
+            Change(
+                "stores/redis/claim.lua",
+                "  if lease.owner and tonumber(lease.expires_at) > now then return in_the_way(lease) end\n",
+                "  local lives = lease.owner and tonumber(lease.expires_at) > now\n"
+                "  if lives and not (given.failover and given.awaited) then return in_the_way(lease) end\n",
+            ),
+            Change(
+                "stores/sqlite/claim.py",
+                '    if 0 < lease["ends_in"] <= lease["ttl"]:\n',
+                '    if 0 < lease["ends_in"] <= lease["ttl"] and not (firing.failover and awaited):\n',
+            ),
+            Change(
+                "stores/sqlite/claim.py",
+                '    if lease is not None and lease["ends_in"] > 0:\n',
+                '    if lease is not None and lease["ends_in"] > 0 and not (firing.failover and awaited):\n',
+            ),
+            Change(
+                "stores/sqlite/firing.sql",
+                "AND l.boot = :boot AND l.expires_on_lease_clock > :lease_now)\n",
+                "AND false)\n",
+            ),
+            Change(
+                "stores/sqlite/firing.sql",
+                " WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now)\n",
+                " WHERE key = :key AND shard = :shard\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "stopped-goes-on",
+        "A waiting host goes on with what was stopped, so that nobody can stop a tick for good.",
+        EVERYWHERE,
+        ("kill the wrapper",),
+        "Somebody stops a job for whose end another host waits (--failover), or its wrapper is killed.",
+        (
+            Change(
+                "stores/postgres/claim.sql",
+                "(t.outcome in ('running', 'lost') or t.retrying), false)",
+                "(t.outcome in ('running', 'lost', 'stopped') or t.retrying), false)",
+            ),
+            Change(
+                "stores/redis/claim.lua",
+                "  return given.failover and (row.outcome == 'lost' or unfollowed)\n",
+                "  return given.failover and (row.outcome == 'lost' or row.outcome == 'stopped' or unfollowed)\n",
+            ),
+            Change(
+                "stores/sqlite/claim.py",
+                'bool(execution["outcome"] == "lost" or execution["retrying"])',
+                'bool(execution["outcome"] in ("lost", "stopped") or execution["retrying"])',
+            ),
+        ),
+    ),
+    Mutation(
+        "retries-too-many",
+        "A job that fails is tried again more often than --retries says.",
+        EVERYWHERE,
+        (),
+        "No fault is needed: a job fails at each attempt.",
+        (
+            Change(
+                "attempts.py",
+                " and attempt <= self.retries\n",
+                " and self.retries > 0 and attempt <= self.retries + 2\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "parts-share-a-tick",
+        "A tick is done when one of its parts is, so that the others are never started.",
+        ("sqlite", "postgres", "pooled"),
+        (),
+        "No fault is needed: a firing asks for the next part when it has run one.",
+        (
+            Change(
+                "stores/postgres/claim.sql",
+                "where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;",
+                "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = p_key)"
+                " and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;",
+            ),
+            Change(
+                "stores/sqlite/firing.sql",
+                " WHERE key = :key AND tick = :tick AND shard = :shard\n ORDER BY",
+                " WHERE key = :key AND tick = :tick\n ORDER BY",
+            ),
+        ),
+    ),
 )
 
 ALL: dict[str, Mutation] = {mutation.name: mutation for mutation in _MUTATIONS}

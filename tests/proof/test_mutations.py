@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from scenes import TTL, Scene, a_store
 from servers import Journal, SteppedClock, assert_exclusive, assert_tokens_rise, eventually
-from servers.oncecron import CONSOLE_SCRIPT, Ended
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing
 from servers.process import kill_tree, public_directory, remove_directory, wait_gone
 
 LIVE = ("--beats", "--ignore-term", "--sleep", 60)
@@ -185,6 +185,46 @@ def loser_is_recorded(scene: Scene) -> None:
     assert scene.skips() == {("host-b", "done")}, "the firing has left no record"
 
 
+def standby(scene: Scene) -> Firing:
+    """Run a tick for 5 s, and let a second host wait for it; return that one's firing."""
+    failover = ("--tick", "one", "--failover")
+    scene.fire(scene.host(), *failover, *scene.job("--beats", "--sleep", 5))
+    scene.journal.wait_for("start")
+    waiting = scene.fire(scene.host("host-b"), *failover, *scene.job("--beats", "--sleep", 5))
+    eventually(lambda: ("host-b", "held") in scene.skips())
+    return waiting
+
+
+def another_host_waits(scene: Scene) -> None:
+    """Let a second host wait until the job of the first has ended."""
+    waiting = standby(scene)
+    waiting.process.wait(20)
+    assert len(scene.journal.starts()) == 1, "taken over while it ran"
+
+
+def job_is_stopped_while_another_host_waits(scene: Scene) -> None:
+    """Stop what runs: the second host goes as well."""
+    waiting = standby(scene)
+    assert scene.host("host-c")("stop", "k").status == 0
+    waiting.process.wait(20)
+    assert len(scene.journal.starts()) == 1, "it goes on after a stop"
+
+
+def job_fails_at_each_attempt(scene: Scene) -> None:
+    """Allow one further attempt of a job that always fails."""
+    retries = ("--retries", 1, "--retry-delay", "100ms")
+    ended = scene.host().run("k", "--tick", "one", *retries, *scene.job("--exit", 3))
+    assert ended.status == 3
+    assert len(scene.journal.starts()) == 2, "tried again too often"
+
+
+def one_host_runs_all_parts(scene: Scene) -> None:
+    """Let one host run both parts of a tick."""
+    scene.host().run("k", "--tick", "one", "--shards", 2, *scene.job())
+    parts = {start.shard for start in scene.journal.starts()}
+    assert parts == {"0", "1"}, "a part was left out"
+
+
 class Scenario(NamedTuple):
     """What shows a mutation."""
 
@@ -214,6 +254,12 @@ SCENARIOS = {
     "fence-asleep": Scenario(stale_job_checks_its_fence, "DID NOT RAISE", ("postgres",)),
     "no-spool": Scenario(store_is_away_when_a_firing_begins, RECORD, ("redis",)),
     "no-skip": Scenario(loser_is_recorded, RECORD, ALL_STORES),
+    "takeover-while-alive": Scenario(another_host_waits, "taken over", ALL_STORES),
+    "stopped-goes-on": Scenario(
+        job_is_stopped_while_another_host_waits, "after a stop", ("sqlite",)
+    ),
+    "retries-too-many": Scenario(job_fails_at_each_attempt, "too often", ("sqlite",)),
+    "parts-share-a-tick": Scenario(one_host_runs_all_parts, "left out", ("sqlite", "postgres")),
 }
 
 LONG = (
