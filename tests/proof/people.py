@@ -36,11 +36,11 @@ class People:
     ) -> None:  # fmt: skip
         """`store` is the operator's URL; `running` tells the keys that hosts are firing."""
         self._random = random
-        self._hosts = hosts
+        self.hosts = hosts
         self._keys = keys
         self._oncecron = oncecron
         self._store = store
-        self._recorder = recorder
+        self.recorder = recorder
         self._running = running
         self._ids = itertools.count(1)
         self._directory = recorder.directory / "people"
@@ -84,7 +84,7 @@ class People:
     def _hinder(self, kind: str) -> None:
         """Pause or drain, unless it is already; of the hosts one at a time, or nobody would be left."""
         if kind == "drain":
-            subject = self._random.choice([host.name for host in self._hosts])
+            subject = self._random.choice([host.name for host in self.hosts])
             taken = any(word == "undrain" for word, _ in self._owed)
         else:
             everything = self._random.random() < ALL_KEYS
@@ -100,7 +100,7 @@ class People:
         )
 
     def _type(self, words: list[str]) -> bool:
-        awake = [host for host in self._hosts if not host.frozen]
+        awake = [host for host in self.hosts if not host.frozen]
         if not awake:
             return False
         host = self._random.choice(awake)
@@ -111,14 +111,14 @@ class People:
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
         self._typed[operation.id] = operation, process
-        self._recorder.operation(operation)
+        self.recorder.operation(operation)
         return True
 
     def _has_ended(self, operation: Operation, status: int) -> None:
         operation.ended, operation.status = now(), status
         operation.stdout = self._out(operation).read_text(errors="replace")
         operation.stderr = self._err(operation).read_text(errors="replace")
-        self._recorder.operation(operation)
+        self.recorder.operation(operation)
         del self._typed[operation.id]
         owed = operation.words[0], operation.subject
         if owed in self._owed:

@@ -23,12 +23,12 @@ def start(public_path: Path) -> Iterator[Start]:
     """Give a function that starts a witness with options, as a firing of that number; its tree ends with the test."""
     with ExitStack() as stack:
 
-        def begin(firing: int, *options: str) -> "subprocess.Popen[bytes]":
+        def begin(firing: int, *options: str, attempt: int = 1) -> "subprocess.Popen[bytes]":
             process = spawn(
                 [sys_python(), "-S", "-E", str(WITNESS), str(public_path), *options],
                 env={
                     "WITNESS_FIRING": str(firing), "WITNESS_HOST": "a", "ONCECRON_KEY": "k",
-                    "ONCECRON_SHARD": "0", "ONCECRON_TICK": "t", "ONCECRON_ATTEMPT": "1",
+                    "ONCECRON_SHARD": "0", "ONCECRON_TICK": "t", "ONCECRON_ATTEMPT": str(attempt),
                     "ONCECRON_FENCING_TOKEN": str(firing), "ONCECRON_EXECUTION_ID": str(firing),
                 },
                 stdout=subprocess.DEVNULL,
@@ -108,3 +108,12 @@ def test_signals_and_status_are_told(start: Start, public_path: Path) -> None:
         "TERM"
     ]
     assert _lines(public_path, 1)[-1]["status"] == 128 + signal.SIGTERM
+
+
+def test_the_first_attempts_fail(start: Start) -> None:
+    """Those before the one that is named; then its status is what is asked for."""
+    statuses = [
+        start(attempt, "--fail-before", "3", "--exit", "4", attempt=attempt).wait(10)
+        for attempt in (1, 2, 3)
+    ]
+    assert statuses == [9, 9, 4]
