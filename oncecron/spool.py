@@ -1,8 +1,8 @@
 """Records on local disk that the store has not got yet.
 
 Per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, directories 0700. A record is one file, written
-by temporary name, fsync and rename, so that it is there whole or not at all. Never below a directory that
-others may write to, never through a link.
+by temporary name, fsync and rename, so that it is there whole or not at all; what a killed process was writing is
+removed by whoever looks next. Never below a directory that others may write to, never through a link.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 OTHERS_AT_ONCE = 20
 """Records of other keys that one firing delivers, which has a job of its own."""
+
+_WRITTEN_WITHIN = 5.0  # seconds that writing a record may take
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 
@@ -162,8 +164,11 @@ class Spool:
 
     def _records(self, name: str) -> list[str]:
         directory = os.path.join(self.root, name)
-        files = (file for file in _listed(directory) if file.endswith(".json"))
-        return [os.path.join(directory, file) for file in files]
+        files = _listed(directory)
+        for file in files:
+            if file.startswith(".") and ".json." in file:
+                _remove_unless_written(os.path.join(directory, file))
+        return [os.path.join(directory, file) for file in files if file.endswith(".json")]
 
     def _directory(self, key: str) -> str:
         directory = os.path.join(self.root, _name_of(key))
@@ -188,6 +193,14 @@ def _remove(path: str) -> None:
         os.unlink(path)
     except OSError:
         return
+
+
+def _remove_unless_written(temporary: str) -> None:
+    """Remove what was being written, unless its process lives, here or in a container that shares the directory."""
+    if os.path.exists(f"/proc/{temporary.rpartition('.')[2]}"):
+        return
+    if abs(clock.wall() - _modified(temporary)) > _WRITTEN_WITHIN:
+        _remove(temporary)
 
 
 def _read(path: str) -> dict[str, Any]:

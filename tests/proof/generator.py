@@ -72,7 +72,7 @@ KEYS = (
     Key("forks", 11, 5, "--seconds 5 --fork --setsid", "--grace 1s"),
     Key("stubborn", 8, 9, "--seconds 9 --ignore-term --setsid", "--grace 1s"),
     Key("daemon", 13, 1, "--seconds 1 --daemon 1"),
-    Key("loud", 17, 0.2, "--seconds 0.2 --output 1000000"),
+    Key("loud", 17, 0.2, "--seconds 0.2 --output 1000000", "--capture 4k"),
     Key("fenced", 10, 11, "--seconds 11 --ignore-term", fenced=True),
     Key("instants", 9, 2, "--seconds 2", rule="instant"),
     Key("minute", MINUTE, 3, "--seconds 3", rule="minute"),

@@ -55,8 +55,8 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/sqlite/claim.py",
-                '    if outcome == "running":\n',
-                "    if newest is not None:\n",
+                '    if firing.again or outcome == "running":',
+                "    if newest is not None:",
             ),
         ),
     ),
@@ -268,7 +268,7 @@ _MUTATIONS = (
                 "  a.fencing_token := greatest(k.fence, 1);\n",
             ),
             Change(
-                "stores/redis/claim.lua",
+                "stores/redis/starting.lua",
                 "  row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))\n",
                 "  row.fencing_token = whole(math.max(key.fence or 0, 1))\n",
             ),
@@ -323,12 +323,14 @@ _MUTATIONS = (
                 "  if false then\n",
             ),
             Change(
-                "stores/redis/claim.lua", "if answer.answer == 'refused' then\n", "if false then\n"
+                "stores/redis/claim.lua",
+                "if answer.answer == 'refused' and not (answer.reason == 'held' and given.awaited) then\n",
+                "if false then\n",
             ),
             Change(
                 "stores/sqlite/firing.py",
-                "        if isinstance(answer, Refusal):\n            self._skip_if_possible(",
-                "        if False:\n            self._skip_if_possible(",
+                '        if isinstance(answer, Refusal) and (answer.reason != "held" or awaited is None):\n',
+                "        if False:\n",
             ),
         ),
     ),

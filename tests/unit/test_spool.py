@@ -239,6 +239,24 @@ def test_what_is_being_written_is_not_yet_pending(spool: Spool) -> None:
     assert half.exists()
 
 
+@pytest.mark.parametrize(
+    ("lives", "age", "kept"), [(False, 60, False), (True, 60, True), (False, 0, True)]
+)
+def test_what_a_killed_process_was_writing_goes(
+    spool: Spool, lives: bool, age: float, kept: bool
+) -> None:
+    """Unless its process lives, or may live where nobody sees it: in another container."""
+    spool.add(record())
+    [(path, _)] = spool.pending("k")
+    with subprocess.Popen(["true"]) as gone:
+        pid = os.getpid() if lives else gone.pid
+    half = Path(path).with_name(f".owner-2-1.json.{pid}")
+    half.write_text('{"kind"')
+    os.utime(half, (time.time() - age,) * 2)
+    assert len(list(spool.pending("k"))) == 1
+    assert half.exists() == kept
+
+
 def test_a_record_that_goes_meanwhile_is_no_error(spool: Spool) -> None:
     """Somebody else has delivered it between the look and the reading."""
     for number in range(3):
