@@ -90,13 +90,16 @@ SELECT {traced_columns}
 SELECT key, shard, schedule, zone, ttl, high_water FROM job_key ORDER BY key, shard
 
 -- name: leases
--- `stale`: over by the lease clock, or its holder silent for more than two heartbeats.
+-- `stale`: over by the lease clock, or its holder silent for more than two heartbeats. What is left is told by the lease
+-- clock too: `asked_at` is what the wall clock shows now, had it not been set since the last heartbeat.
 SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
        CASE WHEN l.boot = :boot AND l.expires_on_lease_clock > :lease_now
              AND :lease_now - l.heartbeat_on_lease_clock <= 2 * l.ttl / :heartbeats
             THEN 'held' ELSE 'stale' END AS state,
        e.host, e.pid, e.user, l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
-       NULL AS backend_pid, NULL AS client_address, e.shards, l.requested_by, l.request_heard_at
+       NULL AS backend_pid, NULL AS client_address, e.shards, l.requested_by, l.request_heard_at,
+       CASE WHEN l.boot = :boot THEN l.expires_at - (l.expires_on_lease_clock - :lease_now)
+            ELSE max(l.expires_at, :now) END AS asked_at
   FROM lease l LEFT JOIN job_execution e USING (execution_id)
  ORDER BY l.key, l.shard
 
