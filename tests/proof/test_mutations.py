@@ -322,6 +322,13 @@ def test_the_product_keeps_what_its_mutation_breaks(
             broken.result()
 
 
+@pytest.mark.parametrize("name", mutations.ALL)
+def test_each_change_finds_its_place(name: str) -> None:
+    """Seen at once, and not only where its scenario is played."""
+    for change in mutations.ALL[name].changes:
+        assert (patched.INSTALLED / change.file).read_text().count(change.old) == 1, change
+
+
 def test_every_mutation_has_a_scenario() -> None:
     """None is told to the checker that was not seen to be broken."""
     assert SCENARIOS.keys() == mutations.ALL.keys()

@@ -141,8 +141,9 @@ def _waits_beyond(joined: Joined, rows: list[Row], firings: list[Firing]) -> Ite
             if start.key == firing.key and start.tick != firing.tick and start.at <= (firing.ended or 0.0)
             and alive_until(start) + 2 * joined.history.head["ttl"] >= firing.at
         ]  # fmt: skip
+        silent = [row for row, _ in joined.startless if row["key"] == firing.key]
         final = [row for row in rows if _is_of(row, firing) and row["reason"] != "held"]
-        if not others and not final:  # else a newer tick may have been in its way
+        if not (others or silent or final):  # else another tick may have been in its way
             yield firing
 
 
