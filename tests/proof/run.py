@@ -32,9 +32,9 @@ from servers.process import send
 
 CALM = TTL + 30
 """Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
-APART = 0.2
+APART = 0.4
 """Seconds between the keys' first firings in the calm, and between two looks at who has run."""
-SOON, BRIEFLY = 3.0, " --seconds 1"
+SOON, BRIEFLY = 5.0, " --seconds 1"
 """Seconds between two ticks of a key then, and what its job is told besides."""
 LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
@@ -170,8 +170,9 @@ class Run:
 
     def _go_on_until_all_have_run(self, quiet: float) -> None:
         """Fire each key, its next tick at once, until it has started; for a ttl at least, as dead hosts have leases."""
-        waiting = {key.name for key in self.wanted.keys if not key.by_clock}
-        self._bring_forward(sorted(waiting))
+        by_period = sorted(self.wanted.keys, key=lambda key: key.period)
+        waiting = {key.name for key in by_period if not key.by_clock}
+        self._bring_forward([key.name for key in by_period if key.name in waiting])
         look = now()
         while now() < quiet + TTL or (waiting and now() < quiet + CALM):
             self._turn()
