@@ -56,7 +56,7 @@ def test_a_job_that_does_not_obey_is_killed_after_the_grace_asked_for(
     store: Store, host: Oncecron, journal: Journal
 ) -> None:
     """Not after the run's own."""
-    firing = running(host, journal, "--ignore-term", "--setsid-grandchild", "--sleep", 60)
+    firing = running(host, journal, "--ignore-term", "--sleep", 60)
     ask(store, grace=3)
     assert firing.wait(20).status == 137
     [record] = store.executions("k")
