@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.config import Settings
-    from oncecron.model import Execution, HistoryQuery
+    from oncecron.model import Execution, HistoryQuery, Skip
     from oncecron.render import Writer
     from oncecron.store import PeopleStore
 
@@ -116,11 +116,26 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         elif settings["follow"]:
             _follow(store, query, writer)
         else:
-            records = store.skips(query) if settings["skips"] else store.history(query)
-            shown = writer.write(records)
+            shown = writer.write(_records(settings, store, query))
             if stream.isatty():
                 _tell_the_reader(settings, query, shown)
     return 0
+
+
+def _records(
+    settings: Settings, log: PeopleStore, query: HistoryQuery
+) -> Iterator[Execution] | Iterator[Skip]:
+    """Return what is shown; a log beside the store does not know what goes on."""
+    from oncecron import clock
+    from oncecron.questions.jobs import dead_letters
+
+    if settings["skips"]:
+        return log.skips(query)
+    if not query.exhausted or not settings.log():
+        return log.history(query)
+    with people_store(settings) as store:
+        leases = store.leases()
+    return dead_letters(log, query, leases, clock.wall())
 
 
 def _tell_the_reader(settings: Settings, query: HistoryQuery, shown: int) -> None:

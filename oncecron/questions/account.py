@@ -162,11 +162,11 @@ class _Telling:
             return f"{visible(execution.host)} tried again, {attempt},"
         how = "started it" if execution.outcome != "unclaimed" else "started it without a lease"
         which = f" {attempt}" if before or execution.attempt > 1 else ""
-        why = next((n for n in _notes(execution) if n == AGAIN or n.startswith(_TAKEOVER)), None)
-        if why == AGAIN:
+        if AGAIN in _notes(execution):
             which = f" {attempt}, asked for by --again,"
-        elif why:
-            which = f" {attempt}, taken over because {visible(why.removeprefix(_TAKEOVER))},"
+        elif before and (before.outcome == "lost" or _is_takeover(execution)):
+            of_whom = f"attempt {before.attempt} on {visible(before.host)}"
+            which = f" {attempt}, taken over because {of_whom} was lost,"
         return f"{self._fired(traced)}{how}{which}"
 
     def _end(self, traced: Traced) -> Iterator[str]:
@@ -375,16 +375,15 @@ def _notes(execution: Execution) -> list[str]:
     return [note for note in (execution.note or "").split("; ") if note]
 
 
+def _is_takeover(execution: Execution) -> bool:
+    """Return whether its note says so, which a log beside the store does not know."""
+    return any(note.startswith(_TAKEOVER) for note in _notes(execution))
+
+
 def _noted(execution: Execution) -> str:
     """Return the notes that are not told otherwise, as the end of a sentence."""
-    told = _requester(execution)
-    notes = [
-        note
-        for note in _notes(execution)
-        if note != AGAIN
-        and not note.startswith(_TAKEOVER)
-        and not (told and note.startswith(f"{_ASKED}{told}"))
-    ]
+    told = (AGAIN, _TAKEOVER, *([_ASKED] if _requester(execution) else []))
+    notes = [note for note in _notes(execution) if not note.startswith(told)]
     return f" ({visible('; '.join(notes))})" if notes else ""
 
 

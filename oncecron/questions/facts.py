@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron import tick
 from oncecron.errors import NotFoundError
 from oncecron.model import ALL_KEYS, HistoryQuery
+from oncecron.questions.jobs import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,6 +65,7 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
     text = _newest(sources.log, key, spooled) if wanted is None else _canonical(wanted)
     executions = _executions(sources.log, key, text)
     skips = _skips(sources.log, key, text)
+    leases = [lease for lease in sources.store.leases() if lease.key == key]
     return Facts(
         key=key,
         tick=text,
@@ -72,10 +74,10 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
         executions=executions,
         skips=skips,
         spooled=[record for record in spooled if record.get("tick") == text],
-        leases=[lease for lease in sources.store.leases() if lease.key == key],
+        leases=leases,
         pauses=[pause for pause in sources.store.pauses() if pause.key in (key, ALL_KEYS)],
         after_loss=_after_loss(sources.log, executions),
-        exhausted=_exhausted(sources.log, key, text),
+        exhausted=_exhausted(sources, key, text, leases),
         near=[] if executions or skips or text is None else _near_ticks(sources.log, key, text),
         now=sources.now,
     )
@@ -151,11 +153,12 @@ def _after_loss(log: PeopleStore, executions: Sequence[Traced]) -> dict[int, Exe
     return found
 
 
-def _exhausted(log: PeopleStore, key: str, text: str | None) -> frozenset[int]:
-    query = HistoryQuery(
-        key=key, tick=text, limit=_LOOKED_AT if text is None else None, exhausted=True
-    )
-    return frozenset(each.execution_id for each in log.history(query))
+def _exhausted(
+    sources: Sources, key: str, text: str | None, leases: Sequence[LeaseView]
+) -> frozenset[int]:
+    query = HistoryQuery(key=key, tick=text, limit=_LOOKED_AT if text is None else None)
+    found = dead_letters(sources.log, query, leases, sources.now)
+    return frozenset(each.execution_id for each in found)
 
 
 def _near_ticks(log: PeopleStore, key: str, text: str) -> list[str]:

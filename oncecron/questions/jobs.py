@@ -81,6 +81,19 @@ def is_living(lease: LeaseView, now: float) -> bool:
     return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)
 
 
+def dead_letters(
+    log: PeopleStore, query: HistoryQuery, leases: Iterable[LeaseView], now: float
+) -> Iterator[Execution]:
+    """Yield the last attempts of what was given up.
+
+    By their tokens none is one that a lease is kept for: a log beside the store knows of no lease.
+    """
+    kept = {(each.key, each.shard, each.fencing_token) for each in leases if is_living(each, now)}
+    for each in log.history(query._replace(exhausted=True)):
+        if (each.key, each.shard, each.fencing_token) not in kept:
+            yield each
+
+
 def succeeded(execution: Execution) -> bool:
     """Return whether the command did what it should, with or without a lease."""
     unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
