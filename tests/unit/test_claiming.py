@@ -1,0 +1,255 @@
+"""When a firing asks again that waits, and what it hands back; in a time that passes as the test says."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncecron import clock
+from oncecron.claiming import Claims, Line
+from oncecron.errors import StoreUnavailable
+from oncecron.firing import make_plan
+from oncecron.model import Holder, InTheWay, Lease, Refusal
+from oncecron.options import ParsedRun
+from oncecron.plan import Plan
+
+TTL = 60.0
+HOLDER = Holder("web2", 4711, "batch")
+DONE = Refusal("done", HOLDER, 1.0, "succeeded")
+
+
+class Time:
+    """The lease clock."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+
+class Scripted:
+    """A store whose answers the test gives: (part, time) -> answer."""
+
+    lease_clock = clock.MONOTONIC
+
+    def __init__(self, time: Time, answer: Callable[[int, float], Any], *, stirs: bool) -> None:
+        self.time = time
+        self.answer = answer
+        self.stirs = stirs
+        self.asked: list[tuple[float, int, Any, Any]] = []
+        self.closed: list[float] = []
+
+    def claim(self, firing: Any, *, watched: Any, awaited: Any, **_: Any) -> Any:
+        """Note what was handed over."""
+        self.asked.append((self.time.now, firing.shard, watched, awaited))
+        answer = self.answer(firing.shard, self.time.now)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def listen(self, firing: Any, *, deadline: float) -> bool:
+        """Listen, where it can."""
+        return self.stirs
+
+    def watch_fd(self) -> int | None:
+        """Give a number."""
+        return 7 if self.stirs else None
+
+    def close(self) -> None:
+        """Note when."""
+        self.closed.append(self.time.now)
+
+    @property
+    def times(self) -> list[float]:
+        """When it was asked, from the first time on."""
+        return [at - self.asked[0][0] for at, *_ in self.asked]
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """Give a clock that only sleeping moves."""
+    time = Time()
+    monkeypatch.setattr(clock, "lease_time", lambda _: time.now)
+    return time
+
+
+@pytest.fixture
+def new_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
+    """Give a function that makes a plan from options."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def make(**given: str) -> Plan:
+        options = {name.replace("_", "-"): value for name, value in given.items()}
+        return make_plan(
+            ParsedRun({"key": "k", "tick": "t", "store": "local", **options}, ["true"])
+        )
+
+    return make
+
+
+def held(ends_in: float, heartbeat: float = 1.0, **parts: Any) -> Refusal:
+    """Return that somebody runs, whose lease ends then."""
+    return Refusal("held", HOLDER, in_the_way=InTheWay(42, ends_in, heartbeat, **parts))
+
+
+def granted(shard: int) -> Lease:
+    """Return a lease."""
+    return Lease("k", shard, "t", "o", 2, 43, 9, TTL, 0.0, 0.0)
+
+
+def wait(
+    store: Scripted, plan: Plan, stir_at: float | None = None
+) -> tuple[Any, list[tuple[str, bool]]]:
+    """Claim until there is an answer; return it, and the refusals that were told."""
+    told: list[tuple[str, bool]] = []
+    started = store.time.now
+
+    def sleep(seconds: float, fd: int | None) -> bool:
+        nonlocal stir_at
+        stirs = (
+            fd is not None and stir_at is not None and store.time.now + seconds > started + stir_at
+        )
+        store.time.now = (
+            started + stir_at if stirs and stir_at is not None else store.time.now + seconds
+        )
+        if stirs:
+            stir_at = None
+        return stirs
+
+    claims = Claims(plan, Line(store), sleep, lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)))  # type: ignore[arg-type]  # fmt: skip
+    return claims.next(), told
+
+
+def test_who_waits_asks_when_the_lease_ends_and_not_at_the_next_poll(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """Within half a second after it, so that many do not ask in one moment; with the heartbeat that fell silent."""
+    end = time.now + 25
+
+    def answer(shard: int, now: float) -> Any:
+        return held(end - now) if now < end else granted(shard)
+
+    store = Scripted(time, answer, stirs=True)
+    lease, told = wait(store, new_plan(failover="true"))
+    assert lease == granted(0)
+    assert told == [("held", True)]
+    assert 25 <= store.times[-1] <= 25.5
+    assert store.asked[0][2:] == (None, None)
+    assert all(awaited == 42 for *_, awaited in store.asked[1:])
+    for at, _, watched, _ in store.asked[1:]:
+        assert watched == (1.0 if at - store.asked[0][0] >= TTL / 3 else None)
+    assert store.asked[-1][2] == 1.0
+
+
+def test_who_listens_asks_once_more_and_then_rarely(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """What happened before it listened has stirred nobody; then a sixth to a third of the ttl passes each time."""
+    start = time.now
+
+    def answer(shard: int, now: float) -> Any:
+        return held(TTL, now) if now < start + 600 else DONE
+
+    store = Scripted(time, answer, stirs=True)
+    assert wait(store, new_plan(failover="true"))[0] is None
+    pauses = [later - at for at, later in zip(store.times, store.times[1:], strict=False)]
+    assert pauses[0] <= 0.5
+    assert all(TTL / 6 <= pause <= TTL / 3 for pause in pauses[1:])
+    assert store.closed == [time.now]  # one connection, to the end
+
+
+def test_who_is_stirred_asks_within_half_a_second(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """At a random moment."""
+    start = time.now
+    store = Scripted(time, lambda _, now: held(TTL, now) if now < start + 5 else DONE, stirs=True)
+    assert wait(store, new_plan(failover="true"), stir_at=5.0)[0] is None
+    assert 5 <= store.times[-1] <= 5.5
+
+
+def test_where_nothing_stirs_no_connection_is_held(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """It is given back after each ask; soon at first, then rarely, never more than five seconds apart."""
+    start = time.now
+    store = Scripted(
+        time, lambda _, now: held(TTL, now) if now < start + 300 else DONE, stirs=False
+    )
+    assert wait(store, new_plan(failover="true"))[0] is None
+    pauses = [later - at for at, later in zip(store.times, store.times[1:], strict=False)]
+    assert pauses[0] <= 1
+    assert max(pauses) <= 5
+    assert min(pauses[10:]) >= 2.5
+    assert store.closed == [at for at, *_ in store.asked]
+
+
+def test_only_the_own_tick_is_waited_for_without_end(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """Another tick's holder for no longer than --wait."""
+    store = Scripted(time, lambda *_: held(TTL, same_tick=False), stirs=True)
+    assert wait(store, new_plan(failover="true")) == (None, [("held", False)])
+    assert len(store.asked) == 1
+    store = Scripted(time, lambda *_: held(TTL, same_tick=False), stirs=True)
+    answer, told = wait(store, new_plan(failover="true", wait="3s"))
+    assert (answer, told) == (None, [("held", True), ("held", False)])
+    assert 3 <= store.times[-1] <= 3.1
+
+
+def test_a_store_that_goes_away_is_asked_for_the_budget_of_a_claim(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """--connect-timeout counts from when it went away, not from the start."""
+    start = time.now
+
+    def answer(_: int, now: float) -> Any:
+        return held(TTL, now) if now < start + 100 else StoreUnavailable("away")
+
+    store = Scripted(time, answer, stirs=True)
+    with pytest.raises(StoreUnavailable):
+        wait(store, new_plan(failover="true", connect_timeout="30s"))
+    away = [at for at in store.times if at >= 100]
+    assert 25 <= time.now - start - away[0] <= 30
+    assert len(away) > 10
+
+
+def test_parts_are_asked_for_in_turn_and_those_that_are_held_again(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """Each that is free is given once; what was `held` is asked for after each run, and what is done is not."""
+    store = Scripted(
+        time, lambda part, _: {0: DONE, 1: held(TTL)}.get(part) or granted(part), stirs=True
+    )
+    claims = Claims(
+        new_plan(shards="4"),
+        Line(store),
+        lambda *_: False,
+        lambda *_: None,  # type: ignore[arg-type]
+    )
+    given = []
+    while lease := claims.next():
+        assert isinstance(lease, Lease)
+        given.append(lease.shard)
+    assert sorted(given) == [2, 3]
+    asked = [part for _, part, *_ in store.asked]
+    assert asked.count(0) == 1
+    assert 1 in asked[asked.index(given[-1]) :]
+
+
+def test_hosts_begin_at_different_parts(time: Time, new_plan: Callable[..., Plan]) -> None:
+    """At random, so that they do not all ask for the same."""
+    first = set()
+    for _ in range(100):
+        store = Scripted(time, lambda part, _: granted(part), stirs=True)
+        wait(store, new_plan(shards="4"))
+        first.add(store.asked[0][1])
+    assert first == {0, 1, 2, 3}
+
+
+def test_a_key_that_is_paused_is_not_asked_for_part_by_part(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """What refuses one part for a pause refuses all."""
+    store = Scripted(time, lambda *_: Refusal("paused"), stirs=True)
+    assert wait(store, new_plan(shards="4")) == (None, [("paused", False)])
+    assert len(store.asked) == 1
