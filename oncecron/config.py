@@ -150,8 +150,10 @@ def convert(option: Option, text: str) -> Any:
         return _bounded(option, text, _integer(text))
     if option.kind == "duration":
         return _bounded(option, text, parse_duration(text))
-    if option.kind == "size":
-        return parse_size(text)
+    if parse := {"size": parse_size, "range": parse_range}.get(option.kind):
+        return parse(text)
+    if option.kind == "codes":
+        return frozenset(_bounded(option, code, _integer(code)) for code in text.split(","))
     return text
 
 

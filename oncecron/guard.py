@@ -8,9 +8,12 @@ event), at most a second:
                `not-started`, which alone re-opens the tick; for one that may have been granted, since a claim
                was not answered, that word is spooled
     running    a signal from the wrapper -> to the job.  The wrapper is gone -> TERM, grace, KILL.  The lease is
-               renewed -> trust moves.  It is lost for good -> KILL.  All else that ends a job is `job`'s
-    recording  the tree is gone: trust is cleared, the output taken, the end recorded or spooled, the exit status
-               told
+               renewed -> trust moves.  It is lost for good -> KILL.  Somebody asks for the end (`stop`, `release`) ->
+               the signal, the grace, KILL.  All else that ends a job is `job`'s
+    over       the tree is gone: trust is cleared, the output taken, and the end recorded (`endings`), which tells what
+               follows: another attempt after a delay, another part, or the exit status.  Until the next start a
+               signal that ends, or HUP, the end of the wrapper, and whoever asks for it say that it is enough.  The
+               lease is lost between two attempts -> leave, with the status of the last
 
 The lease is released only after `waitpid` has said that nothing is left. Nothing on the way to a kill touches
 the store: that is the heartbeat thread's, and it is never waited for. A log beside the store is told by a thread
@@ -54,8 +57,8 @@ if TYPE_CHECKING:
 
     from oncecron import child
     from oncecron.capture import Capture
-    from oncecron.heartbeat import Event
-    from oncecron.model import Lease
+    from oncecron.events import Event
+    from oncecron.model import Lease, Request
     from oncecron.plan import Plan
     from oncecron.store import FiringStore
     from oncecron.trust import Trust
@@ -350,14 +353,10 @@ class Guard:
 
     def _record(self, ending: Ending, exit_status: int) -> None:
         self._trust.until = NOTHING_TO_FENCE
-        self._exit_status = exit_status
         if self._capture:
             ending = self._capture.ended(ending)
-        if self._lease is None:
-            note = "; ".join(filter(None, (f"without a lease, {ending.outcome}", ending.note)))
-            ending = ending._replace(outcome="unclaimed", note=note)
-        self._end = records.execution_record(
-            plan.firing, self._lease, ending, started_at=self._started_wall
+        self._endings.record(
+            self._lease, JobEnd(ending, exit_status), self._now(), self._started_wall
         )
 
     def _report(self, line: str) -> None:

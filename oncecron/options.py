@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from oncecron.model import MINIMUM_TTL
 
-Kind = Literal["text", "duration", "flag", "count", "integer", "choice", "size"]
+Kind = Literal["text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"]
 
 
 class Option(NamedTuple):

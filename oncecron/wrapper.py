@@ -1,6 +1,7 @@
 """The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
 
-    the guard reports `exit N`   -> leave with N, once the output that is captured has been passed on
+    the guard reports `exit N`   -> leave with N, once the output that is captured has been passed on.  `job`: that one
+                                    runs; `idle`: none does, and the end of the last attempt or part is on record
     the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
     trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
       the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
@@ -226,7 +227,8 @@ class Wrapper:
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
         if self._capture:
             ending = self._capture.ended(ending)
-        self._spool(records.execution_record(self._plan.firing, self._lease, ending), gone=gone)
+        firing = self._plan.firing_of(self._lease)
+        self._spool(records.execution_record(firing, self._lease, ending), gone=gone)
         if self._capture:
             self._capture.pass_on(self._signals, _PASS_ON_WITHIN)
         return exit_status

@@ -16,8 +16,8 @@ _oncecron() {
     fi
     case ${COMP_WORDS[1]} in
     run)
-        options='--key --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config --verbose -v'
-        valued='--key --schedule --tz --tick --min-gap --starting-deadline --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config'
+        options='--key --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --failover --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config --verbose -v'
+        valued='--key --schedule --tz --tick --min-gap --starting-deadline --wait --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config'
         words=''
         ;;
     history)

@@ -50,7 +50,7 @@ complete -c oncecron -n '__fish_oncecron_command run' -l ttl -x -d 'How long the
 complete -c oncecron -n '__fish_oncecron_command run' -l capture -x -d 'Record the last so many bytes that the command writes to its standard output and error'
 complete -c oncecron -n '__fish_oncecron_command run' -l config -r -F -d 'Read this file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml'
 complete -c oncecron -n '__fish_oncecron_command run' -s v -l verbose -d 'Tell of refusals'
-complete -c oncecron -n '__fish_oncecron_command run' -a '(__fish_complete_subcommand --fcs-skip=2 - --key --schedule --tz --tick --min-gap --starting-deadline --wait --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config)'
+complete -c oncecron -n '__fish_oncecron_command run' -a '(__fish_complete_subcommand --fcs-skip=2 - --key --schedule --tz --tick --min-gap --starting-deadline --wait --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config)'
 complete -c oncecron -n '__fish_oncecron_command history' -l since -x -d 'Only what started since then'
 complete -c oncecron -n '__fish_oncecron_command history' -l host -x -d 'Only of this host'
 complete -c oncecron -n '__fish_oncecron_command history' -l outcome -x -a 'running succeeded failed timed-out stopped lost not-started unclaimed held done passed recent late paused drained exhausted broken no-store' -d 'Only with this outcome'

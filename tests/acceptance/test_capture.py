@@ -1,16 +1,18 @@
 """`--capture`: what a command writes arrives as without, and the last of it stands in the record."""
 
+import fcntl
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from log_of import Store
@@ -37,6 +39,13 @@ def recorded(host: Oncecron, key: str = "k") -> dict[str, Any]:
     """Return the newest record of a key, in full."""
     newest = json.loads(host("history", key, "--limit", 1, "--json").out)[0]
     return json.loads(host("history", "--id", newest["execution_id"], "--json").out)[0]
+
+
+def all_outputs(host: Oncecron, key: str = "k") -> list[str | None]:
+    """Return the outputs of all executions of a key, the oldest first."""
+    ids = [row["execution_id"] for row in json.loads(host("history", key, "--json").out)]
+    full = [json.loads(host("history", "--id", one, "--json").out)[0] for one in sorted(ids)]
+    return [record["output"] for record in full]
 
 
 def output(host: Oncecron, key: str = "k") -> tuple[str | None, int | None]:
@@ -169,6 +178,25 @@ def test_who_is_refused_writes_nothing(any_store: Store, host: Oncecron) -> None
     assert (missing.status, missing.out) == (127, b"")
 
 
+def test_each_attempt_has_its_own_output(store: Store, host: Oncecron) -> None:
+    """Of retries the records have what each wrote, and the caller all of it, in order."""
+    script = "echo attempt $ONCECRON_ATTEMPT; exit $((3 - ONCECRON_ATTEMPT))"
+    options = ("--tick", "one", "--retries", 3, "--retry-delay", "1ms..50ms", "--capture", "4k")
+    texts = [f"attempt {n}\n" for n in (1, 2, 3)]
+    assert host.run("k", *options, "--", "sh", "-c", script) == Ended(
+        0, "".join(texts).encode(), ""
+    )
+    assert all_outputs(host) == texts
+
+
+def test_each_part_has_its_own_output(any_store: Store, host: Oncecron) -> None:
+    """One firing that takes all parts, one after another."""
+    options = ("--tick", "one", "--shards", 3, "--capture", "4k")
+    ended = host.run("k", *options, "--", "sh", "-c", "echo part $ONCECRON_SHARD")
+    assert (ended.status, ended.err) == (0, "")
+    assert sorted(map(str, all_outputs(host))) == [f"part {n}\n" for n in range(3)]
+
+
 # Who does not play along
 
 
@@ -240,11 +268,31 @@ def test_a_daemon_that_floods_holds_nobody_up(any_store: Store, host: Oncecron) 
     assert recorded(host)["outcome"] == "succeeded"
 
 
-def test_a_closed_reader_ends_the_command(any_store: Store, host: Oncecron) -> None:
+def test_oncecron_waits_for_what_a_command_wrote_before_it_left_a_daemon(
+    any_store: Store, host: Oncecron
+) -> None:
+    """Not for the daemon, but for the reader of what came before."""
+    script = "sleep 60 & echo $!; head -c 100000 /dev/zero"
+    firing = fire(host, "1k", "--", "sh", "-c", script)
+    with left_behind(firing):
+        wait_for(any_store, "succeeded")
+        with pytest.raises(subprocess.TimeoutExpired):
+            firing.process.wait(1)  # longer than it waits for anything else
+        assert firing.process.stdout
+        left = 100000
+        while left:
+            left -= len(os.read(firing.process.stdout.fileno(), left))
+        assert firing.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_closed_reader_ends_the_command(any_store: Store, host: Oncecron, full: bool) -> None:
     """`oncecron run -- yes | head -1`: the writer dies of SIGPIPE, with no word from us."""
     firing = fire(host, "1k", "--", "yes")
     assert firing.process.stdout
     firing.process.stdout.readline()
+    if full:
+        eventually(lambda: _unread(firing.process.stdout) > 1 << 15)
     firing.process.stdout.close()
     assert firing.process.wait(10) == 128 + signal.SIGPIPE
     assert firing.process.stderr
@@ -252,6 +300,11 @@ def test_a_closed_reader_ends_the_command(any_store: Store, host: Oncecron) -> N
     record = recorded(host)
     assert (record["outcome"], record["signal"]) == ("failed", signal.SIGPIPE)
     assert (record["output"], record["note"]) == ("y\n" * 512, None)
+
+
+def _unread(pipe: IO[bytes] | None) -> int:
+    assert pipe
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_a_reader_that_left_is_noticed_before_the_first_byte(

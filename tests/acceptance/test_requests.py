@@ -25,7 +25,7 @@ def ask(
     kind: Literal["stop", "release"] = "stop",
 ) -> None:
     """Ask the holder of the key's newest execution."""
-    newest = store.executions("k")[-1].execution_id
+    newest = eventually(lambda: store.executions("k")[-1].execution_id, 20, IndexError)
     with closing(open_people_store(parse_address(store.operator_url), "oncecron")) as people:
         assert people.request("k", 0, newest, Request(kind, WHO, int(number), grace))
 

@@ -78,6 +78,20 @@ def test_a_job_that_takes_too_long_is_run_again(any_store: Store, host: Oncecron
     assert len(attempts(any_store)) == 3
 
 
+def test_a_signal_while_a_timeout_is_being_carried_out_ends_the_retries(
+    any_store: Store, host: Oncecron, journal: Journal
+) -> None:
+    """The end is `timed-out`, which would be run again; but the whole run was told to end."""
+    options = ("--timeout", "500ms", "--grace", "3s", "--retries", 3, *SOON)
+    firing = host.fire(
+        "k", "--tick", "one", *options, "--", *job(journal, "--ignore-term", "--sleep", 60)
+    )
+    journal.wait_for("signal")
+    os.kill(firing.process.pid, signal.SIGTERM)
+    assert firing.wait(20).status == 124
+    assert [row[:2] for row in attempts(any_store)] == [(1, "timed-out")]
+
+
 def test_some_failures_are_permanent(any_store: Store, host: Oncecron) -> None:
     """An exit status of --no-retry-on ends it, and the record says so."""
     options = ("--retries", 3, *SOON, "--no-retry-on", "64,65,78")
