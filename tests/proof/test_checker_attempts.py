@@ -111,6 +111,15 @@ def test_a_lost_attempt_without_a_first_line_counts(run: Invented) -> None:
     assert broken(run) == ["double"]
 
 
+def test_a_takeover_without_a_first_line_came_after_the_loss(run: Invented) -> None:
+    """Its firing had waited since before the first start: when it was granted, nobody saw."""
+    silent = run.fire(99.9, "h2", status=75, lasts=12, options=FAILOVER, stderr="oncecron: lost\n")
+    lose(run)
+    run.row(silent, token=1500, attempt=2)
+    run.fault(109.0, 111.0)
+    assert broken(run) == []
+
+
 # Retries
 
 

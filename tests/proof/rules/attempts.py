@@ -10,6 +10,7 @@ attempt had been lost is what its record says, also where it has told later how 
 """
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -55,6 +56,13 @@ class Attempt(NamedTuple):
         """When it began, or its firing."""
         return self.start.at if self.start else self.firing.at if self.firing else 0.0
 
+    @property
+    def by(self) -> float:
+        """By when it had certainly begun."""
+        if self.start:
+            return self.start.at
+        return math.inf if self.firing is None or self.firing.ended is None else self.firing.ended
+
 
 def doubles(joined: Joined) -> Iterator[Violation]:
     """No start of a tick but the first, and further attempts that have a reason; none has another's number."""
@@ -96,7 +104,7 @@ def _has_no_reason(joined: Joined, before: Attempt, attempt: Attempt) -> str | N
         return (
             f"nobody had asked for it again, and the first is recorded as {before.outcome}{reopens}"
         )
-    if not _was_left(joined, before, attempt.at):
+    if not _was_left(joined, before, attempt.by):
         return f"the first is recorded as {before.outcome}, and was not lost"
     return _is_one_too_many(before, _retries(firing) or FAILOVER_RETRIES)
 
