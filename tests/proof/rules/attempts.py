@@ -126,8 +126,12 @@ def _retries(firing: Firing | None) -> int:
 
 
 def _was_left(joined: Joined, before: Attempt, until: float) -> bool:
-    """Return whether an attempt was lost, or failed and could not be followed; never without a fault of its own."""
-    if before.row is None or not joined.felt(before.row["host"], before.at, until):
+    """Return whether an attempt was lost, or failed and could not be followed; never without a fault of its own.
+
+    What its firing met before it started may have kept it from renewing.
+    """
+    since = before.firing.at if before.firing else before.at
+    if before.row is None or not joined.felt(before.row["host"], since, until):
         return False
     if was_lost(before.row):
         return True
