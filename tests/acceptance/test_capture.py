@@ -368,7 +368,7 @@ def test_a_slow_reader_delays_neither_a_kill_nor_the_record(
     ended = firing.wait()
     assert (ended.status, ended.err) == (124, "last")
     assert (len(ended.out), cut) == (len(text) - 4, 0)
-    assert len(text) > 2 * 65536
+    assert len(text) > 65536, "less than one pipe holds"
 
 
 def test_oncecron_waits_for_a_slow_reader_until_it_is_told_to_end(

@@ -80,6 +80,17 @@ OF_KIND: dict[str, list[Wrong]] = {
         *((value, 64, "such as 90s, 15m or 1h30m") for value in ("-1s", "soon", "5y", b"\xff")),
         ("999999d", 64, "at most 3653d"),
     ],
+    "range": [
+        ("", 64, UNSET),
+        *((value, 64, "such as 90s, 15m or 1h30m") for value in ("soon", "1s..", "..1s", b"\xff")),
+        ("5m..5s", 64, "5s..5m"),
+    ],
+    "codes": [(value, 64, "is no whole number") for value in ("", "x", "64,", "64;65", b"\xff")],
+    "size": [
+        ("", 64, UNSET),
+        *((value, 64, "bad size") for value in ("x", "1.5k", "64kb", "-1", b"\xff")),
+        ("2M", 64, "at most 1M"),
+    ],
 }
 
 NOTHING_WRONG = {
@@ -141,7 +152,7 @@ BEFORE = {"run": ["--key", "k"]}
 BEHIND = {
     "run": ["--", "touch", "ran"],
     "completion": ["bash"],
-    **{name: ["k"] for name in ("why", "pause", "resume")},
+    **{name: ["k"] for name in ("why", "pause", "resume", "stop", "release")},
 }
 
 
@@ -212,6 +223,13 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["drain", ""], UNSET),
         (["drain", "a", "b"], "extra argument"),
         (["undrain", " "], UNSET),
+        (["stop"], "missing argument"),
+        (["stop", ""], UNSET),
+        (["stop", "k", "l"], "extra argument"),
+        (["release"], "missing argument"),
+        (["release", ""], UNSET),
+        (["run", "--key", "k", "--no-tick", "--shards", "2", "touch", "ran"], "tick"),
+        (["run", "--key", "k", "--failover", "--retries", "0", "touch", "ran"], "--failover"),
         (["init", "k"], "extra argument"),
         (["prune", "k"], "extra argument"),
         (["flush", "k"], "extra argument"),
@@ -269,8 +287,11 @@ def test_a_wrong_key_of_the_file_is_named(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("stor = 'local'", "unknown key 'stor'; known are connect_timeout, grace"),
-        ("[job.k]\nagain = true", "unknown key 'again'; known are connect_timeout, grace"),
+        ("stor = 'local'", "unknown key 'stor'; known are capture, connect_timeout, grace"),
+        (
+            "[job.k]\nagain = true",
+            "unknown key 'again'; known are capture, connect_timeout, failover, grace",
+        ),
         ("[retention]\nlogs = '1d'", "unknown key 'logs'; known are executions, skips"),
         ("[retention]\nexecutions = 'x'", "[retention] executions: bad duration 'x'"),
         ("[retention]\nskips = -1", "[retention] skips: negative duration '-1'"),
