@@ -17,6 +17,7 @@ from servers import Journal, assert_exclusive, eventually, job
 from servers.journal import assert_tokens_rise
 from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import Process, kill_tree, send
+from servers.skew import skewed
 
 Hosts = Callable[..., Oncecron]
 TTL = 6
@@ -112,6 +113,19 @@ def test_a_running_job_is_stopped(
     assert f"asked by {ME}" in (store.executions("k")[0].note or "")
     assert f"was stopped, as {ME} asked," in host("why", "k").out.decode()
     next_tick_runs(host, running.journal)
+
+
+@pytest.mark.parametrize("seconds", [-90, 90])
+def test_a_wrong_clock_does_not_hide_who_runs(
+    store: Store, new_host: Hosts, start: Callable[..., Running], seconds: float
+) -> None:
+    """Nor one that was set since the last heartbeat, where all hosts are one machine."""
+    running = start()
+    somewhere = new_host("host-b", ONCECRON_STORE=store.operator_url, **skewed(seconds, {}))
+    done = somewhere("stop", "k")
+    running.is_over()
+    assert " has ended: stopped" in ended(done)
+    running.firing.wait()
 
 
 def test_signal_and_grace_are_chosen(
