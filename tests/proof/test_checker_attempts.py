@@ -294,6 +294,16 @@ def test_who_has_waited_is_refused_after_the_end(
     assert broken(run) == found
 
 
+@pytest.mark.parametrize(("tick", "found"), [("t1", ["unexplained"]), ("t0", [])])
+def test_who_meets_another_tick_does_not_wait(run: Invented, tick: str, found: list[str]) -> None:
+    """Its holder had a lease before it started anything."""
+    holder = run.fire(options=FAILOVER, tick=tick)
+    refused = run.skip(run.fire(100.1, "h2", options=FAILOVER))
+    refused.update(holder_host=holder.host, holder_pid=holder.pid)
+    run.start(holder, at=103.0)
+    assert broken(run) == found
+
+
 def test_in_the_calm_every_part_is_started(run: Invented) -> None:
     """Unless another tick's was in its way."""
     run.history.head["keys"]["billing"]["parts"] = 2

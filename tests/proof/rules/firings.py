@@ -142,9 +142,19 @@ def _waits_beyond(joined: Joined, rows: list[Row], firings: list[Firing]) -> Ite
             and alive_until(start) + 2 * joined.history.head["ttl"] >= firing.at
         ]  # fmt: skip
         silent = [row for row, _ in joined.startless if row["key"] == firing.key]
-        final = [row for row in rows if _is_of(row, firing) and row["reason"] != "held"]
-        if not (others or silent or final):  # else another tick may have been in its way
-            yield firing
+        its = [row for row in rows if _is_of(row, firing)]
+        final = [row for row in its if row["reason"] != "held"]
+        if not (others or silent or final or any(_is_another_tick(joined, row) for row in its)):
+            yield firing  # else another tick may have been in its way
+
+
+def _is_another_tick(joined: Joined, held: Row) -> bool:
+    """Return whether the holder that a refusal names had another tick's lease, be its job started or not."""
+    holder = held["holder_host"], held["holder_pid"], held["key"]
+    return any(
+        (firing.host, firing.pid, firing.key) == holder and firing.tick != held["tick"]
+        for firing in joined.history.firings
+    )
 
 
 def _is_of(row: Row, firing: Firing) -> bool:
