@@ -202,8 +202,8 @@ class _Claim:
         if isinstance(answer, AskAgain):
             return self._again(answer, now)
         if isinstance(answer, Lease):
-            if self._stale:  # taken over in silence: its session is dead by rule
-                self._line.store.evict(self._stale, deadline=now + ASK_WITHIN)
+            if self._stale:
+                self._evict(self._stale, now + ASK_WITHIN)
             return answer
         way = answer.in_the_way
         if way is None or not self._waits_for(way, now):
@@ -215,6 +215,15 @@ class _Claim:
 
     def _now(self) -> float:
         return clock.lease_time(self._line.store.lease_clock)
+
+    def _evict(self, stale: AskAgain, deadline: float) -> None:
+        """End the session of whom was taken over in silence: it is dead by rule."""
+        try:
+            self._line.store.evict(stale, deadline=deadline)
+        except (
+            StoreError
+        ):  # the lease is granted without that; whether it lasts the heartbeat will tell
+            self._line.close()
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:
         """Ask again after a pause; if it is too late, return what was granted, or raise."""

@@ -1,6 +1,6 @@
 """When a firing asks again that waits, and what it hands back; in a time that passes as the test says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from oncecron import clock
 from oncecron.claiming import Claims, Line
 from oncecron.errors import StoreUnavailable
 from oncecron.firing import make_plan
-from oncecron.model import Holder, InTheWay, Lease, Refusal
+from oncecron.model import AskAgain, Holder, InTheWay, Lease, Refusal
 from oncecron.options import ParsedRun
 from oncecron.plan import Plan
 
@@ -211,6 +211,25 @@ def test_a_store_that_goes_away_is_asked_for_the_budget_of_a_claim(
     away = [at for at in store.times if at >= 100]
     assert 25 <= time.now - start - away[0] <= 30
     assert len(away) > 10
+
+
+def test_a_store_that_goes_away_after_a_takeover_takes_nothing_back(
+    time: Time, new_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dead session could not be ended; the lease is granted all the same."""
+    answers: Iterator[Any] = iter(
+        [AskAgain("stale", 2.0, 0.0, Refusal("held"), watched="1"), granted(0)]
+    )
+    store = Scripted(time, lambda *_: next(answers), stirs=True)
+    evicted = []
+
+    def evict(stale: AskAgain, *, deadline: float) -> None:
+        evicted.append(stale.watched)
+        raise StoreUnavailable("away")
+
+    store.evict = evict  # type: ignore[attr-defined]
+    assert wait(store, new_plan()) == (granted(0), [])
+    assert evicted == ["1"]
 
 
 def test_parts_are_asked_for_in_turn_and_those_that_are_held_again(
