@@ -9,7 +9,7 @@ import pytest
 from hosts import COMMAND, KEY, Host, execution_record, minute, skip_record
 
 from oncecron import clock
-from oncecron.model import HistoryQuery, JobKey
+from oncecron.model import HistoryQuery, JobKey, Lease
 from oncecron.questions.audit import Question, audit
 from oncecron.texts import Clock
 from oncecron.tick import scheduled_tick
@@ -76,6 +76,18 @@ def test_what_was_lost_says_when(a: Host, b: Host, store: StoreKind, log: Log) -
     a.deliver(execution_record(firing, lease))  # type: ignore[arg-type]
     [_, told] = log.people.traced(HistoryQuery())
     assert (told.lost_at, told.execution.outcome) == (lost.lost_at, "succeeded")
+
+
+def test_what_was_lost_was_so_before_the_next_start(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """By the one clock of the claim that declared it lost."""
+    a.ask(a.firing(minute(1)))
+    store.expire(KEY)
+    taken = b.ask(b.firing(minute(2)))
+    [lost] = [each for each in log.people.traced(HistoryQuery()) if each.lost_at]
+    assert isinstance(taken, Lease)
+    assert lost.lost_at <= taken.started_at
 
 
 def test_the_timeline_is_in_the_order_of_starts_part_by_part(

@@ -156,7 +156,7 @@ begin
     end if;
   end loop;
   delete from {ns}.lease x where x.key_id = v_id;
-  perform {ns}.lose_v1(l, v_id, p_author);
+  perform {ns}.lose_v1(l, v_id, p_author, clock_timestamp());
   perform {ns}.stir_v1(v_id);
   answer := 'free';
 exception when lock_not_available then
