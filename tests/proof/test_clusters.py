@@ -215,6 +215,31 @@ def test_what_is_left_is_named(store: Standing) -> None:
     eventually(lambda: store.cluster.leftovers() == [])
 
 
+def test_who_gives_up_waiting_at_the_pooler_leaves_its_place(tmp_path: Path) -> None:
+    """Soon, by `query_wait_timeout`, as the README advises: PgBouncer reads nothing from who waits for a server."""
+    with standing("pooled", None, tmp_path) as store:
+        database, pooler, server = (
+            store.cluster.database,
+            store.cluster.pooler,
+            store.cluster.server,
+        )
+        database.present.connect("jobber", via=pooler).close()
+
+        def waiting() -> int:
+            return [client["user"] for client in pooler.console("show clients")].count("jobber")
+
+        server.sigstop()
+        try:
+            for _ in range(60):
+                client = database.present.connect("jobber", via=pooler)
+                client.pgconn.send_query(b"select 1")
+                client.close()
+            assert waiting()
+            eventually(lambda: waiting() == 0, 60)
+        finally:
+            server.sigcont()
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_without_a_network_it_stands_on_loopback(kind: str, tmp_path: Path) -> None:
     """The reduced form lacks a disk that can be filled, and nothing else."""
