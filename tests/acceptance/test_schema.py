@@ -139,8 +139,11 @@ def test_a_store_that_is_away_is_told_without_its_password(
     wrong = Oncecron(database.url().replace("owner-password", "secret-word"), public_path)
     for host, status in ((away, 69), (wrong, 78)):
         for command in ("history", "locks", "init", "prune"):
-            refused(host(command), status, "PostgreSQL postgresql://")
-            assert "secret-word" not in host(command).err
+            ended = host(command)
+            refused(ended, status, "PostgreSQL postgresql://")
+            assert "secret-word" not in ended.err
+            assert ":***@127.0.0.1:" in ended.err
+            assert "connection failed" not in ended.err  # psycopg before the words of libpq
 
 
 # Many rows
