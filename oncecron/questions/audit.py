@@ -294,34 +294,52 @@ class _Starts:
         known.append(traced)
         known.sort(key=lambda each: (each.execution.attempt, each.execution.started_at))
         if execution.outcome != "not-started":
-            yield from _twice([e for e in known if e.execution.outcome != "not-started"], traced)
+            yield from self._twice(
+                [each for each in known if each.execution.outcome != "not-started"], traced
+            )
 
     def _ask(self, execution: Execution) -> list[Traced]:
         """Return the attempts that began before this one."""
-        query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
         return [
             each
-            for each in self._question.log.traced(query)
-            if each.execution.shard == execution.shard
-            and each.execution.execution_id != execution.execution_id
+            for each in _attempts(self._question.log, execution)
+            if each.execution.execution_id != execution.execution_id
             and each.execution.started_at <= execution.started_at
         ]
 
+    def _twice(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
+        """Look at an attempt beside the one before it and the one behind it."""
+        at = attempts.index(new)
+        for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
+            if _has_a_reason(first, second) or self._store_has_a_reason(first, second):
+                continue
+            one, other = first.execution, second.execution
+            yield _found(
+                "twice",
+                other,
+                f"{_described(other)} is attempt {other.attempt} at a tick that {_described(one)} had started, "
+                "without --again",
+                one,
+            )
 
-def _twice(attempts: list[Traced], new: Traced) -> Iterator[Finding]:
-    """Look at an attempt beside the one before it and the one behind it."""
-    at = attempts.index(new)
-    for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
-        if _has_a_reason(first, second):
-            continue
-        one, other = first.execution, second.execution
-        yield _found(
-            "twice",
-            other,
-            f"{_described(other)} is attempt {other.attempt} at a tick that {_described(one)} had started, without "
-            "--again",
-            one,
-        )
+    def _store_has_a_reason(self, first: Traced, second: Traced) -> bool:
+        """Return whether the store tells why, which a log beside it does not know: who took over, what was lost."""
+        if self._question.store is self._question.log:
+            return False
+        known = {
+            each.execution.fencing_token: each
+            for each in _attempts(self._question.store, second.execution)
+        }
+        one = known.get(first.execution.fencing_token)
+        other = known.get(second.execution.fencing_token)
+        return one is not None and other is not None and _has_a_reason(one, other)
+
+
+def _attempts(log: PeopleStore, execution: Execution) -> Iterator[Traced]:
+    """Return the attempts at the part and tick of an execution."""
+    query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
+    traced = log.traced(query)
+    return (each for each in traced if each.execution.shard == execution.shard)
 
 
 def _has_a_reason(first: Traced, second: Traced) -> bool:

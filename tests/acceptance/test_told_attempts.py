@@ -113,6 +113,22 @@ def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
     assert (row["outcome"], row["streak"]) == ("succeeded", 1)
 
 
+def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
+    """What failed was to be followed, and its host died: nothing to find, also where a log knows only the starts."""
+    a, b = new_host("host-a"), new_host("host-b")
+    words = ("billing", "--ttl", TTL, "--failover", "--retries", 2, "--tick", "t1")
+    lost = a.fire(*words, "--retry-delay", "300s..300s", "--", "false")
+    told_with("another attempt is to follow", a, "billing")
+    ends(store, "failed")
+    standby = b.fire(*words, "--", "true")
+    told_with("held, it was being run", b, "billing")
+    kill_tree(lost.process.pid)
+    lost.wait()
+    assert standby.wait().status == 0
+    ends(store, "failed", "succeeded")
+    assert kinds(b) == []
+
+
 # Parts
 
 
