@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -375,6 +375,30 @@ def test_the_transaction_of_a_job_is_ended_by_force(
         assert told.answer == "free"
         with pytest.raises(psycopg.OperationalError):
             job.execute("select 1")
+    assert log.outcomes() == ["lost"]
+
+
+def test_all_transactions_of_a_job_are_ended_by_force(
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresPeopleStore
+) -> None:
+    """They share the fence; each is named in turn."""
+    lease = a.win(minute(1))
+    with ExitStack() as stack:
+        jobs = [
+            stack.enter_context(closing(store.database.connect(autocommit=False))) for _ in range(3)
+        ]
+        for job in jobs:
+            job.execute("select oncecron.assert_fence(%s, %s)", (KEY, lease.token))
+        store.expire(KEY)
+        told = log.people.release(KEY, 0, lease.execution_id, author="ann", force=False)
+        assert told.answer == "locked"
+        assert told.backend_pid in {job.info.backend_pid for job in jobs}
+        assert (
+            superuser.release(KEY, 0, lease.execution_id, author="ann", force=True).answer == "free"
+        )
+        for job in jobs:
+            with pytest.raises(psycopg.OperationalError):
+                job.execute("select 1")
     assert log.outcomes() == ["lost"]
 
 

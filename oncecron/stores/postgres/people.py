@@ -185,14 +185,18 @@ class PostgresPeopleStore:
     ) -> Released:
         """Free a part of a key whose lease has ended, or has gone; see `PeopleStore.release`."""
         part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
-        give_up = time.monotonic() + (_ENDED_WITHIN if force else _CLOSED_WITHIN)
+        give_up = time.monotonic() + _CLOSED_WITHIN
+        ended: set[int | None] = set()
         while True:
             *answer, start = self._ask("release", part, _OPERATORS_CURE)[0]
             released = Released._make(answer)
-            if released.answer != "locked" or time.monotonic() > give_up:
+            new = force and released.backend_pid not in ended
+            if released.answer != "locked" or (time.monotonic() > give_up and not new):
                 return released
-            if force:
+            if new:
                 self._end_session(released.backend_pid, start)
+                ended.add(released.backend_pid)
+                give_up = time.monotonic() + _ENDED_WITHIN
             select.select((), (), (), 0.05)
 
     def _end_session(self, pid: int | None, start: str | None) -> None:

@@ -43,14 +43,24 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
     from {ns}.lock_holder_v1(p_key_id) h (pid)
 $$;
 
--- Which session's transaction has checked its fence and has not ended.  A FOR SHARE lock of one transaction stands in xmax; its
--- backend holds that transaction id's own lock.
+-- A session whose transaction has checked its fence and has not ended.  The row's FOR SHARE lock stands in xmax: a transaction
+-- id, or where several share it a multixact id, which looks alike; each backend holds its transaction id's own lock.
 create function {ns}.fence_holder_v1(p_key_id integer) returns integer
-language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select b.pid from {ns}.job_key x
-    join pg_locks b on b.locktype = 'transactionid' and b.granted and b.transactionid = x.xmax
-   where x.key_id = p_key_id
-$$;
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_xmax    xid;
+  v_members xid[];
+begin
+  select x.xmax into v_xmax from {ns}.job_key x where x.key_id = p_key_id;
+  begin
+    select array_agg(m.xid) into v_members from pg_get_multixact_members(v_xmax) m;
+  exception when others then      -- it is none: "has not been created yet", "no longer exists"
+  end;
+  return (select b.pid from pg_locks b join pg_locks r on r.pid = b.pid
+           where b.locktype = 'transactionid' and b.granted and b.transactionid = any (v_xmax || v_members)
+             and r.locktype = 'relation' and r.relation = '{ns}.job_key'::regclass and r.mode = 'RowShareLock'
+           order by b.pid limit 1);
+end $$;
 
 -- Whoever listens to a part of a key finds its connection readable.
 create function {ns}.channel_v1(p_key_id integer) returns text
