@@ -273,6 +273,23 @@ def test_who_works_on_the_key_is_no_silent_holder(
     assert b.win(minute(1), **GOES_ON).attempt == 2
 
 
+def test_parts_are_granted_one_after_another(a: Host, b: Host, store: PostgresKind) -> None:
+    """What one claim divides by is committed before the next one looks, whatever part it asks for."""
+    with store.database.connect(autocommit=False) as other:
+        other.execute(
+            "select pg_advisory_xact_lock('oncecron.job_execution'::regclass::oid::int4, hashtext(%s))",
+            (KEY,),
+        )
+        for host, part in ((a, 0), (b, 1)):
+            answer = host.store.claim(
+                host.firing(minute(1), shard=part, shards=2), deadline=host.deadline()
+            )
+            assert isinstance(answer, AskAgain)
+            assert answer.why == "fenced"
+    a.win(minute(1), shard=0, shards=2)
+    b.win(minute(1), shard=1, shards=2)
+
+
 # Attempts
 
 
