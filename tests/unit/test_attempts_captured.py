@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 ATTEMPTS = """
-import json, os, signal, sys
+import json, os, select, signal, sys
 from oncecron import child
 from oncecron.capture import Capture
+from oncecron.forwarder import FINISH
 from oncecron.model import Ending
 
 def attempt(script, outcome="failed"):
@@ -21,6 +22,8 @@ def attempt(script, outcome="failed"):
     told.append([*(ending.output or (None, None)), ending.note])
 
 def kill_forwarder():
+    capture._tell(FINISH)
+    assert capture._wait_for(FINISH, 30), "what was written before is not passed on"
     pipe = os.readlink(f"/proc/self/fd/{capture._outputs[0][1]}")
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -29,11 +32,12 @@ def kill_forwarder():
             continue
         if pipe in held and int(name) != os.getpid():
             os.kill(int(name), signal.SIGKILL)
-            wait_gone(int(name))
+            wait_gone()
 
-def wait_gone(pid):
-    while os.path.exists(f"/proc/{pid}/fd/1"):
-        os.sched_yield()
+def wait_gone():  # its last thread: with it the other end of this pipe is closed
+    poll = select.poll()
+    poll.register(capture._replies, 0)
+    poll.poll()
 
 capture = Capture(int(sys.argv[1]), "")
 told = []
