@@ -5,12 +5,13 @@ the tests kill processes, not machines.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -240,12 +241,8 @@ class PostgresServer:
     # Within
 
     def _initialise(self) -> None:
-        secret = self.directory / "superuser-password"
-        secret.write_text(password_of(SUPERUSER))
-        self._run(
-            "initdb", "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C.UTF-8",
-            "--no-sync", "--auth=scram-sha-256", f"--pwfile={secret}",
-        )  # fmt: skip
+        # With owner and modes; it costs a twentieth of initdb.
+        subprocess.run(["cp", "-a", _initialised(self.programs), self.data], check=True)
         self._configure_files()
 
     def _configure_files(self) -> None:
@@ -277,13 +274,34 @@ class PostgresServer:
             )  # fmt: skip
 
     def _run(self, name: str, *arguments: object) -> None:
-        command = [*self.prefix, *as_server_user(), str(self.programs / name), *map(str, arguments)]
-        environment = os.environ | {"PGPASSWORD": password_of(SUPERUSER), "LC_ALL": "C.UTF-8"}
-        done = subprocess.run(
-            command, env=environment, cwd=self.directory, capture_output=True, check=False
+        _run(
+            [*self.prefix, *as_server_user(), str(self.programs / name)], arguments, self.directory
         )
-        if done.returncode:
-            raise RuntimeError(f"{name} failed:\n{done.stderr.decode(errors='replace')}")
+
+
+@functools.cache
+def _initialised(programs: Path) -> Path:
+    """Return a data directory that no server has ever run in, for all servers of this process to copy."""
+    directory = server_directory("initdb")
+    secret = directory / "superuser-password"
+    secret.write_text(password_of(SUPERUSER))
+    _run(
+        [*as_server_user(), str(programs / "initdb")],
+        ["-D", directory / "data", "-U", SUPERUSER, "-E", "UTF8", "--locale=C.UTF-8",
+         "--no-sync", "--auth=scram-sha-256", f"--pwfile={secret}"],
+        directory,
+    )  # fmt: skip
+    return directory / "data"
+
+
+def _run(program: Sequence[str], arguments: Iterable[object], directory: Path) -> None:
+    environment = os.environ | {"PGPASSWORD": password_of(SUPERUSER), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [*program, *map(str, arguments)],
+        env=environment, cwd=directory, capture_output=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{program[-1]} failed:\n{done.stderr.decode(errors='replace')}")
 
 
 class Standby(PostgresServer):
