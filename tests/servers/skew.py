@@ -1,10 +1,11 @@
 """Hosts with a wrong clock, by libfaketime."""
 
+import atexit
 import functools
 import os
-from contextlib import suppress
 from pathlib import Path
 
+from servers.process import MEMORY
 from servers.require import not_proven
 
 
@@ -57,5 +58,12 @@ class SteppedClock:
     def forget(pid: int) -> None:
         """Remove what libfaketime leaves behind when a process ends by _exit or a kill."""
         for name in ("faketime_shm", "sem.faketime_sem"):
-            with suppress(FileNotFoundError):
-                Path("/dev/shm", f"{name}_{pid}").unlink()  # noqa: S108 - its place in Linux
+            (MEMORY / f"{name}_{pid}").unlink(missing_ok=True)
+
+
+@atexit.register
+def _forget_the_dead() -> None:
+    for path in MEMORY.glob("*faketime_s*_*"):
+        pid = path.name.rpartition("_")[2]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            SteppedClock.forget(int(pid))
