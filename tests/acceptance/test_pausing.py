@@ -9,7 +9,7 @@ import pytest
 from answers import answer, refused
 from log_of import LoggedRedis, Store
 from servers import Database, Journal, RedisServer, job
-from servers.oncecron import Oncecron, installed
+from servers.oncecron import Oncecron
 
 FIELDS = ["key", "host", "author", "reason", "since", "until"]
 ME = f"{getpass.getuser()}@host-a"
@@ -167,7 +167,7 @@ def test_a_pause_that_no_replica_has_is_told(redis_server: RedisServer, public_p
 def ways(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """Give the addresses of firings and of operators."""
     if request.param == "pooled":
-        database: Database = installed(request.getfixturevalue("database"))
+        database: Database = request.getfixturevalue("ready")
         pooler = request.getfixturevalue("pgbouncer")
         yield database.url(via=pooler), database.url("operator", via=pooler)
         return

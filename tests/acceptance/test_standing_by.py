@@ -24,7 +24,7 @@ from servers import (
     eventually,
     job,
 )
-from servers.oncecron import Ended, Firing, Oncecron, installed
+from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import kill_tree
 
 TTL = 6
@@ -45,7 +45,7 @@ def store(request: pytest.FixtureRequest, public_path: Any) -> Store:
         from log_of import RedisLog
 
         return RedisLog(request.getfixturevalue("redis_server"))
-    database: Database = installed(request.getfixturevalue("database"))
+    database: Database = request.getfixturevalue("ready")
     log = PostgresLog(database)
     if request.param == "pooled":
         pooler: PgBouncer = request.getfixturevalue("pgbouncer")

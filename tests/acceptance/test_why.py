@@ -316,7 +316,7 @@ def test_pauses_and_leases_are_the_store_s_where_a_log_is_beside_it(
     request: pytest.FixtureRequest, public_path: Any
 ) -> None:
     """History is the log's."""
-    log = installed(request.getfixturevalue("database"))
+    log = request.getfixturevalue("ready")
     store = LoggedRedis(request.getfixturevalue("redis_server"), log)
     host = Oncecron(store.url, public_path, **store.environment)
     host.run("billing", "--tick", "t1", "--", "true")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from contract_stores import KINDS
 from hosts import Host
+from postgres_stores import installed
 
 from oncecron.model import Execution, HistoryQuery, LeaseView, Skip
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from contract_stores import StoreKind
+    from servers import Database, PostgresServer
 
     from oncecron.store import PeopleStore
 
@@ -61,6 +63,20 @@ class Log:
 def store_kind(request: pytest.FixtureRequest) -> str:
     """Name the kind of store."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def schema(postgres: PostgresServer) -> Iterator[Database]:
+    """Install the schema of PostgreSQL once."""
+    with installed(postgres) as database:
+        yield database
+
+
+@pytest.fixture
+def installed_database(schema: Database) -> Iterator[Database]:
+    """Give a copy of the database with the schema."""
+    with schema.server.create_database(schema).until_dropped() as database:
+        yield database
 
 
 @pytest.fixture

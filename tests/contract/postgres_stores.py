@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from servers import eventually
+from servers import Database, PostgresServer, eventually
 
 from oncecron.model import Roles
 from oncecron.stores.postgres.firing import PostgresFiringStore
 from oncecron.stores.postgres.people import PostgresPeopleStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
     from oncecron.store import FiringStore, PeopleStore
@@ -26,6 +29,16 @@ TIMES = {
 }
 
 
+@contextmanager
+def installed(server: PostgresServer) -> Iterator[Database]:
+    """Make a database with the schema, for the stores of all tests to copy."""
+    with server.create_database().until_dropped() as database:
+        owner = PostgresPeopleStore(database.url("owner"), namespace="oncecron")
+        owner.initialise(Roles(run=("runner",), read=("reader",)))
+        owner.close()
+        yield database
+
+
 class PostgresKind:
     """A database of its own; the hosts are roles that may only run, read, or own."""
 
@@ -33,11 +46,8 @@ class PostgresKind:
     drains: ClassVar[bool] = True
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self.database = request.getfixturevalue("database")
+        self.database = request.getfixturevalue("installed_database")
         self._given: list[FiringStore | PeopleStore] = []
-        owner = PostgresPeopleStore(self.database.url("owner"), namespace="oncecron")
-        owner.initialise(Roles(run=("runner",), read=("reader",)))
-        owner.close()
         self.address = self.database.url("runner", via=self.way(request))
 
     @staticmethod
