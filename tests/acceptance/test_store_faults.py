@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from breakable import Breakable, start_breakable
+from log_of import between_firings
 from servers import Journal, PostgresServer, RedisServer, assert_exclusive, eventually, job
 from servers.oncecron import Firing, Oncecron
 from servers.process import send
@@ -39,7 +40,9 @@ def host(store: Breakable, public_path: Path) -> Callable[..., Oncecron]:
     return make
 
 
-def next_ticks(host: Oncecron, key: str, journal: Journal, deadline: float) -> None:
+def next_ticks(
+    store: Breakable, host: Oncecron, key: str, journal: Journal, deadline: float
+) -> None:
     """Fire newer ticks one after another, as cron would minute by minute, until one has run."""
     give_up = time.monotonic() + deadline
     number = 0
@@ -49,6 +52,7 @@ def next_ticks(host: Oncecron, key: str, journal: Journal, deadline: float) -> N
         command = job(journal, "--beats", "--sleep", 0.2)
         end = host.run(key, "--ttl", TTL, "--tick", f"next-{number}", "--", *command)
         assert (end.status, end.err) == (0, "")
+        between_firings(store.log, key, TTL)
 
 
 def ended(store: Breakable, key: str = "k") -> list[tuple[str | None, str, int | None]]:
@@ -123,7 +127,7 @@ def test_behind_a_deaf_proxy_the_job_dies_in_time_and_the_next_tick_runs(
         proxy.sigstop()
     else:
         proxy.deaf()
-    next_ticks(host("host-b"), "k", journal, deadline=1.5 * TTL + 5)
+    next_ticks(store, host("host-b"), "k", journal, deadline=1.5 * TTL + 5)
     assert firing.wait().status == 75
     assert_exclusive(journal)
     assert [row[1] for row in ended(store)] == ["lost", "succeeded"]
@@ -137,7 +141,7 @@ def test_after_the_death_of_a_whole_host_the_next_tick_runs(
     firing = host().fire("k", "--ttl", TTL, "--", *job(journal, "--sleep", 60, "--beats"))
     journal.wait_for("start")
     send([firing.job(), firing.guard(), firing.wrapper], signal.SIGKILL)
-    next_ticks(host("host-b"), "k", journal, deadline=1.5 * TTL + 5)
+    next_ticks(store, host("host-b"), "k", journal, deadline=1.5 * TTL + 5)
     assert_exclusive(journal)
 
 
@@ -272,7 +276,7 @@ def test_dropped_packets_end_the_job_in_time_and_free_its_session(
     firing = hosts[0].fire("k", "--ttl", TTL, "--tick", "one", "--", *command)
     journal.wait_for("start")
     first.cut()
-    next_ticks(hosts[1], "k", journal, deadline=1.5 * TTL + 5)
+    next_ticks(store, hosts[1], "k", journal, deadline=1.5 * TTL + 5)
     assert firing.wait().status == 75
     assert_exclusive(journal)
     eventually(lambda: store.leases() == 0, 60)

@@ -8,6 +8,8 @@ T = TypeVar("T")
 
 FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.05
+PAUSE_PER_LOOK = 2
+"""So many times as long as a look took is the pause after it: one that starts a process takes no processor alone."""
 
 
 def eventually(
@@ -25,6 +27,7 @@ def eventually(
     pause = FIRST_PAUSE
     while True:
         reason: BaseException | None = None
+        began = time.monotonic()
         try:
             answer = assertion()
             if answer is not False and answer is not None:
@@ -33,5 +36,6 @@ def eventually(
             reason = error
         if time.monotonic() >= end:
             raise AssertionError(f"not within {deadline} s: {reason or assertion}") from reason
-        time.sleep(pause)  # between two looks, never instead of one
+        took = time.monotonic() - began
+        time.sleep(max(pause, PAUSE_PER_LOOK * took))  # between two looks, never instead of one
         pause = min(pause * 2, LONGEST_PAUSE)
