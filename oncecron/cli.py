@@ -81,6 +81,7 @@ ONCECRON = _Commands(
 
 def invoke(arguments: Sequence[str]) -> int:
     """Carry out a command line; return the exit status. Raises `OncecronError`."""
+    gc.set_threshold(100_000)  # more than the imports make: to look through that costs 20 ms
     gc.enable()  # a long history would keep what refers to itself
     try:
         with ONCECRON.make_context("oncecron", list(arguments)) as context:
