@@ -51,6 +51,20 @@ for name in list(os.environ):
         del os.environ[name]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, whatever else the order is."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let processes draw tests."""
+    from distribution import Distribution
+
+    return Distribution(config, log)
+
+
 def _fail_if_it_must_not_be_skipped(report: Any) -> None:
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     if report.skipped and not hasattr(report, "wasxfail") and NOT_PROVEN in reason:

@@ -1,0 +1,22 @@
+"""Which process of several runs a test: whichever is free draws the next one.
+
+So that nothing is waited for alone at the end, what takes long comes first.
+"""
+
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = {
+    "test_cron_daemons.py": "they look at what the same two minutes have left",
+    "test_clusters.py": "they share clusters",
+    "test_chaos.py": "each takes a processor, so that they follow one another",
+}
+"""The files whose tests run in one process, and why."""
+
+
+class Distribution(LoadScopeScheduling):  # type: ignore[misc] # where xdist has no types
+    """Gives tests out one by one in the order in which they stand, those of TOGETHER first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the name of what a test may not be parted from."""
+        file = nodeid.partition("::")[0]
+        return file if file.rpartition("/")[2] in TOGETHER else nodeid
