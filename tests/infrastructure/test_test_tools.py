@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from distribution import TOGETHER, Distribution
 from servers import descendants, eventually, skewed, spawn
 from servers.process import end, kill_tree, read_process, wait_gone
 
@@ -30,6 +31,28 @@ def test_eventually_returns_the_answer_or_the_last_reason() -> None:
 
     with pytest.raises(AssertionError, match="one is less"):
         eventually(never, deadline=0.01)
+
+
+def test_a_look_that_takes_long_is_not_repeated_at_once() -> None:
+    """What looks by starting a process would take a processor for as long as it waits."""
+    looks = []
+
+    def costly() -> bool:
+        looks.append(time.sleep(0.05))  # the look
+        return False
+
+    with pytest.raises(AssertionError):
+        eventually(costly, deadline=0.6)
+    assert 2 <= len(looks) <= 5
+
+
+def test_what_stays_together_is_there() -> None:
+    """A file that was renamed would have its tests spread over the processes."""
+    names = {path.name for path in TESTS.rglob("test_*.py")}
+    assert set(TOGETHER) <= names
+    scopes = [Distribution._split_scope(None, f"tests/x/{name}::test_it") for name in TOGETHER]
+    assert scopes == [f"tests/x/{name}" for name in TOGETHER]
+    assert Distribution._split_scope(None, "test_jobs.py::test_it") == "test_jobs.py::test_it"
 
 
 @pytest.mark.parametrize("skew", [90.5, -3600])
