@@ -27,7 +27,7 @@ def fault(request: pytest.FixtureRequest, store: Store) -> Fault:
     if store.url.startswith("redis:"):
         server: RedisServer = request.getfixturevalue("redis_server")
         return lambda: nullcontext(_cut_off_redis(server))
-    database: Database = request.getfixturevalue("database")
+    database: Database = request.getfixturevalue("ready")
     statement = (
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
