@@ -18,7 +18,7 @@ import pytest
 from log_of import Store
 from servers import Journal, eventually, job
 from servers.oncecron import Ended, Firing, Oncecron
-from servers.process import Process, descendants, read_process
+from servers.process import Process, descendants, read_process, wait_gone
 
 PYTHON = [os.path.realpath(sys.executable), "-S", "-E", "-c"]
 EVERY_BYTE = bytes(range(256))
@@ -472,10 +472,10 @@ def test_a_stopped_forwarder_does_not_hold_up_the_record(
 
 
 def test_nothing_outlives_it(store: Store, host: Oncecron) -> None:
-    """When cron sees the end, the forwarder too is gone; every store has the output."""
+    """The forwarder too is gone then; every store has the output."""
     firing = fire(host, "4k", "--", "sh", "-c", "echo ready; sleep 0.3; echo ü; exit 2")
     _, forwarder = start_and_find(firing)
     tree = descendants(firing.process.pid)
     assert firing.wait() == Ended(2, "ü\n".encode(), "")
-    assert not any(process.alive() for process in (*tree, forwarder))
+    wait_gone([*tree, forwarder])
     assert output(host) == ("ready\nü\n", 0)
