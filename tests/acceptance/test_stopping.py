@@ -76,10 +76,11 @@ def outcomes(store: Store, number: int = 1) -> list[str]:
     return eventually(look)
 
 
-def lease_has_ended(host: Oncecron) -> bool:
-    """Return whether the only lease is over."""
+def wait_for_the_lease_s_end(host: Oncecron) -> None:
+    """Wait until the only lease, which nobody renews any more, is over."""
     [lease] = answer(host, "locks")
-    return datetime.fromisoformat(lease["expires_at"]).timestamp() < time.time()
+    end = datetime.fromisoformat(lease["expires_at"]).timestamp()
+    eventually(lambda: end < time.time(), 20)
 
 
 def next_tick_runs(host: Oncecron, journal: Journal) -> None:
@@ -187,7 +188,7 @@ def test_a_dead_holder_is_told_and_released(
     store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
 ) -> None:
     """Not while its lease lives; then it is declared lost, by whom is recorded."""
-    running = start("--ttl", 20)
+    running = start("--ttl", 12)
     running.die()
     refused(
         operator("release", "k", "--force"),
@@ -199,7 +200,7 @@ def test_a_dead_holder_is_told_and_released(
     assert (done.status, done.out) == (75, b"")
     assert "k is not released: host-a" in done.err
     assert "has not answered, and its lease lives until 2" in done.err
-    eventually(lambda: lease_has_ended(host), 30)
+    wait_for_the_lease_s_end(host)
     done = operator("stop", "k")
     assert "has gone: its lease ended at 2" in ended(done)
     assert "oncecron release k frees it" in done.out.decode()
@@ -271,12 +272,12 @@ def test_what_does_not_end_in_time_is_told(
 ) -> None:
     """By its holder's own long grace; the request stays."""
     running = start("--grace", "100s", of_job=("--ignore-term",))
-    refusal = host("stop", "k", deadline=90)
+    stopping, releasing = host.start("stop", "k"), host.start("release", "k")
+    refusal, released = stopping.wait(90), releasing.wait(90)
     assert (refusal.status, refusal.out) == (75, b"")
     assert "k has not ended: host-a (pid " in refusal.err
     assert "heard at 2" in refusal.err
     assert "what was asked for stays" in refusal.err
-    released = host("release", "k", deadline=90)
     assert (released.status, released.out) == (75, b"")
     assert "has heard and has not ended it yet" in released.err
     assert ended(host("stop", "k", "--signal", "KILL", "--grace", "0s")) != ""
