@@ -239,7 +239,7 @@ def test_what_a_failed_command_leaves_running_is_ended_first(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal, how: str
 ) -> None:
     """Its tree is TERMed, then KILLed, and only then is the lease released."""
-    options = {"timed-out": ("--timeout", "1s")}.get(how, ())
+    options = {"timed-out": ("--timeout", "2s")}.get(how, ())
     sleep = 0.3 if how == "failed" else 60
     command = job(journal, "--fork", "--setsid-grandchild", "--sleep", sleep, "--exit", 3)
     firing = new_host().fire("k", "--tick", "one", "--grace", "0.7s", *options, "--", *command)
