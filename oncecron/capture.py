@@ -140,12 +140,15 @@ class Capture:
         return True
 
     def _read(self) -> bytes:
-        """Return the replies that are there."""
-        try:
-            replies = os.read(self._replies, 256)
-        except BlockingIOError:
-            return b""
-        self._gone = not replies
+        """Return the replies that are there, and see whether more may come."""
+        replies = b""
+        while not self._gone:
+            try:
+                more = os.read(self._replies, 256)
+            except BlockingIOError:
+                break
+            self._gone = not more
+            replies += more
         return replies
 
 
