@@ -28,6 +28,7 @@ LAYERS = (
     ("endings",),
     ("heartbeat", "telling", "capture"),
     ("claiming", "joblog", "events"),
+    ("crontab",),
     ("plan", "job", "forwarder"),
     ("child", "records", "messages", "config", "texts", "attempts", "ring"),
     ("spool", "options"),

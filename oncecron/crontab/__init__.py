@@ -1,0 +1,1 @@
+"""Crontabs: text in, text and findings out; no store, no click."""

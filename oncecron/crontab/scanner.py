@@ -1,0 +1,253 @@
+"""A crontab, line by line, every byte kept: what Debian's cron accepts, what it refuses and why.
+
+After load_env and load_entry of cron 3.0pl1-162, which read a line so:
+
+    blanks in front are skipped; nothing or `#` follows     blank, comment
+    NAME = VALUE, either quoted or not, VALUE not empty     variable, for the lines below it
+    five fields or @nickname, [user], the rest as it is     job; a `%` in it ends the command, see `reading`
+    anything else                                           refused, and with it the whole file
+
+A carriage return is no blank: it belongs to the command, or makes a line that is otherwise empty one that is refused.
+A system crontab (/etc/crontab, /etc/cron.d) has the user's name before the command. `crontab -n FILE` says of a user's
+crontab what this module says. Whether a user exists is asked of nobody: the file may be meant for another host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.crontab.fields import NAMES, NICKNAMES, Field, read_field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST_COMMAND = 998
+"""Bytes of a command, what follows `%` included."""
+_LONGEST_VARIABLE = 998
+_MOST_LINES = 10_000
+_HEADER_LINES = 3  # cron allows for those that crontab(1) writes, also where it did not
+_BLANKS = b" \t"
+_SPACES = b" \t\n\v\f\r"
+_NO_USER = frozenset(b"/:*,;&|<>()'\"\\$`%\n\r")
+_NUL = "a NUL byte, where cron ends the line: remove it"
+
+
+class Blank(NamedTuple):
+    """An empty line, or one of blanks."""
+
+    number: int
+    """Of the line, from 1."""
+    raw: bytes
+    """The whole line with its newline, if it has one; joined, they are the file."""
+
+
+class Comment(NamedTuple):
+    """A line whose first letter is `#`."""
+
+    number: int
+    raw: bytes
+
+    @property
+    def text(self) -> bytes:
+        """What follows the first `#`."""
+        return self.raw.partition(b"#")[2].rstrip(b"\n")
+
+
+class Variable(NamedTuple):
+    """A setting of the environment, for the lines below it."""
+
+    number: int
+    raw: bytes
+    name: bytes
+    value: bytes
+    """Without quotes."""
+
+
+class Job(NamedTuple):
+    """A line that runs a command."""
+
+    number: int
+    raw: bytes
+    schedule: str
+    """As it is written, blanks made one: five fields, or `@daily` and the like, or `@reboot`."""
+    fields: tuple[Field, ...]
+    """The five; none for a nickname."""
+    user: bytes | None
+    """In a system crontab."""
+    command: bytes
+    """As it is written, without blanks in front and without the newline: `reading` tells what cron makes of it."""
+    start: int
+    """Where the command begins in `raw`."""
+    room: int
+    """How many bytes the command may have: cron counts, behind a user, the blanks in front too."""
+
+    @property
+    def at_reboot(self) -> bool:
+        """Whether it runs at the start of the host, which is no scheduled time."""
+        return self.schedule == "@reboot"
+
+
+class Refused(NamedTuple):
+    """A line for which cron refuses the whole file."""
+
+    number: int
+    raw: bytes
+    reason: str
+    """In cron's own words: `bad minute`, `command too long`; or what it does not put into words."""
+
+
+Line = Blank | Comment | Variable | Job | Refused
+
+
+class Problem(NamedTuple):
+    """Why cron refuses the file."""
+
+    number: int
+    """Of the line."""
+    reason: str
+
+
+class Crontab(NamedTuple):
+    """A file, scanned."""
+
+    lines: tuple[Line, ...]
+    system: bool
+    """Whether lines name a user."""
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield the lines that run commands."""
+        return (line for line in self.lines if isinstance(line, Job))
+
+    def environment(self, job: Job) -> dict[bytes, bytes]:
+        """Return the variables that the lines above a job set; the last of a name counts."""
+        return {
+            line.name: line.value
+            for line in self.lines
+            if isinstance(line, Variable) and line.number < job.number
+        }
+
+    def problems(self) -> list[Problem]:
+        """Return why cron refuses this file; nothing if it does not."""
+        found = [
+            Problem(line.number, line.reason) for line in self.lines if isinstance(line, Refused)
+        ]
+        last = self.lines[-1] if self.lines else None
+        if isinstance(last, Variable | Job | Refused) and not last.raw.endswith(b"\n"):
+            found.append(Problem(last.number, "no newline at the end of the file"))
+        most = _MOST_LINES + (_HEADER_LINES if self.system else 0)
+        if sum(line.raw.endswith(b"\n") for line in self.lines) > most:
+            found.append(Problem(most + 1, f"more than {most} lines"))
+        return found
+
+
+def scan(data: bytes, *, system: bool = False) -> Crontab:
+    """Read a crontab; `system`: with a user's name before each command. Raises nothing."""
+    raws = data.split(b"\n")
+    lines = [raw + b"\n" for raw in raws[:-1]] + ([raws[-1]] if raws[-1] else [])
+    return Crontab(
+        tuple(_scan_line(number, raw, system=system) for number, raw in enumerate(lines, 1)), system
+    )
+
+
+def _scan_line(number: int, raw: bytes, *, system: bool) -> Line:
+    text = raw.lstrip(_BLANKS).removesuffix(b"\n")
+    if not text:
+        return Blank(number, raw)
+    if text.startswith(b"#"):
+        return Comment(number, raw)
+    if b"\0" in text:
+        return Refused(number, raw, _NUL)
+    variable = read_variable(text)
+    if variable:
+        return Variable(number, raw, *variable)
+    return _scan_job(number, raw, system=system)
+
+
+# Variables
+
+
+def read_variable(text: bytes) -> tuple[bytes, bytes] | None:
+    """Return name and value of a setting (`load_env`), None if it is none."""
+    text = text[:_LONGEST_VARIABLE]  # what is longer is silently cut off
+    name, rest = _read_name(text)
+    if name is None or not rest.startswith(b"="):
+        return None
+    return _read_value(name, rest[1:].lstrip(_SPACES))
+
+
+def _read_name(text: bytes) -> tuple[bytes | None, bytes]:
+    """Return the name, None if there is none, and what follows it and its blanks."""
+    if text[:1] in (b"'", b'"'):
+        name, closing, rest = text[1:].partition(text[:1])
+        return (name if closing and b"=" not in name else None), rest.lstrip(_SPACES)
+    # An unquoted first letter that is no blank is followed by anything up to a blank or `=`.
+    length = next((at for at, byte in enumerate(text) if byte in b"=" + _SPACES), len(text))
+    return text[:length], text[length:].lstrip(_SPACES)
+
+
+def _read_value(name: bytes, text: bytes) -> tuple[bytes, bytes] | None:
+    if text[:1] in (b"'", b'"'):
+        value, closing, rest = text[1:].partition(text[:1])
+        if not closing or rest.strip(_SPACES):
+            return None
+    elif text:
+        value = text
+    else:
+        return None
+    value = value.rstrip(_SPACES)
+    if len(value) > 1 and value[:1] in (b"'", b'"') and value[:1] == value[-1:]:
+        value = value[1:-1]  # quotes within quotes go too
+    return name, value
+
+
+# Jobs
+
+
+def _scan_job(number: int, raw: bytes, *, system: bool) -> Job | Refused:
+    at = len(raw) - len(raw.lstrip(_BLANKS))
+    nickname = raw[at : at + 1] == b"@"
+    words: list[str] = []
+    fields: list[Field] = []
+    for position in range(1 if nickname else len(NAMES)):
+        end = _end_of_word(raw, at)
+        word = raw[at:end]
+        field = None if nickname else read_field(position, word)
+        if field is None and not (nickname and _is_nickname(word)):
+            reason = "bad time specifier" if nickname else f"bad {NAMES[position]}"
+            return Refused(number, raw, reason)
+        fields += [field] if field else []
+        words.append(field.written if field else word.decode())
+        at = _skip_blanks(raw, end)
+    if not nickname and raw[at : at + 1] == b"\xff":
+        return Refused(number, raw, f"bad {NAMES[-1]}")  # see `fields`
+    user, at, counted = _read_user(raw, at) if system else (None, at, at)
+    command = raw[at:].removesuffix(b"\n")
+    if system and user is None:
+        return Refused(number, raw, "bad username")
+    if not system and command.startswith(b"*"):
+        return Refused(number, raw, "bad command")
+    room = LONGEST_COMMAND - (at - counted)
+    if len(command) > room:
+        return Refused(number, raw, "command too long")
+    return Job(number, raw, " ".join(words), tuple(fields), user, command, at, room)
+
+
+def _is_nickname(word: bytes) -> bool:
+    return word == b"@reboot" or word[1:].decode("latin-1") in NICKNAMES
+
+
+def _read_user(raw: bytes, at: int) -> tuple[bytes | None, int, int]:
+    """Return the user, None if it cannot be one, where the command begins, and from where it is counted."""
+    end = _end_of_word(raw, at)
+    user = raw[at:end]
+    if not user or raw[end : end + 1] not in (b" ", b"\t") or _NO_USER.intersection(user):
+        return None, at, at
+    return user, _skip_blanks(raw, end), end + 1
+
+
+def _end_of_word(raw: bytes, at: int) -> int:
+    return next((end for end in range(at, len(raw)) if raw[end] in b" \t\n"), len(raw))
+
+
+def _skip_blanks(raw: bytes, at: int) -> int:
+    return next((end for end in range(at, len(raw)) if raw[end] not in _BLANKS), len(raw))

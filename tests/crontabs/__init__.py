@@ -1,0 +1,113 @@
+"""Crontabs for tests: lines that hypothesis makes up, realistic files, and what the real `crontab` says of them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from hypothesis import strategies as st
+from servers.require import program
+
+EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "200"))
+"""How many lines are made up for one property."""
+REALISTIC = sorted((Path(__file__).parent / "realistic").iterdir())
+"""Files as people have them; those named `system-...` have a user's name in their lines."""
+
+
+def accepted_by_cron(data: bytes, directory: Path) -> bool:
+    """Ask Debian's `crontab -n`, which installs nothing."""
+    path = directory / f"asked-{os.getpid()}"
+    path.write_bytes(data)
+    done = subprocess.run(
+        [program("crontab"), "-n", str(path)], capture_output=True, text=True, check=False
+    )
+    accepted = "successfully checked" in done.stderr
+    assert accepted or "can't install" in done.stderr or "is too long" in done.stderr, done.stderr
+    return accepted
+
+
+# Lines
+
+
+GOOD = (
+    ["*", "0", "*/5", "5", "0-59/7", "1,31", "59", "22-2", "*/100", "5#2", "*x", "1-1,7-9/2,*"],
+    ["*", "2", "*/3", "8-18", "0,12", "23", "22-2", "*,3", "08", "4294967297"],
+    ["*", "1", "*/2", "1-7", "15,31", "31", "00001"],
+    ["*", "1", "jan", "FEB", "1-12/3", "feb,nov", "jan-mar", "nov-feb"],
+    ["*", "0", "7", "mon-fri", "1-5", "SUN", "5#2", "fri-sun", "sat,sun", "5-7"],
+)
+"""Fields that cron accepts, some of them to the surprise of whoever wrote them."""
+BAD = (
+    ["60", "0,", "5/2", "x"],
+    ["24", "4294967295", "*/0"],
+    ["0", "32", "L", "1W", "2-0"],
+    ["13", "0", "mon", "january"],
+    ["8", "5L", "-1", "mon-"],
+)
+BLANKS = st.sampled_from([b" ", b"\t", b"  ", b" \t "])
+NICKNAMES = st.sampled_from(
+    [b"@daily", b"@hourly", b"@reboot", b"@weekly", b"@midnight", b"@yearly", b"@annually", b"@monthly"]
+)  # fmt: skip
+ODD = st.one_of(
+    st.text("0123456789*,-/#LWjanfrisu.@\x7f\r\xff", min_size=1, max_size=5).map(
+        lambda text: text.encode("latin-1")
+    ),
+    st.sampled_from([b"@Daily", b"@every", b"@"]),
+)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, *, good: bool = False) -> bytes:
+    """Return the time of a job with the blanks behind it; unless `good`, one in three has a fault."""
+    if draw(st.sampled_from(range(6))) == 1:
+        return draw(NICKNAMES) + draw(BLANKS)
+    fields = [draw(st.sampled_from(texts)).encode() for texts in GOOD]
+    if not good and draw(st.sampled_from(range(3))) == 1:
+        position = draw(st.sampled_from(range(5)))
+        bad = st.sampled_from(BAD[position]).map(str.encode)
+        fields[position] = draw(st.one_of(bad, ODD))
+    return b"".join(field + draw(BLANKS) for field in fields)
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        [
+            b"",
+            b"x",
+            b'"a b"',
+            b"'a'",
+            b"'a' b",
+            b'"',
+            b"'",
+            b"\"'x'\"",
+            b"a=b # c ",
+            b"/bin/sh\r",
+            b" ",
+        ]
+    ),
+    st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\0", b"")),
+)
+
+
+@st.composite
+def variables(draw: st.DrawFn) -> bytes:
+    """Return a line that sets a variable, or nearly."""
+    name = draw(
+        st.sampled_from(
+            [b"MAILTO", b"PATH", b"'A B'", b'"A', b"", b"A B", b"@x", b"*", b"\r", b"'a=b'"]
+        )
+    )
+    equals = draw(st.sampled_from([b"=", b" = ", b"\t=", b"= ", b"", b"=="]))
+    return name + equals + draw(VALUES)
+
+
+OTHERS = st.one_of(
+    st.sampled_from([b"", b" ", b"\t", b"\r", b"# a comment", b"  # indented", b"#\0", b"\f", b"\xff", b"@"]),
+    st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"").replace(b"\0", b"")),
+)  # fmt: skip
+
+
+def lines(commands: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Return lines of a crontab, without the newline, that run these commands or nothing."""
+    jobs = st.tuples(st.sampled_from([b"", b" ", b"\t"]), schedules(), commands).map(b"".join)
+    kinds = st.sampled_from([jobs, jobs, jobs, jobs, variables(), OTHERS])
+    return kinds.flatmap(lambda kind: kind)
