@@ -1,4 +1,4 @@
-"""The entry point: `run` by the short way, everything else through click."""
+"""The entry points: `run` and `oncecron-shell` by the short way, everything else through click."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import gc
 import os
 import sys
 
+TYPE_CHECKING = False  # importing `typing` costs
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def main() -> None:
     """Run the command line and leave at once: taking the interpreter apart costs a firing 25 ms."""
+    _leave(_oncecron)
+
+
+def shell() -> None:
+    """Stand for the shell of a crontab, `SHELL=/usr/bin/oncecron-shell`, and leave at once too."""
+    _leave(_shell)
+
+
+def _leave(carry_out: Callable[[list[str]], int]) -> None:
     gc.disable()
-    status = _status(sys.argv[1:])
+    status = _status(carry_out, sys.argv[1:])
     try:  # noqa: SIM105 - contextlib is not loaded yet
         sys.stdout.flush()
     except (OSError, ValueError, AttributeError):
@@ -18,21 +31,31 @@ def main() -> None:
     os._exit(status)
 
 
-def _status(arguments: list[str]) -> int:
+def _oncecron(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"]:
+        from oncecron.options import parse_run  # noqa: PLC0415
+
+        parsed = parse_run(arguments[1:])
+        if parsed is not None:
+            from oncecron.firing import run  # noqa: PLC0415
+
+            return run(parsed)
+    from oncecron.cli import invoke  # noqa: PLC0415
+
+    return invoke(arguments)
+
+
+def _shell(arguments: list[str]) -> int:
+    from oncecron.shell import run_line  # noqa: PLC0415
+
+    return run_line(arguments)
+
+
+def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
     from oncecron.errors import EX_SOFTWARE, OncecronError  # noqa: PLC0415
 
     try:
-        if arguments[:1] == ["run"]:
-            from oncecron.options import parse_run  # noqa: PLC0415
-
-            parsed = parse_run(arguments[1:])
-            if parsed is not None:
-                from oncecron.firing import run  # noqa: PLC0415
-
-                return run(parsed)
-        from oncecron.cli import invoke  # noqa: PLC0415
-
-        return invoke(arguments)
+        return carry_out(arguments)
     except OncecronError as error:
         return _failed(str(error), error.exit_status)
     except KeyboardInterrupt:

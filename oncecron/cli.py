@@ -6,9 +6,7 @@ opens the store: `--help`, `--version` and completion stay fast.
 
 from __future__ import annotations
 
-import difflib
 import gc
-import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron import __version__
+from oncecron.commands import LazyGroup
 from oncecron.errors import EX_USAGE
 from oncecron.messages import complain
 
@@ -25,33 +24,8 @@ if TYPE_CHECKING:
 COMMANDS = (
     *("run", "history", "locks", "jobs", "why", "audit"),
     *("stop", "release", "pause", "resume", "drain", "undrain"),
-    *("init", "prune", "flush", "completion"),
+    *("crontab", "init", "prune", "flush", "completion"),
 )
-
-
-class _Commands(click.Group):
-    """The commands by their names; each is the `COMMAND` of its module."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"oncecron.commands.{cmd_name}").COMMAND
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or suggest one."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f"did you mean {near[0]}?" if near else "to run a command: oncecron run"
-            raise click.UsageError(f"{args[0]!r} is no command of oncecron; {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -60,12 +34,13 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
         ctx.exit()
 
 
-ONCECRON = _Commands(
-    name="oncecron",
-    help="Run a crontab entry once cluster-wide: put `oncecron run --key KEY --` in front of the same line "
+ONCECRON = LazyGroup(
+    "oncecron",
+    COMMANDS,
+    "oncecron.commands",
+    about="Run a crontab entry once cluster-wide: put `oncecron run --key KEY --` in front of the same line "
     "on every host, and each tick is started by one of them. oncecron COMMAND --help tells more.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    no_args_is_help=False,
     params=[
         click.Option(
             ["--version"],
@@ -77,6 +52,7 @@ ONCECRON = _Commands(
         )
     ],
 )
+ONCECRON.otherwise = "to run a command: oncecron run"
 
 
 def invoke(arguments: Sequence[str]) -> int:

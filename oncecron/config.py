@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.duration import parse_duration, parse_range
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
-from oncecron.options import CONFIG, LOG, NAMESPACE, RUN_OPTIONS, STORE
+from oncecron.options import CONFIG, LOG, NAMESPACE, RUN_OPTIONS, SHELL, STORE
 from oncecron.size import parse_size
 from oncecron.stores import check_address
 from oncecron.stores.address import has_password, home_directory, masked, parse_address
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 _SYSTEM_FILE = "/etc/oncecron.toml"
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
-_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
+_COMMAND = "command"  # what --shell is on the command line
+_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"} | {
+    _COMMAND: SHELL
+}
 
 
 class File(NamedTuple):
@@ -91,6 +94,10 @@ class Settings:
     def typed(self, name: str) -> bool:
         """Return whether the value was given on the command line."""
         return name in self._given
+
+    def configured_command(self) -> str | None:
+        """Return the `command` of the [job.KEY] section, which a shell runs."""
+        return self._job.get(_COMMAND)
 
     def address(self) -> Address:
         """Return the store. Raises `ConfigurationError` when there is none: nothing runs by default."""

@@ -7,6 +7,7 @@ Exit statuses follow sysexits(3) where it has one, and the shell's 124, 126 and 
 from __future__ import annotations
 
 EX_USAGE = 64
+EX_NOINPUT = 66
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
 EX_TEMPFAIL = 75
@@ -33,6 +34,12 @@ class UsageError(OncecronError):
 
 class UnknownZoneError(ValueError):
     """The tz database has no zone with this name."""
+
+
+class InputError(OncecronError):
+    """A file cannot be read."""
+
+    exit_status = EX_NOINPUT
 
 
 class OutputError(OncecronError):

@@ -25,7 +25,7 @@ from oncecron.errors import (
 )
 from oncecron.joblog import JobLog
 from oncecron.model import FAILOVER_RETRIES, Firing, Holder, Refusal
-from oncecron.options import RUN_OPTIONS
+from oncecron.options import KEY_LETTERS, KEY_RULE, OWN_SHELL, RUN_OPTIONS, is_key
 from oncecron.plan import Log, Plan
 from oncecron.spool import SpoolError, spool_of
 from oncecron.stores import open_firing_store
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from oncecron.options import ParsedRun
     from oncecron.store import FiringStore
 
-_KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
-_LONGEST_KEY = 200
-KEY_RULE = "1 to 200 of A-Z a-z 0-9 . _ : / @ -"
+_BOURNE_SHELL = "/bin/sh"
 _MIN_GAP = 30.0
 _RECORD_WITHIN = 10.0  # seconds to record that this host cannot start the command
 
@@ -62,6 +60,7 @@ def make_plan(parsed: ParsedRun) -> Plan:
     fired_at = clock.process_started()
     key = checked_key(parsed.given.get("key"))
     settings = Settings(RUN_OPTIONS, parsed.given, key)
+    command = _command(settings, parsed.command, key)
     firing_tick, schedule = _tick(settings, fired_at)
     retrying = _retrying(settings)
     _check_together(settings, firing_tick)
@@ -72,7 +71,7 @@ def make_plan(parsed: ParsedRun) -> Plan:
         tick=firing_tick,
         owner=_random_uuid(),
         holder=Holder(host_name(), os.getpid(), user_name()),
-        command=shown(parsed.command),
+        command=shown(command),
         fired_at=fired_at,
         ttl=settings["ttl"],
         min_gap=_min_gap(settings, firing_tick),
@@ -88,7 +87,7 @@ def make_plan(parsed: ParsedRun) -> Plan:
     )
     return Plan(
         firing=firing,
-        command=tuple(parsed.command),
+        command=tuple(command),
         address=address,
         namespace=namespace,
         spool=spool_of(address, namespace),
@@ -107,6 +106,28 @@ def make_plan(parsed: ParsedRun) -> Plan:
     )
 
 
+def _command(settings: Settings, words: list[str], key: str) -> list[str]:
+    """Return the command's words; what a shell is to run becomes the shell's own."""
+    string = settings["shell"]
+    if string is not None and words:
+        raise UsageError("--shell and a command: choose one")
+    if string is None and not words:
+        string = settings.configured_command()
+        if string is None:
+            raise UsageError(
+                f"the command is missing: write it behind --, or as --shell STRING, or as `command` of [job.{key}]"
+            )
+    if string == "":
+        raise UsageError("--shell: the command is empty (an unset variable?)")
+    return words if string is None else [shell(), "-c", string]
+
+
+def shell() -> str:
+    """Return $SHELL, which is the shell by which cron runs its lines, else /bin/sh; never our own."""
+    named = os.environ.get("SHELL", "")
+    return _BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
+
+
 def checked_key(key: str | None) -> str:
     """Return the key, or raise `UsageError`."""
     if key is None:
@@ -119,11 +140,6 @@ def checked_key(key: str | None) -> str:
             "give the inner run a key of its own"
         )
     return key
-
-
-def is_key(text: str) -> bool:
-    """Return whether a text can be a key: `KEY_RULE`."""
-    return 0 < len(text) <= _LONGEST_KEY and _KEY_LETTERS.issuperset(text)
 
 
 def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
@@ -301,7 +317,7 @@ def shown(command: list[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    if word and _KEY_LETTERS.issuperset(word.replace("=", "").replace("%", "").replace("+", "")):
+    if word and KEY_LETTERS.issuperset(word.replace("=", "").replace("%", "").replace("+", "")):
         return word
     return "'" + word.replace("'", "'\"'\"'") + "'"
 

@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple
 
 from oncecron.model import MINIMUM_TTL
 
+KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
+KEY_RULE = "1 to 200 of A-Z a-z 0-9 . _ : / @ -"
+_LONGEST_KEY = 200
 Kind = Literal["text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"]
 
 
@@ -38,6 +41,11 @@ class Option(NamedTuple):
     def takes_value(self) -> bool:
         """Whether something follows the name."""
         return self.kind not in ("flag", "count")
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text can be a key: `KEY_RULE`."""
+    return 0 < len(text) <= _LONGEST_KEY and KEY_LETTERS.issuperset(text)
 
 
 STORE = Option(
@@ -86,6 +94,16 @@ _TICK = "Which tick"
 _BUSY = "When it is busy or fails"
 _WHERE = "Where"
 
+SHELL = Option(
+    "shell",
+    "text",
+    "Run this by $SHELL -c, as cron runs a line, instead of a command; by /bin/sh where there is no $SHELL.",
+    "STRING",
+    _WHAT,
+    short="c",
+)
+OWN_SHELL = "oncecron-shell"
+"""Our program that stands for $SHELL in a crontab; it is no shell for a command."""
 RUN_OPTIONS = (
     Option(
         "key",
@@ -94,6 +112,7 @@ RUN_OPTIONS = (
         "KEY",
         _WHAT,
     ),
+    SHELL,
     Option(
         "schedule",
         "text",
@@ -278,6 +297,7 @@ RUN_OPTIONS = (
 )
 
 _BY_NAME = {option.name: option for option in RUN_OPTIONS}
+_BY_LETTER = {option.short: option for option in RUN_OPTIONS if option.short}
 
 
 class ParsedRun(NamedTuple):
@@ -297,28 +317,57 @@ def parse_run(arguments: list[str]) -> ParsedRun | None:
     at = 0
     while at < len(arguments):
         argument = arguments[at]
-        at += 1
         if argument == "--":
+            at += 1
             break
         if not argument.startswith("-"):
-            at -= 1
             break
-        if argument.startswith("-v") and argument.strip("v") == "-":
-            given["verbose"] = str(int(given.get("verbose", "0")) + len(argument) - 1)
-            continue
-        name, equals, value = argument[2:].partition("=")
-        option = _BY_NAME.get(name) if argument.startswith("--") else None
-        if option is None or (equals and not option.takes_value):
+        read = _read_long if argument.startswith("--") else _read_short
+        after = read(given, arguments, at)
+        if after is None:
             return None
-        if option.kind == "count":
-            value = str(int(given.get(name, "0")) + 1)
-        elif not option.takes_value:
-            value = "true"
-        elif not equals:
-            if at == len(arguments):
-                return None
-            value = arguments[at]
-            at += 1
-        given[name] = value
-    command = arguments[at:]
-    return ParsedRun(given, command) if command else None
+        at = after
+    return ParsedRun(given, arguments[at:])
+
+
+def _read_long(given: dict[str, str], arguments: list[str], at: int) -> int | None:
+    """Take one `--name`, its value too; return where the next argument is, None if something is wrong."""
+    name, equals, value = arguments[at][2:].partition("=")
+    option = _BY_NAME.get(name)
+    if option is None or (equals and not option.takes_value):
+        return None
+    if option.takes_value and not equals:
+        at += 1
+        if at == len(arguments):
+            return None
+        value = arguments[at]
+    _take(given, option, value)
+    return at + 1
+
+
+def _read_short(given: dict[str, str], arguments: list[str], at: int) -> int | None:
+    """Take `-v`, `-vv`, `-c STRING`, `-vcSTRING` likewise."""
+    letters = arguments[at][1:]
+    if not letters:
+        return None
+    for place, letter in enumerate(letters, 1):
+        option = _BY_LETTER.get(letter)
+        if option is None:
+            return None
+        if option.takes_value:
+            value = letters[place:]
+            if not value:
+                at += 1
+                if at == len(arguments):
+                    return None
+                value = arguments[at]
+            _take(given, option, value)
+            break
+        _take(given, option, "")
+    return at + 1
+
+
+def _take(given: dict[str, str], option: Option, value: str) -> None:
+    if option.kind == "count":
+        value = str(int(given.get(option.name, "0")) + 1)
+    given[option.name] = value if option.takes_value or option.kind == "count" else "true"

@@ -29,7 +29,7 @@ from time import gmtime, localtime, time
 
 TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import tzinfo
 
 EARLY = 2.0
@@ -332,7 +332,7 @@ def _is_valid(fields: list[str]) -> bool:
     return True
 
 
-def host_zone() -> str:
+def host_zone(environment: Mapping[str, str] = os.environ) -> str:
     """Return the name of the host's time zone as the C library sees it.
 
     That is `$TZ`, else the target of the link /etc/localtime; where that is a copied file, the name in
@@ -342,7 +342,7 @@ def host_zone() -> str:
 
     Raises ValueError, naming `--tz`, when the zone has no name.
     """
-    setting = os.environ.get("TZ")
+    setting = environment.get("TZ")
     if setting is not None:
         return _zone_of_setting(setting)
     if not os.path.lexists(_LOCALTIME):

@@ -7,6 +7,8 @@ every source is checked alike and an error names the option.
 from __future__ import annotations
 
 import contextlib
+import difflib
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +34,48 @@ FORMAT = Option(
 )
 JSON = Option("json", "flag", "The same as --format json.", "", "Output")
 OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
+
+
+class LazyGroup(click.Group):
+    """Commands by their names; each is the `COMMAND` of its module, imported when it is asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        names: Sequence[str],
+        package: str,
+        *,
+        about: str,
+        short: str = "",
+        **more: Any,
+    ) -> None:
+        """`names`: in the order of the help; `package`: where the modules are."""
+        super().__init__(name, help=about, short_help=short, no_args_is_help=False, **more)
+        self.names = tuple(names)
+        self._package = package
+        self.otherwise = f"see {name} --help"
+        """What is said of a name that is not there and like none that is."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of the help."""
+        return list(self.names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command."""
+        if cmd_name not in self.names:
+            return None
+        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").COMMAND
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest one."""
+        if args[0] not in self.names and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], self.names, 1)
+            hint = f"did you mean {near[0]}?" if near else self.otherwise
+            raise click.UsageError(f"{args[0]!r} is no command of {ctx.command_path}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 class TableCommand(click.Command):
@@ -193,6 +237,7 @@ def output_format(settings: Settings) -> str:
 __all__ = [
     "OUTPUT_OPTIONS",
     "STORE_OPTIONS",
+    "LazyGroup",
     "TableCommand",
     "all_people_stores",
     "moment",

@@ -7,11 +7,12 @@ compares. Behind `run`'s options the job's own completion takes over.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from oncecron.commands import TableCommand
+from oncecron.commands.tree import Command, Group, group_of
 from oncecron.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.options import CONFIG, LOG, STORE
 
@@ -28,30 +29,6 @@ _VALUES = {
 SHELLS = ("bash", "zsh", "fish")
 FILES = {"bash": "oncecron.bash", "zsh": "_oncecron", "fish": "oncecron.fish"}
 """What the scripts are called below `completions` in the package."""
-
-
-class _Command(NamedTuple):
-    name: str
-    about: str
-    options: tuple[Option, ...]
-    words: tuple[str, ...]
-    """Fixed values of the argument."""
-
-    @property
-    def valued(self) -> str:
-        """The options that are followed by a value."""
-        return " ".join(f"--{option.name}" for option in self.options if option.takes_value)
-
-
-def _commands(root: click.Group) -> list[_Command]:
-    context = click.Context(root, info_name="oncecron")
-    found = []
-    for name in root.list_commands(context):
-        command = root.get_command(context, name)
-        if isinstance(command, TableCommand):
-            words = SHELLS if command is COMMAND else ()
-            found.append(_Command(name, command.get_short_help_str(100), command.table, words))
-    return found
 
 
 def _values(option: Option) -> tuple[str, ...]:
@@ -73,7 +50,7 @@ _BASH = """\
 
 _oncecron() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
-    local options= valued= words= at
+    local options= valued= words= files= at
     COMPREPLY=()
     # bash splits --format=json at the sign.
     if [[ $word == = ]]; then
@@ -85,13 +62,17 @@ _oncecron() {
         COMPREPLY=($(compgen -W '@COMMANDS@ --help --version' -- "$word"))
         return
     fi
-    case ${COMP_WORDS[1]} in
+    local command=${COMP_WORDS[1]}
+    case $command in
+@GROUPS@
+    esac
+    case $command in
 @CASES@
     *)
         return
         ;;
     esac
-    if [[ ${COMP_WORDS[1]} == run ]]; then
+    if [[ $command == run ]]; then
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
             --)
@@ -123,8 +104,11 @@ _oncecron() {
     fi
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$options --help" -- "$word"))
-    elif [[ ${COMP_WORDS[1]} == run ]]; then
+    elif [[ $command == run ]]; then
         _oncecron_job $COMP_CWORD
+    elif [[ -n $files ]]; then
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -f -- "$word"))
     else
         COMPREPLY=($(compgen -W "$words" -- "$word"))
     fi
@@ -146,18 +130,27 @@ _oncecron_job() {
 
 complete -F _oncecron oncecron
 """
+_BASH_GROUP = """\
+    @NAME@)
+        if ((COMP_CWORD == 2)); then
+            COMPREPLY=($(compgen -W '@NAMES@ --help' -- "$word"))
+            return
+        fi
+        command+=" ${COMP_WORDS[2]}"
+        ;;"""
 
 
-def _bash(commands: list[_Command]) -> str:
+def _bash(root: Group) -> str:
     cases, values = [], {}
-    for command in commands:
+    for command in root.commands:
         every = [f"--{option.name}" for option in command.options]
         every += [f"-{option.short}" for option in command.options if option.short]
         cases += [
-            f"    {command.name})",
+            f"    {command.quoted})",
             f"        options='{' '.join(every)}'",
             f"        valued='{command.valued}'",
             f"        words='{' '.join(command.words)}'",
+            *(["        files=yes"] if command.files else []),
             "        ;;",
         ]
         for option in command.options:
@@ -167,8 +160,15 @@ def _bash(commands: list[_Command]) -> str:
         f"        --{name}) COMPREPLY=($(compgen -W '{fixed}' -- \"$word\")) ;;"
         for name, fixed in values.items()
     ]
+    groups = [
+        _BASH_GROUP.replace("@NAME@", group.name).replace(
+            "@NAMES@", " ".join(one.last for one in group.top)
+        )
+        for group in root.groups()
+    ]
     return (
-        _BASH.replace("@COMMANDS@", " ".join(command.name for command in commands))
+        _BASH.replace("@COMMANDS@", " ".join(one.last for one in root.top))
+        .replace("@GROUPS@", "\n".join(groups))
         .replace("@CASES@", "\n".join(cases))
         .replace("@VALUES@", "\n".join(alternatives))
     )
@@ -196,7 +196,11 @@ _oncecron() {
         _describe -t commands command subcommands
         ;;
     rest)
-        case $words[1] in
+        local command=$words[1]
+        case $command in
+@GROUPS@
+        esac
+        case $command in
 @CASES@
         esac
         ;;
@@ -211,9 +215,24 @@ fi
 """
 
 
-def _zsh(commands: list[_Command]) -> str:
+_ZSH_GROUP = """\
+        @NAME@)
+            if (( CURRENT == 2 )); then
+                subcommands=(
+@COMMANDS@
+                )
+                _describe -t commands command subcommands
+                return
+            fi
+            command+=" $words[2]"
+            shift words
+            (( CURRENT-- ))
+            ;;"""
+
+
+def _zsh(root: Group) -> str:
     cases = []
-    for command in commands:
+    for command in root.commands:
         lines = [
             f"            {spec}" for option in command.options for spec in [_zsh_spec(option)]
         ]
@@ -222,10 +241,24 @@ def _zsh(commands: list[_Command]) -> str:
             lines.append("            '(-)*:: : _normal'")
         elif command.words:
             lines.append(f"            '1: :({' '.join(command.words)})'")
+        elif command.files:
+            lines.append("            '1: :_files'")
         body = " \\\n".join(["            _arguments -S -s", *(f"    {line}" for line in lines)])
-        cases.append(f"        {command.name})\n{body}\n            ;;")
-    described = [f"        {shlex.quote(c.name + ':' + c.about.rstrip('.'))}" for c in commands]
-    return _ZSH.replace("@COMMANDS@", "\n".join(described)).replace("@CASES@", "\n".join(cases))
+        cases.append(f"        {command.quoted})\n{body}\n            ;;")
+    groups = [
+        _ZSH_GROUP.replace("@NAME@", group.name).replace("@COMMANDS@", _zsh_described(group, 20))
+        for group in root.groups()
+    ]
+    return (
+        _ZSH.replace("@COMMANDS@", _zsh_described(root, 8))
+        .replace("@GROUPS@", "\n".join(groups))
+        .replace("@CASES@", "\n".join(cases))
+    )
+
+
+def _zsh_described(group: Group, indent: int) -> str:
+    described = [shlex.quote(f"{one.last}:{one.about.rstrip('.')}") for one in group.top]
+    return "\n".join(" " * indent + text for text in described)
 
 
 def _zsh_spec(option: Option) -> str:
@@ -241,7 +274,10 @@ def _zsh_spec(option: Option) -> str:
     action = "_files" if option is CONFIG else " "
     if fixed := _values(option):
         action = "(" + " ".join(value.replace(":", "\\:") for value in fixed) + ")"
-    return shlex.quote(f"{again}{names}=[{about}]:{option.metavar}:{action}")
+    what = f"[{about}]:{option.metavar}:{action}"
+    if option.short:
+        return f"'(-{option.short} {names})'{{-{option.short}+,{names}=}}" + shlex.quote(what)
+    return shlex.quote(f"{again}{names}={what}")
 
 
 # fish
@@ -251,7 +287,8 @@ _FISH = """\
 
 function __fish_oncecron_command
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and test $words[2] = $argv[1]
+    set -l last (math (count $argv) + 1)
+    test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"
 end
 
 complete -c oncecron -f
@@ -260,29 +297,38 @@ complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -l version -d 'S
 """
 
 
-def _fish(commands: list[_Command]) -> str:
-    return _FISH + "".join(f"complete -c oncecron {line}\n" for line in _fish_lines(commands))
+def _fish(root: Group) -> str:
+    return _FISH + "".join(f"complete -c oncecron {line}\n" for line in _fish_lines(root))
 
 
-def _fish_lines(commands: list[_Command]) -> Iterator[str]:
-    for command in commands:
-        about = _fish_quoted(command.about.rstrip("."))
-        yield f"-n 'test (count (commandline -opc)) -eq 1' -a {command.name} -d {about}"
-    for command in commands:
-        only = f"-n '__fish_oncecron_command {command.name}'"
-        for option in command.options:
-            parts = [only, f"-l {option.name}"]
-            if option.short:
-                parts.insert(1, f"-s {option.short}")
-            if option.takes_value:
-                parts.append("-r -F" if option is CONFIG else "-x")
-            if fixed := _values(option):
-                parts.append(f"-a '{' '.join(fixed)}'")
-            yield " ".join([*parts, f"-d {_fish_quoted(_short_help(option))}"])
-        if command.words:
-            yield f"{only} -a '{' '.join(command.words)}'"
-        if command.name == "run":  # the lone dash ends the function's own options
-            yield f"{only} -a '(__fish_complete_subcommand --fcs-skip=2 - {command.valued})'"
+def _fish_lines(root: Group) -> Iterator[str]:
+    for group in (root, *root.groups()):
+        for one in group.top:
+            about = _fish_quoted(one.about.rstrip("."))
+            here = f"test (count (commandline -opc)) -eq {len(group.name.split()) + 1}"
+            here += f"; and __fish_oncecron_command {group.name}" if group.name else ""
+            yield f"-n '{here}' -a {one.last} -d {about}"
+    for command in root.commands:
+        for rest in _fish_rests(command):
+            yield f"-n '__fish_oncecron_command {command.name}' {rest}"
+
+
+def _fish_rests(command: Command) -> Iterator[str]:
+    """Yield what is completed behind a command."""
+    for option in command.options:
+        parts = [f"-s {option.short}"] if option.short else []
+        parts.append(f"-l {option.name}")
+        if option.takes_value:
+            parts.append("-r -F" if option is CONFIG else "-x")
+        if fixed := _values(option):
+            parts.append(f"-a '{' '.join(fixed)}'")
+        yield " ".join([*parts, f"-d {_fish_quoted(_short_help(option))}"])
+    if command.files:
+        yield "-F"
+    if command.words:
+        yield f"-a '{' '.join(command.words)}'"
+    if command.name == "run":  # the lone dash ends the function's own options
+        yield f"-a '(__fish_complete_subcommand --fcs-skip=2 - {command.valued})'"
 
 
 def _fish_quoted(text: str) -> str:
@@ -291,7 +337,7 @@ def _fish_quoted(text: str) -> str:
 
 def script(shell: str, root: click.Group) -> str:
     """Return the completion script of a shell for a group of commands."""
-    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](_commands(root))
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](group_of(root, {COMMAND: SHELLS}))
 
 
 def _print(_given: dict[str, str], words: list[str]) -> int:

@@ -68,7 +68,7 @@ def wanted_key(settings: Settings, words: list[str]) -> str:
 def named_key(word: str) -> str:
     """Return a key that was typed. Raises `UsageError`."""
     from oncecron.errors import UsageError
-    from oncecron.firing import KEY_RULE, is_key
+    from oncecron.options import KEY_RULE, is_key
 
     if not word:
         raise UsageError("the key is empty (an unset variable?)")

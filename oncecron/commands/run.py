@@ -26,6 +26,6 @@ COMMAND = TableCommand(
     "and the exit status are the command's own. Without --schedule, --tick and --no-tick the host's minute is "
     "the tick. Durations read 90, 90s, 15m, 1h30m, 1d.",
     epilog="Example: oncecron run --key billing-nightly --schedule '0 2 * * *' -- ./bill.sh --all",
-    words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True),
+    words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1),
     greedy=True,
 )

@@ -2,7 +2,7 @@
 
 _oncecron() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
-    local options= valued= words= at
+    local options= valued= words= files= at
     COMPREPLY=()
     # bash splits --format=json at the sign.
     if [[ $word == = ]]; then
@@ -11,13 +11,23 @@ _oncecron() {
         before=${COMP_WORDS[COMP_CWORD-2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'run history locks jobs why audit stop release pause resume drain undrain init prune flush completion --help --version' -- "$word"))
+        COMPREPLY=($(compgen -W 'run history locks jobs why audit stop release pause resume drain undrain crontab init prune flush completion --help --version' -- "$word"))
         return
     fi
-    case ${COMP_WORDS[1]} in
+    local command=${COMP_WORDS[1]}
+    case $command in
+    crontab)
+        if ((COMP_CWORD == 2)); then
+            COMPREPLY=($(compgen -W 'wrap unwrap --help' -- "$word"))
+            return
+        fi
+        command+=" ${COMP_WORDS[2]}"
+        ;;
+    esac
+    case $command in
     run)
-        options='--key --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --failover --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config --verbose -v'
-        valued='--key --schedule --tz --tick --min-gap --starting-deadline --wait --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config'
+        options='--key --shell --schedule --tz --tick --no-tick --min-gap --starting-deadline --again --wait --failover --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config --verbose -c -v'
+        valued='--key --shell --schedule --tz --tick --min-gap --starting-deadline --wait --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config -c'
         words=''
         ;;
     history)
@@ -75,6 +85,18 @@ _oncecron() {
         valued='--store --log --namespace --config'
         words=''
         ;;
+    'crontab wrap')
+        options='--only --tz --user-field --in-place --diff'
+        valued='--only --tz'
+        words=''
+        files=yes
+        ;;
+    'crontab unwrap')
+        options='--user-field --in-place --diff'
+        valued=''
+        words=''
+        files=yes
+        ;;
     init)
         options='--run-role --read-role --job-role --operator-role --print-sql --store --log --namespace --config'
         valued='--run-role --read-role --job-role --operator-role --store --log --namespace --config'
@@ -99,7 +121,7 @@ _oncecron() {
         return
         ;;
     esac
-    if [[ ${COMP_WORDS[1]} == run ]]; then
+    if [[ $command == run ]]; then
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
             --)
@@ -136,8 +158,11 @@ _oncecron() {
     fi
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$options --help" -- "$word"))
-    elif [[ ${COMP_WORDS[1]} == run ]]; then
+    elif [[ $command == run ]]; then
         _oncecron_job $COMP_CWORD
+    elif [[ -n $files ]]; then
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -f -- "$word"))
     else
         COMPREPLY=($(compgen -W "$words" -- "$word"))
     fi

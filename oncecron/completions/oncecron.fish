@@ -2,7 +2,8 @@
 
 function __fish_oncecron_command
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and test $words[2] = $argv[1]
+    set -l last (math (count $argv) + 1)
+    test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"
 end
 
 complete -c oncecron -f
@@ -20,11 +21,15 @@ complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a pause -d 'Ref
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a resume -d 'End a pause'
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a drain -d 'Let a host claim nothing new'
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a undrain -d 'Let a drained host claim again'
+complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a crontab -d 'Guard the lines of a crontab, or take the guards off'
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a init -d 'Create or upgrade the store\'s schema'
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a prune -d 'Remove old records now'
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a flush -d 'Deliver records that the store has not got yet'
 complete -c oncecron -n 'test (count (commandline -opc)) -eq 1' -a completion -d 'Print a completion script for a shell'
+complete -c oncecron -n 'test (count (commandline -opc)) -eq 2; and __fish_oncecron_command crontab' -a wrap -d 'Put `oncecron run` in front of the commands of a crontab'
+complete -c oncecron -n 'test (count (commandline -opc)) -eq 2; and __fish_oncecron_command crontab' -a unwrap -d 'Take off what wrap has put there, byte for byte'
 complete -c oncecron -n '__fish_oncecron_command run' -l key -x -d 'Name of what must run once'
+complete -c oncecron -n '__fish_oncecron_command run' -s c -l shell -x -d 'Run this by $SHELL -c, as cron runs a line, instead of a command'
 complete -c oncecron -n '__fish_oncecron_command run' -l schedule -x -d 'The line\'s five fields or @daily and the like'
 complete -c oncecron -n '__fish_oncecron_command run' -l tz -x -d 'Zone of --schedule'
 complete -c oncecron -n '__fish_oncecron_command run' -l tick -x -d 'The tick itself, by any other scheduler\'s name for it'
@@ -50,7 +55,7 @@ complete -c oncecron -n '__fish_oncecron_command run' -l ttl -x -d 'How long the
 complete -c oncecron -n '__fish_oncecron_command run' -l capture -x -d 'Record the last so many bytes that the command writes to its standard output and error'
 complete -c oncecron -n '__fish_oncecron_command run' -l config -r -F -d 'Read this file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml'
 complete -c oncecron -n '__fish_oncecron_command run' -s v -l verbose -d 'Tell of refusals'
-complete -c oncecron -n '__fish_oncecron_command run' -a '(__fish_complete_subcommand --fcs-skip=2 - --key --schedule --tz --tick --min-gap --starting-deadline --wait --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config)'
+complete -c oncecron -n '__fish_oncecron_command run' -a '(__fish_complete_subcommand --fcs-skip=2 - --key --shell --schedule --tz --tick --min-gap --starting-deadline --wait --retries --retry-delay --no-retry-on --shards --timeout --grace --skip-exit --on-store-error --connect-timeout --store --log --namespace --ttl --capture --config -c)'
 complete -c oncecron -n '__fish_oncecron_command history' -l since -x -d 'Only what started since then'
 complete -c oncecron -n '__fish_oncecron_command history' -l host -x -d 'Only of this host'
 complete -c oncecron -n '__fish_oncecron_command history' -l outcome -x -a 'running succeeded failed timed-out stopped lost not-started unclaimed held done passed recent late paused drained exhausted broken no-store' -d 'Only with this outcome'
@@ -132,6 +137,16 @@ complete -c oncecron -n '__fish_oncecron_command undrain' -l store -x -a 'local 
 complete -c oncecron -n '__fish_oncecron_command undrain' -l log -x -a 'postgresql:// sqlite:///' -d 'Where the job-execution log is kept as well'
 complete -c oncecron -n '__fish_oncecron_command undrain' -l namespace -x -d 'PostgreSQL schema'
 complete -c oncecron -n '__fish_oncecron_command undrain' -l config -r -F -d 'Read this file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml'
+complete -c oncecron -n '__fish_oncecron_command crontab wrap' -l only -x -d 'Guard only lines whose command holds this text, or matches it whole where it has * or ?'
+complete -c oncecron -n '__fish_oncecron_command crontab wrap' -l tz -x -d 'The zone in which cron reads the schedules'
+complete -c oncecron -n '__fish_oncecron_command crontab wrap' -l user-field -d 'Lines name a user before the command, as in /etc/crontab and /etc/cron.d'
+complete -c oncecron -n '__fish_oncecron_command crontab wrap' -l in-place -d 'Replace FILE, in one step'
+complete -c oncecron -n '__fish_oncecron_command crontab wrap' -l diff -d 'Show what changes, as a unified diff, instead of the new crontab'
+complete -c oncecron -n '__fish_oncecron_command crontab wrap' -F
+complete -c oncecron -n '__fish_oncecron_command crontab unwrap' -l user-field -d 'Lines name a user before the command, as in /etc/crontab and /etc/cron.d'
+complete -c oncecron -n '__fish_oncecron_command crontab unwrap' -l in-place -d 'Replace FILE, in one step'
+complete -c oncecron -n '__fish_oncecron_command crontab unwrap' -l diff -d 'Show what changes, as a unified diff, instead of the new crontab'
+complete -c oncecron -n '__fish_oncecron_command crontab unwrap' -F
 complete -c oncecron -n '__fish_oncecron_command init' -l run-role -x -d 'Role that fires'
 complete -c oncecron -n '__fish_oncecron_command init' -l read-role -x -d 'Role that reads history, with what was captured, locks, jobs, why and audit'
 complete -c oncecron -n '__fish_oncecron_command init' -l job-role -x -d 'Role whose jobs check their fencing token by assert_fence'

@@ -16,7 +16,7 @@ PACKAGE = Path(oncecron.__file__).parent
 # From top to bottom: a module imports only from lines below its own, or from its own package.
 LAYERS = (
     ("__main__",),
-    ("cli",),
+    ("cli", "shell"),
     ("commands",),
     ("render",),
     ("kinds",),

@@ -18,18 +18,27 @@ from oncecron.commands import TableCommand, completion
 from oncecron.commands import run as run_command
 from oncecron.options import RUN_OPTIONS, STORE_OPTIONS, Option, ParsedRun, parse_run
 
-CONTEXT = click.Context(cli.ONCECRON, info_name="oncecron")
 COMPLETIONS = Path(oncecron.__file__).parent / "completions"
 
 
-def command(name: str) -> TableCommand:
-    """Return a command."""
-    found = cli.ONCECRON.get_command(CONTEXT, name)
-    assert isinstance(found, TableCommand)
+def commands(group: click.Group = cli.ONCECRON, name: str = "") -> dict[str, TableCommand]:
+    """Return every command by its name, behind those of its groups."""
+    found: dict[str, TableCommand] = {}
+    context = click.Context(group, info_name="oncecron")
+    for own_name in group.list_commands(context):
+        one = group.get_command(context, own_name)
+        if isinstance(one, click.Group):
+            found |= commands(one, f"{name}{own_name} ")
+        else:
+            assert isinstance(one, TableCommand)
+            found[name + own_name] = one
     return found
 
 
-EVERY_OPTION = [(name, option) for name in cli.COMMANDS for option in command(name).table]
+COMMANDS = commands()
+STORELESS = ("completion", "crontab")
+"""Commands and groups that ask no store."""
+EVERY_OPTION = [(name, option) for name, one in COMMANDS.items() for option in one.table]
 each_option = pytest.mark.parametrize(
     ("name", "option"), EVERY_OPTION, ids=[f"{name}-{option.name}" for name, option in EVERY_OPTION]
 )
@@ -59,10 +68,13 @@ def _spelled(option: Option) -> st.SearchStrategy[list[str]]:
     name = f"--{option.name}"
     if not option.takes_value:
         return st.sampled_from([[name], ["-v"], ["-vv"]] if option.short else [[name]])
+    short = f"-{option.short}" if option.short else name
     values = st.sampled_from(
         ["", "x", "-x", "--", "--key", "30s", "a=b", "-", "=", "ä b"]
     ) | st.text(max_size=5)
-    return values.flatmap(lambda value: st.sampled_from([[name, value], [f"{name}={value}"]]))
+    spelled = values.map(lambda value: [[name, value], [f"{name}={value}"], [short, value]])
+    joined = values.map(lambda value: [[f"{short}{value or 'x'}"], [f"-v{short[1:]}", value]])
+    return (st.one_of(spelled, joined) if option.short else spelled).flatmap(st.sampled_from)
 
 
 WORDS = st.lists(
@@ -101,10 +113,10 @@ def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[st
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "--key k",
-        "--key k --",
         "--key",
+        "-c",
+        "-vc",
+        "-vx",
         "--kee k -- true",
         "--again=yes -- true",
         "-x -- true",
@@ -124,11 +136,11 @@ def test_what_is_wrong_is_left_to_click(line: str) -> None:
 
 def test_an_option_is_declared_once() -> None:
     """No name twice in a command; those of the store everywhere the same objects."""
-    for name in cli.COMMANDS:
-        names = [option.name for option in command(name).table]
+    for name, one in COMMANDS.items():
+        names = [option.name for option in one.table]
         assert len(set(names)) == len(names)
-        if name != "completion":
-            assert set(STORE_OPTIONS) <= set(command(name).table)
+        if name.split()[0] not in STORELESS:
+            assert set(STORE_OPTIONS) <= set(one.table)
 
 
 def test_defaults_are_values_that_the_option_takes() -> None:
@@ -161,8 +173,9 @@ def help_of(*arguments: str) -> str:
 def test_every_command_is_in_the_help() -> None:
     """With its sentence, and what does not exist yet is absent."""
     text = help_of()
-    for name in cli.COMMANDS:
-        assert f"{name} {command(name).short_help}" in text
+    for name, one in COMMANDS.items():
+        *groups, own_name = name.split()
+        assert f"{own_name} {one.short_help}" in (help_of(*groups) if groups else text)
     for name in ("doctor", "metrics"):
         assert f" {name} " not in text
 
@@ -170,7 +183,7 @@ def test_every_command_is_in_the_help() -> None:
 @each_option
 def test_every_option_is_in_its_command_s_help(name: str, option: Option) -> None:
     """With its metavariable, its default and its environment variable."""
-    text = flat(command(name).get_help(click.Context(command(name), info_name=name)))
+    text = flat(COMMANDS[name].get_help(click.Context(COMMANDS[name], info_name=name)))
     assert f"--{option.name} {option.metavar}".rstrip() in text
     assert flat(option.help) in text
     if option.default is not None:
@@ -193,7 +206,7 @@ def test_the_help_of_run_groups_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in cli.COMMANDS), ["completion", "bash"]],
+    "arguments", [["--help"], ["--version"], *([*name.split(), "--help"] for name in COMMANDS), ["completion", "bash"]],
     ids=" ".join,
 )  # fmt: skip
 def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> None:
@@ -241,9 +254,9 @@ def test_the_scripts_of_the_package_are_those_that_are_printed(shell: str) -> No
 def test_every_option_is_in_every_completion(name: str, option: Option) -> None:
     """With its fixed values."""
     bash, zsh, fish = (completion.script(shell, cli.ONCECRON) for shell in completion.SHELLS)
-    [options] = re.findall(rf"^    {name}\)\n        options='(.*)'$", bash, re.MULTILINE)
+    [options] = re.findall(rf"^    '?{name}'?\)\n        options='(.*)'$", bash, re.MULTILINE)
     assert f"--{option.name}" in options.split()
-    [block] = re.findall(rf"^        {name}\)\n(.*?);;", zsh, re.MULTILINE | re.DOTALL)
+    [block] = re.findall(rf"^        '?{name}'?\)\n(.*?);;", zsh, re.MULTILINE | re.DOTALL)
     assert re.search(rf"--{option.name}[=\[}}']", block)
     [line] = [
         line

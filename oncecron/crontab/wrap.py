@@ -1,0 +1,237 @@
+"""Guard the lines of a crontab, and take the guards off: bytes in; bytes, and what there is to say, out.
+
+For each line that runs a command:
+
+    guarded already, by wrap or by hand      as it is
+    it belongs to each host                  as it is, and named: see `_left`
+    else                                     the guard is put before its command, see `guards`
+
+Its key is the one that a comment names (`remarks`), else the one derived from its command (`naming`); where that is
+taken in this file, a digest of schedule, user and input is added. What cannot be done is refused, and then nothing is
+changed: a crontab of which one line was silently not guarded would be worse than none.
+"""
+
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron import tick
+from oncecron.crontab.guards import guarded, read_guard, without_command
+from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
+from oncecron.crontab.reading import shell_command, split_command
+from oncecron.crontab.remarks import Remark, read_remarks
+from oncecron.crontab.scanner import LONGEST_COMMAND, Crontab, Job, Problem
+from oncecron.crontab.words import is_bourne, is_guarded, is_off, of_each_host
+from oncecron.options import KEY_RULE, OWN_SHELL, is_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NOTHING = Remark(off=False, options={})
+
+
+class Guarding(NamedTuple):
+    """How lines are to be guarded."""
+
+    program: str
+    """The absolute path of oncecron."""
+    zone: str
+    """In which cron reads the schedules: a name of the tz database."""
+    only: tuple[str, ...] = ()
+    """Patterns of commands; none: all, in a user's crontab."""
+
+
+class Rewritten(NamedTuple):
+    """A crontab, wrapped or unwrapped."""
+
+    data: bytes
+    """The original where anything was refused."""
+    changed: int
+    """How many lines."""
+    left: list[Problem]
+    """Lines that are as they were, and why."""
+    refused: list[Problem]
+    """What could not be done, and why."""
+
+
+# Wrap
+
+
+def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
+    """Guard the lines that are to run on one host. Raises nothing."""
+    remarks, refused = read_remarks(crontab)
+    refused += [Problem(line, f"cron refuses this file: {why}") for line, why in crontab.problems()]
+    keys = _Keys(crontab, remarks)
+    left: list[Problem] = []
+    replaced: dict[int, bytes] = {}
+    for job in crontab.jobs():
+        if is_guarded(shell_command(job.command)):
+            continue
+        remark = remarks.get(job.number, _NOTHING)
+        why = next(_reasons_to_leave(crontab, job, remark, guarding), None)
+        if why:
+            left.append(Problem(job.number, why))
+            continue
+        try:
+            key = remark.options.get("key") or keys.derive(job)
+            replaced[job.number] = _guarded_line(job, {**remark.options, "key": key}, guarding)
+        except ValueError as error:
+            refused.append(Problem(job.number, str(error)))
+    return _rewritten(crontab, replaced, left + keys.shared(), refused)
+
+
+def _reasons_to_leave(
+    crontab: Crontab, job: Job, remark: Remark, guarding: Guarding
+) -> Iterator[str]:
+    """Yield why a line stays as it is."""
+    environment = crontab.environment(job)
+    command = shell_command(job.command)
+    shell = environment.get(b"SHELL", b"/bin/sh")
+    if remark.off:
+        yield "`# oncecron: off` stands above it"
+    if is_off(command) or environment.get(b"ONCECRON") == b"off":
+        yield "ONCECRON=off"
+    if not command.strip():
+        yield "it has no command"
+    if job.at_reboot:
+        yield "@reboot is of each host; oncecron run --key NAME --no-tick in front of it guards it"
+    if not remark.options and (program := of_each_host(command)):
+        yield f"{program} is of each host; `# oncecron: key=NAME` above it guards it all the same"
+    if shell.endswith(OWN_SHELL.encode()):
+        yield f"SHELL={OWN_SHELL} guards it already"
+    if not is_bourne(shell):
+        yield f"SHELL={shell.decode(errors='replace')} is none whose quotes are known: put the command into a script"
+    if not _is_meant(command, remark, guarding, named=crontab.system):
+        yield "neither --only nor a comment `# oncecron: key=NAME` above it names it"
+    if _never_runs(job):
+        yield f"it never runs: no time is {job.schedule!r}"
+
+
+def _is_meant(command: bytes, remark: Remark, guarding: Guarding, *, named: bool) -> bool:
+    """Return whether a line is among those that are to be guarded; `named`: none unless it is named."""
+    if remark.options or not (guarding.only or named):
+        return True
+    text = command.decode("utf-8", "surrogateescape")
+    return any(pattern in text or fnmatchcase(text, pattern) for pattern in guarding.only)
+
+
+def _never_runs(job: Job) -> bool:
+    try:
+        tick.scheduled_tick(schedule_of(job), "UTC", time.time())
+    except ValueError:
+        return True
+    return False
+
+
+def schedule_of(job: Job) -> str:
+    """Return the schedule as `tick` reads it, which means the same as what cron makes of the line; empty: never."""
+    texts = [field.text for field in job.fields]
+    return " ".join(texts) if all(texts) and texts else "" if texts else job.schedule
+
+
+class _Keys:
+    """The keys of a file: the same command under one key, and no other command."""
+
+    def __init__(self, crontab: Crontab, remarks: dict[int, Remark]) -> None:
+        self._crontab = crontab
+        self._commands: dict[str, dict[bytes, int]] = {}
+        for job in crontab.jobs():
+            guard = read_guard(job.command)
+            key = (
+                guard.options["key"]
+                if guard
+                else remarks.get(job.number, _NOTHING).options.get("key")
+            )
+            if key:
+                command = shell_command(guard.command if guard else job.command).strip()
+                self._commands.setdefault(key, {}).setdefault(command, job.number)
+
+    def derive(self, job: Job) -> str:
+        """Return a key for a job, not yet taken in this file. Raises `ValueError`."""
+        command = shell_command(job.command)
+        prefix = (
+            self._crontab.environment(job)
+            .get(PREFIX_VARIABLE.encode(), b"")
+            .decode(errors="replace")
+        )
+        key = derived_key(command, prefix)
+        if not is_key(key):
+            raise ValueError(f"ONCECRON_KEY_PREFIX={prefix}: the key would be {key!r}; {KEY_RULE}")
+        if key in self._commands:
+            _, behind = split_command(job.command)
+            more = [job.schedule.encode(), job.user or b"", behind or b""]
+            key = f"{key}.{digest(bytes(1).join(more))}"
+        unique, number = key, 1
+        while unique in self._commands:
+            number += 1
+            unique = f"{key}-{number}"
+        self._commands[unique] = {command.strip(): job.number}
+        return unique
+
+    def shared(self) -> list[Problem]:
+        """Return the lines whose key another command has too."""
+        return [
+            Problem(
+                number, f"its key {key} is another command's too: only one of them runs at a tick"
+            )
+            for key, commands in self._commands.items()
+            for number in sorted(commands.values())[1:]
+        ]
+
+
+def _guarded_line(job: Job, named: dict[str, str], guarding: Guarding) -> bytes:
+    """Return a line with its guard. Raises `ValueError` if that cannot be."""
+    options = {"key": named.pop("key")}
+    if "no-tick" in named:
+        options["no-tick"] = named.pop("no-tick")
+    else:
+        options |= {"schedule": schedule_of(job), "tz": guarding.zone}
+    options |= named
+    program = guarding.program.encode("utf-8", "surrogateescape")
+    command = guarded(program, options, job.command)
+    if len(command) > job.room:
+        _, behind = split_command(job.command)
+        rest = b"" if behind is None else b"%" + behind
+        line = (without_command(program, options) + rest).decode(errors="replace")
+        raise ValueError(
+            f"its command would have {len(command)} bytes with its guard, and cron takes {LONGEST_COMMAND}: put the "
+            f"command as `command = '...'` below [job.{options['key']}] into the configuration file, and write "
+            f"here: {line}"
+        )
+    guard = read_guard(command)
+    if guard is None or guard.command != job.command:
+        raise ValueError("it could not be unwrapped again; guard it by hand")
+    return _line_with(job, command)
+
+
+def _line_with(job: Job, command: bytes) -> bytes:
+    return job.raw[: job.start] + command + job.raw[job.start + len(job.command) :]
+
+
+# Unwrap
+
+
+def unwrap(crontab: Crontab) -> Rewritten:
+    """Take off the guards that wrap has written. Raises nothing."""
+    replaced: dict[int, bytes] = {}
+    left = [Problem(line, f"cron refuses it: {why}") for line, why in crontab.problems()]
+    for job in crontab.jobs():
+        guard = read_guard(job.command)
+        if guard:
+            replaced[job.number] = _line_with(job, guard.command)
+        elif is_guarded(shell_command(job.command)):
+            left.append(Problem(job.number, "oncecron stands there as wrap does not write it"))
+    return _rewritten(crontab, replaced, left, [])
+
+
+def _rewritten(
+    crontab: Crontab, replaced: dict[int, bytes], left: list[Problem], refused: list[Problem]
+) -> Rewritten:
+    """Return the new file, or the old one if anything was refused."""
+    lines = [line.raw for line in crontab.lines]
+    new = [replaced.get(number, raw) for number, raw in enumerate(lines, 1)]
+    if refused:
+        return Rewritten(b"".join(lines), 0, sorted(left), sorted(refused))
+    return Rewritten(b"".join(new), len(replaced), sorted(left), [])
