@@ -70,7 +70,7 @@ def read_guard(command: bytes) -> Guard | None:
     program, options, at = read
     rest = command[at:]
     original = rest[len(_COMMAND) :] if rest.startswith(_COMMAND) else _read_quoted(rest)
-    if original is None or list(options)[:2] not in (["key", "schedule"], ["key", "no-tick"]):
+    if original is None or not _is_wraps(list(options)):
         return None
     # Whatever is not spelt as wrap spells it, is not wrap's.
     return (
@@ -78,6 +78,10 @@ def read_guard(command: bytes) -> Guard | None:
         if guarded(program, options, original) == command
         else None
     )
+
+
+def _is_wraps(names: list[str]) -> bool:
+    return names[:3] == ["key", "schedule", "tz"] or names[:2] == ["key", "no-tick"]
 
 
 def _read_prefix(text: bytes) -> tuple[bytes, dict[str, str], int] | None:

@@ -4,8 +4,9 @@ It must be the same on every host, whoever derives it: `crontab wrap` from the l
 gives it. So it is made of the command alone, as the shell gets it (`%` and what follows it are cron's), and the rule
 never changes: hosts are upgraded in any order, and another key is another job.
 
-    name     of the first program that is no launcher (`nice`, `env`, `flock FILE`, `cd DIRECTORY`, `bash -c`,
-             `php`...): the last part of its path, other letters than A-Z a-z 0-9 . _ made `-`, at most 40; else `job`
+    name     the last part of the path of the first program that is no launcher (`nice`, `env`, `flock FILE`,
+             `cd DIRECTORY`, `bash -c`, `php`, `[ ... ]`...); other letters than A-Z a-z 0-9 . _ are made `-`; at most
+             40; else `job`
     digest   CRC-32 of the command without the blanks around it, eight hexadecimal digits
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import binascii
 
-from oncecron.crontab.words import loose_words
+from oncecron.crontab.words import OF_THE_SHELL, loose_words
 
 PREFIX_VARIABLE = "ONCECRON_KEY_PREFIX"
 """Whose value comes first in derived keys: for users whose commands are alike."""
@@ -21,26 +22,25 @@ _LONGEST_NAME = 40
 _WORD_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 # Launchers by how many words of theirs come before the program, and which of their options take a word.
 _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
-    b"cd": (1, b""),
-    b"flock": (1, b"wE"),
-    b"timeout": (1, b"sk"),
-    b"sleep": (1, b""),
-    b"chroot": (1, b""),
-    b"runuser": (0, b"ug"),
-    b"sudo": (0, b"ugCDRT"),
-    b"nice": (0, b"n"),
-    b"ionice": (0, b"cn"),
+    **dict.fromkeys((b"cd", b".", b"source", b"export", b"sleep", b"chroot"), (1, b"")),
     b"chrt": (1, b"T"),
     b"env": (0, b"uCS"),
-    b"test": (0, b""),
+    b"flock": (1, b"wE"),
+    b"ionice": (0, b"cn"),
+    b"nice": (0, b"n"),
+    b"runuser": (0, b"ug"),
+    b"set": (0, b"o"),
+    b"sudo": (0, b"ugCDRT"),
+    b"timeout": (1, b"sk"),
 }
-_SKIPPED = frozenset(
+_SKIPPED = OF_THE_SHELL.difference((b"echo", b"printf", b"kill", b"r")).union(
     b"""
-    if then else while do exec command time eval nohup setsid source true chronic cronic eatmydata systemd-cat
-    systemd-inhibit
-    stdbuf unbuffer sh bash dash ash ksh zsh python python2 python3 perl ruby php node java Rscript bundle
+    nohup setsid chronic cronic eatmydata systemd-cat systemd-inhibit stdbuf unbuffer sh bash dash ash ksh zsh python
+    python2 python3 perl ruby php node java Rscript bundle
     """.split()
 )
+# What is between the two is a condition, or the words of a loop.
+_PAIRS = {b"[": b"]", b"[[": b"]]", b"for": b"do", b"while": b"do", b"until": b"do", b"case": b"in"}
 
 
 def derived_key(command: bytes, prefix: str = "") -> str:
@@ -61,14 +61,17 @@ def _name(command: bytes) -> str:
 
 def _program(command: bytes) -> bytes:
     """Return the first word that is neither a launcher nor what belongs to one."""
-    options, ahead, skip = b"", 0, False
+    options, ahead, skip, until = b"", 0, False, b""
     for word in loose_words(command):
         name = word.rpartition(b"/")[2]
-        if skip:
+        if skip or until:
             skip = False
+            until = b"" if word == until else until
+        elif word in _PAIRS:
+            until = _PAIRS[word]
         elif word.startswith(b"-"):
             skip = len(word) == 2 and word[1:] in options  # noqa: PLR2004 - a dash and a letter
-        elif ahead:
+        elif ahead and word != b"$":
             ahead -= 1
         elif name in _LAUNCHERS:
             ahead, options = _LAUNCHERS[name]
@@ -78,6 +81,6 @@ def _program(command: bytes) -> bytes:
 
 
 def _is_no_program(word: bytes, name: bytes) -> bool:
-    number = word.rstrip(b"smhd").isdigit()
+    number = not word.strip(b"0123456789.,:+-%$\\") or word[:-1].isdigit()  # also 60s
     variable = b"=" in word or (word.startswith(b"$") and b"/" not in word)
-    return number or variable or name in _SKIPPED or name == b"."
+    return number or variable or name in _SKIPPED

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _PLAIN = frozenset(_LETTERS + b"_./:,@+=%-")
-_BETWEEN = b" \t\n;&|()<>{}'\"`[]!"
+_BETWEEN = b" \t\n;&|()<>{}'\"`!"
 _SPLIT = bytes.maketrans(_BETWEEN, b" " * len(_BETWEEN))
 _OFF = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
 _OF_EACH_HOST = (b"run-parts", b"anacron")
@@ -18,7 +18,7 @@ _NOT_QUOTED = frozenset(b"$`\\!\n\0")  # within double quotes they may mean more
 _SHELLS = frozenset(
     (b"sh", b"bash", b"dash", b"ash", b"ksh", b"ksh93", b"mksh", b"lksh", b"pdksh", b"yash", b"zsh", b"posh")
 )  # fmt: skip
-_OF_THE_SHELL = frozenset(
+OF_THE_SHELL = frozenset(
     b"""
     . : [ [[ alias autoload bg bind break builtin bye caller case cd chdir command compgen complete compopt continue
     coproc declare dirs disown do done echo echotc elif else emulate enable end esac eval exec exit export false fc fg
@@ -70,7 +70,7 @@ def _read_word(command: bytes, at: int, *, bare: bool) -> tuple[bytes, int] | No
 
 
 def _is_program(word: bytes) -> bool:
-    return b"=" not in word and word[:1] not in (b"-", b"%", b"+") and word not in _OF_THE_SHELL
+    return b"=" not in word and word[:1] not in (b"-", b"%", b"+") and word not in OF_THE_SHELL
 
 
 def loose_words(command: bytes) -> list[bytes]:

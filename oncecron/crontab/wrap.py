@@ -2,9 +2,9 @@
 
 For each line that runs a command:
 
-    guarded already, by wrap or by hand      as it is
-    it belongs to each host                  as it is, and named: see `_left`
-    else                                     the guard is put before its command, see `guards`
+    wrapped already                        as it is
+    guarded by hand, or of each host       as it is, and named: see `_reasons_to_leave`
+    else                                   the guard is put before its command, see `guards`
 
 Its key is the one that a comment names (`remarks`), else the one derived from its command (`naming`); where that is
 taken in this file, a digest of schedule, user and input is added. What cannot be done is refused, and then nothing is
@@ -67,7 +67,7 @@ def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
     left: list[Problem] = []
     replaced: dict[int, bytes] = {}
     for job in crontab.jobs():
-        if is_guarded(shell_command(job.command)):
+        if read_guard(job.command):
             continue
         remark = remarks.get(job.number, _NOTHING)
         why = next(_reasons_to_leave(crontab, job, remark, guarding), None)
@@ -88,7 +88,8 @@ def _reasons_to_leave(
     """Yield why a line stays as it is."""
     environment = crontab.environment(job)
     command = shell_command(job.command)
-    shell = environment.get(b"SHELL", b"/bin/sh")
+    if is_guarded(command):
+        yield "it has been guarded by hand"
     if remark.off:
         yield "`# oncecron: off` stands above it"
     if is_off(command) or environment.get(b"ONCECRON") == b"off":
@@ -99,14 +100,19 @@ def _reasons_to_leave(
         yield "@reboot is of each host; oncecron run --key NAME --no-tick in front of it guards it"
     if not remark.options and (program := of_each_host(command)):
         yield f"{program} is of each host; `# oncecron: key=NAME` above it guards it all the same"
-    if shell.endswith(OWN_SHELL.encode()):
-        yield f"SHELL={OWN_SHELL} guards it already"
-    if not is_bourne(shell):
-        yield f"SHELL={shell.decode(errors='replace')} is none whose quotes are known: put the command into a script"
+    if not is_bourne(environment.get(b"SHELL", b"/bin/sh")):
+        yield _of_shell(environment[b"SHELL"])
     if not _is_meant(command, remark, guarding, named=crontab.system):
         yield "neither --only nor a comment `# oncecron: key=NAME` above it names it"
     if _never_runs(job):
         yield f"it never runs: no time is {job.schedule!r}"
+
+
+def _of_shell(shell: bytes) -> str:
+    if shell.endswith(OWN_SHELL.encode()):
+        return f"SHELL={OWN_SHELL} guards it already"
+    name = shell.decode(errors="replace")
+    return f"SHELL={name} is none whose quotes are known: put the command into a script"
 
 
 def _is_meant(command: bytes, remark: Remark, guarding: Guarding, *, named: bool) -> bool:

@@ -111,3 +111,84 @@ def lines(commands: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     jobs = st.tuples(st.sampled_from([b"", b" ", b"\t"]), schedules(), commands).map(b"".join)
     kinds = st.sampled_from([jobs, jobs, jobs, jobs, variables(), OTHERS])
     return kinds.flatmap(lambda kind: kind)
+
+
+# Commands
+
+PIECES = [
+    *(
+        "rec",
+        "rec a",
+        "rec 'a b'",
+        'rec "it\'s"',
+        "rec $X",
+        'rec "$X" *',
+        "rec exit=3",
+        "rec a >out",
+        "rec <in",
+    ),
+    *(
+        "cd sub",
+        "X=1 rec",
+        "exec rec x",
+        "rec `rec b`",
+        'rec "$(rec c)"',
+        "( rec d )",
+        "{ rec e; }",
+        "! rec f",
+        "rec #",
+    ),
+    *(
+        "if rec; then rec g; fi",
+        "for i in 1 2; do rec $i; done",
+        "rec 2>>err",
+        "echo h",
+        "printf '\\%s\\\\n' i",
+        "true",
+    ),
+    *(
+        "rec \\'j\\'",
+        'rec "\\"k\\""',
+        "rec l\\ m",
+        "rec date +\\%F",
+        "rec \\\\\\%",
+        "rec 'a\\b'",
+        "rec é",
+        "rec \\$X",
+        "rec\t n",
+    ),
+    *(
+        "rec a=b --c -- -d",
+        "rec ''",
+        'rec ""x',
+        "rec ~ ?",
+        "rec {a,b}",
+        "rec \\\\",
+        "rec !",
+        "rec o; exit 5",
+        "export X=2",
+    ),
+]
+"""Parts of commands whose only programs are shells and `rec`, which records how it was called."""
+JOINTS = [" && ", " || ", "; ", " | ", " ;", "&& "]
+INPUTS = ["%", "%in", "%a%b%", "%it's \\% 100", "%\\", "%é%%", "%\\\\%x'"]
+
+
+@st.composite
+def runnable_commands(draw: st.DrawFn) -> bytes:
+    """Return a command, as it stands in a crontab, that may be run in an empty directory with `rec` in its PATH."""
+    parts = draw(st.lists(st.sampled_from(PIECES), min_size=1, max_size=3))
+    command = parts[0]
+    for part in parts[1:]:
+        command += draw(st.sampled_from(JOINTS)) + part
+    command += draw(st.sampled_from(["", "", " ", " # it's a comment", "\t"]))
+    return (command + draw(st.sampled_from(["", "", *INPUTS]))).encode()
+
+
+def commands() -> st.SearchStrategy[bytes]:
+    """Return commands of all kinds, most of them like those that people write."""
+    odd = st.text("ab '\"\\\\%$`;&|<>()=~*#!\t\r-/é", max_size=12).map(str.encode)
+    raw = st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"").replace(b"\0", b""))
+    long = st.integers(800, 1000).map(lambda length: b"x" * length)
+    kinds = st.sampled_from([runnable_commands(), runnable_commands(), odd, odd, raw, long])
+    return kinds.flatmap(lambda kind: kind)

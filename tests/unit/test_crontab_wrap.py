@@ -1,0 +1,391 @@
+"""wrap and unwrap: exactly the prefix, for exactly the lines that are meant, and back byte for byte."""
+
+from pathlib import Path
+
+import pytest
+from crontabs import EXAMPLES, REALISTIC, accepted_by_cron, commands, lines
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from oncecron.crontab.guards import read_guard
+from oncecron.crontab.reading import shell_command, standard_input
+from oncecron.crontab.scanner import Crontab, Problem, scan
+from oncecron.crontab.wrap import Guarding, Rewritten, schedule_of, unwrap, wrap
+
+GUARDING = Guarding("/usr/bin/oncecron", "Europe/Berlin")
+EVERYTHING = GUARDING._replace(only=("*",))
+RUN = "/usr/bin/oncecron run"
+
+
+def wrapped(text: str | bytes, *, system: bool = False, guarding: Guarding = GUARDING) -> Rewritten:
+    """Return a crontab wrapped."""
+    return wrap(scan(text if isinstance(text, bytes) else text.encode(), system=system), guarding)
+
+
+def line(text: str) -> str:
+    """Return what becomes of a command that runs @daily."""
+    done = wrapped(f"@daily {text}\n")
+    assert done.refused == []
+    return done.data.decode().removeprefix("@daily ").removesuffix("\n")
+
+
+def left(text: str, *, system: bool = False, guarding: Guarding = GUARDING) -> list[str]:
+    """Return why the lines of a crontab are left as they are; nothing is changed then."""
+    done = wrapped(text, system=system, guarding=guarding)
+    assert (done.data, done.changed, done.refused) == (text.encode(), 0, [])
+    return [reason for _, reason in done.left]
+
+
+def refused(text: str) -> list[Problem]:
+    """Return what is refused; then nothing is changed."""
+    done = wrapped(text)
+    assert (done.data, done.changed) == (text.encode(), 0)
+    return done.refused
+
+
+# Whatever it is
+
+
+def assert_undone(original: bytes, *, system: bool = False) -> Crontab:
+    """Wrap, and assert all that is promised of any crontab; return the wrapped one."""
+    done = wrap(scan(original, system=system), EVERYTHING)
+    again = scan(done.data, system=system)
+    assert unwrap(again).data == original
+    assert wrap(again, EVERYTHING).data == done.data
+    assert done.changed == len([raw for raw in done.data.split(b"\n") if b"oncecron run" in raw])
+    if done.refused:
+        assert done.data == original
+    return again
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines(commands()))
+def test_unwrap_gives_back_what_was_wrapped(tmp_path: Path, raw: bytes) -> None:
+    """Byte for byte; cron accepts it as before; wrapping twice changes nothing; the command is the same to a shell."""
+    original = raw + b"\n"
+    before = scan(original)
+    after = assert_undone(original)
+    assert after.problems() == before.problems()
+    if not before.problems():
+        assert accepted_by_cron(b"".join(one.raw for one in after.lines), tmp_path)
+    for old, new in zip(before.jobs(), after.jobs(), strict=True):
+        assert (new.schedule, new.start) == (old.schedule, old.start)
+        assert standard_input(new.command) == standard_input(old.command)
+        guard = read_guard(new.command)
+        assert guard is None or guard.command == old.command
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(lines(commands()), max_size=5), st.booleans())
+def test_unwrap_gives_back_whole_files(raws: list[bytes], system: bool) -> None:
+    """Also those with duplicates, with refused lines, with a user's name."""
+    assert_undone(b"\n".join(raws), system=system)
+
+
+@pytest.mark.parametrize("path", REALISTIC, ids=lambda path: path.name)
+def test_realistic_crontabs(path: Path, tmp_path: Path) -> None:
+    """Cron accepts them as before, and they come back byte for byte."""
+    original = path.read_bytes()
+    system = path.name.startswith("system-")
+    crontab = scan(original, system=system)
+    assert crontab.problems() == []
+    after = assert_undone(original, system=system)
+    wrapped_bytes = b"".join(one.raw for one in after.lines)
+    assert accepted_by_cron(original, tmp_path)
+    assert accepted_by_cron(wrapped_bytes, tmp_path)
+    assert after.problems() == []
+    keys = [guard.options["key"] for job in after.jobs() if (guard := read_guard(job.command))]
+    assert len(set(keys)) == len(keys)
+
+
+def test_there_are_enough_realistic_crontabs() -> None:
+    """At least thirty."""
+    assert len(REALISTIC) >= 30
+
+
+# The form
+
+
+def test_a_simple_command_stays_as_it_is() -> None:
+    """Behind the lone dashes."""
+    text = line("/opt/bill.sh --all 'a b'%input%more")
+    key = text.split()[3]
+    assert text == (
+        f"{RUN} --key {key} --schedule @daily --tz Europe/Berlin -- /opt/bill.sh --all 'a b'%input%more"
+    )
+
+
+def test_what_needs_a_shell_is_quoted_for_it() -> None:
+    """Up to the first bare percent sign; what follows is cron's."""
+    text = line("cd /app && echo it's 100\\% %in'put%more")
+    assert text.endswith(" --shell 'cd /app && echo it'\\''s 100\\% '%in'put%more")
+    assert shell_command(text.encode()).endswith(b" --shell 'cd /app && echo it'\\''s 100% '")
+
+
+def test_fields_and_blanks_of_the_line_stay() -> None:
+    """The schedule is the line's, with single blanks; the line's own blanks are kept."""
+    done = wrapped(" 0\t2  * *\t*\t /opt/x \n")
+    assert done.data.startswith(b" 0\t2  * *\t*\t /usr/bin/oncecron run --key x-")
+    assert done.data.endswith(b" --schedule '0 2 * * *' --tz Europe/Berlin -- /opt/x \n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "schedule"),
+    [("0 0 * * 5#2", "0 0 * * 5"), ("*/100 * * * *", "*/100 * * * *"), ("22-2,5 * * * *", "5 * * * *"),
+     ("*x 0 1 JAN mon", "* 0 1 JAN mon"), ("@midnight", "@midnight"), ("4294967297 0 * * *", "1 0 * * *")],
+)  # fmt: skip
+def test_a_schedule_is_written_as_cron_reads_it(fields: str, schedule: str) -> None:
+    """What `run` would refuse, or read as something else, is put into words that both read alike."""
+    (job,) = scan(f"{fields} x\n".encode()).jobs()
+    assert schedule_of(job) == schedule
+
+
+def test_the_path_of_the_program_is_quoted_where_it_must_be() -> None:
+    """And refused where it cannot stand in a crontab."""
+    done = wrapped("@daily x\n", guarding=GUARDING._replace(program="/opt/my tools/oncecron"))
+    assert done.data.startswith(b"@daily '/opt/my tools/oncecron' run --key ")
+    assert unwrap(scan(done.data)).data == b"@daily x\n"
+    for program in ("/opt/a'b/oncecron", "/opt/a%b/oncecron", "/opt/a\\b/oncecron"):
+        done = wrapped("@daily x\n", guarding=GUARDING._replace(program=program))
+        assert "configuration file" in done.refused[0].reason
+
+
+# Which lines
+
+
+def test_what_belongs_to_each_host_is_left() -> None:
+    """And every line says why."""
+    assert left("@reboot /opt/x\n")[0].startswith("@reboot is of each host")
+    assert left("@daily cd / && run-parts x\n")[0].startswith("run-parts is of each host")
+    assert left("@daily /usr/sbin/anacron -s\n")[0].startswith("anacron is of each host")
+    assert left("@daily oncecron flush\n")[0].startswith("oncecron is of each host")
+    assert left("@daily ONCECRON=off df\nONCECRON=off\n@daily x\n") == ["ONCECRON=off"] * 2
+    assert left("# oncecron: off\n@daily x\n") == ["`# oncecron: off` stands above it"]
+    assert left("@daily\n@daily %x\n") == ["it has no command"] * 2
+    assert "never runs" in left("0 0 31 2 * x\n")[0]
+
+
+def test_a_comment_guards_what_would_be_left() -> None:
+    """Except what has no tick."""
+    assert wrapped("# oncecron: key=hourly\n@hourly cd / && run-parts x\n").changed == 1
+    assert left("# oncecron: key=x\n@reboot x\n")[0].startswith("@reboot")
+
+
+def test_another_shell_reads_quotes_in_its_own_way() -> None:
+    """Then the line is left; below the next SHELL= it is not."""
+    done = wrapped("SHELL=/usr/bin/fish\n@daily a\nSHELL=/bin/bash\n@daily b\n")
+    assert (done.changed, [number for number, _ in done.left]) == (1, [2])
+    assert left("SHELL=/usr/bin/oncecron-shell\n@daily a\n") == [
+        "SHELL=oncecron-shell guards it already"
+    ]
+
+
+def test_what_is_guarded_by_hand_is_left() -> None:
+    """Also on part of a line."""
+    text = "@daily oncecron run --key x -- y\n@daily cd /x && /usr/bin/oncecron run --key x y\n"
+    assert left(text) == ["it has been guarded by hand"] * 2
+
+
+def test_only() -> None:
+    """A text that the command holds, or a pattern of it all; several are alternatives."""
+    text = "@daily /opt/bill.sh --all\n@daily /opt/report\n@daily df\n"
+    for only, guarded in (
+        (("bill",), [1]), (("/opt/*",), [1, 2]), (("*.sh",), []), (("bill", "df"), [1, 3]), (("*",), [1, 2, 3])
+    ):  # fmt: skip
+        done = wrapped(text, guarding=GUARDING._replace(only=only))
+        changed = {
+            number for number, raw in enumerate(done.data.split(b"\n"), 1) if b"--key" in raw
+        }
+        assert changed == set(guarded)
+        assert {number for number, _ in done.left} == {1, 2, 3} - changed
+
+
+def test_in_a_system_crontab_a_line_must_be_named() -> None:
+    """By --only or by a comment."""
+    text = "@daily root a\n@daily www b\n# oncecron: key=c\n@daily root c\n"
+    done = wrapped(text, system=True, guarding=GUARDING._replace(only=("b",)))
+    assert [number for number, _ in done.left] == [1]
+    assert done.data.splitlines()[3].startswith(
+        b"@daily root /usr/bin/oncecron run --key c --schedule"
+    )
+
+
+# Remarks
+
+
+def test_a_comment_gives_key_and_options() -> None:
+    """Of the line directly below; several add up."""
+    done = wrapped(
+        "# oncecron: key=bill timeout=1h\n#oncecron: failover retry_delay=1s..2s retries=2\n@daily x\n"
+    )
+    assert done.data.splitlines()[2] == (
+        f"@daily {RUN} --key bill --schedule @daily --tz Europe/Berlin --timeout 1h --failover --retry-delay 1s..2s "
+        "--retries 2 -- x"
+    ).encode()  # fmt: skip
+
+
+def test_a_comment_may_do_without_a_tick() -> None:
+    """Then neither schedule nor zone is written."""
+    done = wrapped("# oncecron: key=sync no-tick min-gap=1h\n@daily x\n")
+    assert done.data.endswith(f"@daily {RUN} --key sync --no-tick --min-gap 1h -- x\n".encode())
+    assert unwrap(scan(done.data)).data.endswith(b"\n@daily x\n")
+
+
+@pytest.mark.parametrize(
+    ("remark", "told"),
+    [
+        ("", "nothing follows"),
+        ("kee=x", "'kee' is no option"),
+        ("key", "write key=VALUE"),
+        ("key=a b", "'b' is no option"),
+        ("key=ä", "1 to 200 of"),
+        ("key=a key=b", "named twice"),
+        ("off key=a", "off stands alone"),
+        ("timeout=soon", "timeout: "),
+        ("failover=true", "failover takes no value"),
+        ("min-gap=1h", "min-gap needs no-tick"),
+        ("schedule=@daily", "comes from the line"),
+        ("tick=x", "cannot be named here"),
+        ("store=postgresql://u:%40@h/d", "configuration file"),
+    ],
+)
+def test_a_comment_that_cannot_be_read_is_refused(remark: str, told: str) -> None:
+    """With its line and what is wrong."""
+    (problem,) = refused(f"\n# oncecron: {remark}\n@daily x\n")
+    assert problem.number in (2, 3)
+    assert told in problem.reason
+
+
+@pytest.mark.parametrize("between", ["\n", "A=b\n", "#@daily y\n", "# text\n"])
+def test_a_comment_above_no_command_is_refused(between: str) -> None:
+    """It may have been meant for a line that was commented out: never for the next one."""
+    for text in (
+        f"# oncecron: key=y\n{between}@daily x\n",
+        f"@daily x\n# oncecron: off\n{between}",
+    ):
+        (problem,) = refused(text)
+        assert "above no command" in problem.reason
+
+
+# Keys
+
+
+def test_the_same_command_twice_has_two_keys() -> None:
+    """The first has the one that oncecron-shell derives, too; the others add what tells them apart."""
+    done = wrapped("0 2 * * * x\n0 3 * * * x\n0 3 * * * x\n0 3 * * * x%in\n")
+    keys = [raw.split()[8].decode() for raw in done.data.splitlines()]
+    assert len(set(keys)) == 4
+    assert all(key.startswith(keys[0]) for key in keys)
+    # What is added does not depend on what else is there.
+    other = wrapped("0 1 * * * x\n0 3 * * * x\n").data.splitlines()[1].split()[8].decode()
+    assert other == keys[1]
+
+
+def test_a_key_of_a_comment_or_of_a_wrapped_line_is_taken() -> None:
+    """Wherever in the file it is."""
+    first = wrapped("0 2 * * * x\n")
+    key = first.data.split()[8].decode()
+    done = wrapped(b"0 3 * * * x\n" + first.data)
+    assert done.data.splitlines()[0].split()[8].decode().startswith(key + ".")
+    done = wrapped(f"0 3 * * * x\n# oncecron: key={key}\n0 2 * * * y\n")
+    assert done.data.splitlines()[0].split()[8].decode().startswith(key + ".")
+
+
+def test_two_commands_under_one_key_are_told() -> None:
+    """It is done, since somebody wrote so, but only one of them runs at a tick."""
+    done = wrapped(
+        "# oncecron: key=k\n@daily x\n# oncecron: key=k\n@daily y\n# oncecron: key=k\n@daily x\n"
+    )
+    assert done.changed == 3
+    assert [(number, "another command's" in reason) for number, reason in done.left] == [(4, True)]
+
+
+def test_a_prefix_of_the_crontab_comes_first() -> None:
+    """For users whose commands are alike; one that is no key's is refused."""
+    assert b" --key alice.x-" in wrapped("ONCECRON_KEY_PREFIX=alice.\n@daily x\n").data
+    assert "ONCECRON_KEY_PREFIX" in refused("ONCECRON_KEY_PREFIX='a b'\n@daily x\n")[0].reason
+
+
+# What cannot be
+
+
+def test_a_line_that_would_be_too_long_is_refused_with_the_cure() -> None:
+    """998 bytes are cron's; the command goes into the configuration file."""
+    longest = 998 - len(line("x" * 500)) + 500
+    assert wrapped(f"@daily {'x' * longest}\n").changed == 1
+    ((number, reason),) = refused(f"\n@daily {'x' * (longest + 1)}%in\n")
+    assert number == 2
+    assert f"would have {999 + 3} bytes" in reason
+    assert "command = '...'" in reason
+    assert f"below [job.{'x' * 40}-" in reason
+    assert reason.endswith("%in")
+    cure = reason.rpartition("write here: ")[2]
+    assert scan(f"@daily {cure}\n".encode()).problems() == []
+    assert " --schedule @daily --tz Europe/Berlin" in cure
+
+
+def test_a_file_that_cron_refuses_is_refused() -> None:
+    """Every line of it is named."""
+    assert refused("@daily x\n* * * * x\n@dayly y") == [
+        Problem(2, "cron refuses this file: bad day-of-week"),
+        Problem(3, "cron refuses this file: bad time specifier"),
+        Problem(3, "cron refuses this file: no newline at the end of the file"),
+    ]
+
+
+# Unwrap
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "oncecron run --key x -- y",
+        f"{RUN} --key x -- y",
+        f"{RUN} --key x --schedule @daily -- y",
+        f"{RUN} --schedule @daily --key x --tz UTC -- y",
+        f"{RUN} --key x --schedule @daily --tz UTC -- cd y",
+        f"{RUN} --key x --schedule @daily --tz UTC --shell 'y'",
+        f"{RUN} --key x --schedule @daily --tz UTC --shell 'a;b' c",
+        f"{RUN}  --key x --schedule @daily --tz UTC -- y",
+        f"{RUN} --key x --schedule=@daily --tz UTC -- y",
+        f"{RUN} --key x --schedule @daily --tz UTC",
+        f"{RUN} --key 'x' --schedule @daily --tz UTC -- y",
+        f"cd /x && {RUN} --key x --schedule @daily --tz UTC -- y",
+    ],
+)
+def test_a_guard_that_wrap_has_not_written_is_left(command: str) -> None:
+    """And named."""
+    text = f"@daily {command}\n"
+    done = unwrap(scan(text.encode()))
+    expected = text
+    assert (done.data.decode(), done.changed) == (expected, 0)
+    assert len(done.left) == 1
+
+
+def test_unwrap_takes_any_path_and_any_option() -> None:
+    """What another installation wrote, with options of comments that are gone since."""
+    text = "@daily /opt/venv/bin/oncecron run --key x --schedule '0 2 * * *' --tz UTC --timeout 1h -- y z\n"
+    assert unwrap(scan(text.encode())).data == b"@daily y z\n"
+
+
+def test_unwrap_does_what_it_can_in_a_file_that_cron_refuses() -> None:
+    """It is the way back."""
+    good = wrapped("@daily x\n").data
+    done = unwrap(scan(good + b"* nonsense\n"))
+    assert done.data == b"@daily x\n* nonsense\n"
+    assert [problem.number for problem in done.left] == [2]
+
+
+@given(commands())
+def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None:
+    """The shell gets the guard, and behind it what it would have got."""
+    (job,) = scan(b"@daily x\n").jobs()
+    assume(b"\n" not in command)
+    done = wrapped(b"@daily " + command + b"\n")
+    if done.changed:
+        (new,) = scan(done.data).jobs()
+        told, original = shell_command(new.command), shell_command(command.lstrip(b" \t"))
+        behind = told.partition(b" --tz Europe/Berlin ")[2]
+        quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"
+        assert behind in (b"-- " + original, quoted)
+    assert job.command == b"x"
