@@ -96,7 +96,7 @@ class Settings:
         return name in self._given
 
     def configured_command(self) -> str | None:
-        """Return the `command` of the [job.KEY] section, which a shell runs."""
+        """Return the `command` of the [job.KEY] section, which a shell runs; None where it has none."""
         return self._job.get(_COMMAND)
 
     def address(self) -> Address:

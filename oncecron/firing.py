@@ -109,16 +109,17 @@ def make_plan(parsed: ParsedRun) -> Plan:
 def _command(settings: Settings, words: list[str], key: str) -> list[str]:
     """Return the command's words; what a shell is to run becomes the shell's own."""
     string = settings["shell"]
+    if string == "":
+        raise UsageError("--shell: the command is empty (an unset variable?)")
     if string is not None and words:
         raise UsageError("--shell and a command: choose one")
     if string is None and not words:
         string = settings.configured_command()
         if string is None:
             raise UsageError(
-                f"the command is missing: write it behind --, or as --shell STRING, or as `command` of [job.{key}]"
+                f"the command is missing: write it behind --, or as --shell STRING, or as `command` of [job.{key}]; "
+                "see oncecron run --help"
             )
-    if string == "":
-        raise UsageError("--shell: the command is empty (an unset variable?)")
     return words if string is None else [shell(), "-c", string]
 
 

@@ -7,6 +7,7 @@ that has left: the jobs' own journals, the log, and the mails that cron handed t
 import json
 import os
 import shlex
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ from true_time import TrueServer, TrueTime, at
 
 MINUTES = int(os.environ.get("ONCECRON_TEST_MINUTES", "2"))
 KEYS = ("by-minute", "by-schedule", "fails", "on-redis")
+GUARDED = ("wrapped", "shell")
+"""Of the lines that `crontab wrap` or SHELL= has guarded: what their keys begin with."""
 JUMP = "2027-03-28T01:00Z"  # when clocks in Berlin go from 02:00 to 03:00
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES + 180)]
 
@@ -50,7 +53,18 @@ ONCECRON_CONFIG={config}
 * * * * * {oncecron} run --key by-schedule --schedule '* * * * *' -- {quiet}
 * * * * * {oncecron} run --key fails -- {failing}
 * * * * * {oncecron} run --store {redis} --key on-redis -- {quiet}
+# oncecron: key=wrapped
+* * * * * cd / && {quiet}
+# oncecron: key=speaks.wrapped
+* * * * * cat && echo "it's wrapped"%first%second \\% line
+SHELL={oncecron}-shell
+ONCECRON_KEY_PREFIX=shell.
+* * * * * cd / && {quiet}
+ONCECRON_KEY_PREFIX=speaks.shell.
+* * * * * cat && echo "it's a shell"%first%second \\% line
+* * * * * ONCECRON=off echo on every host
 """
+SPOKEN = "first\nsecond % line\n"
 
 NIGHT_OF_THE_JUMP = """\
 XDG_STATE_HOME=/run
@@ -92,13 +106,15 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
         first = time.time() // 60 * 60 + 60
         for host in hosts:
             host.start()
-        journal.wait_for("end", MINUTES * len(KEYS), 60 * MINUTES + 60)
+        journal.wait_for("end", MINUTES * len(KEYS + GUARDED), 60 * MINUTES + 60)
         logs: dict[str, Store] = dict.fromkeys(KEYS, PostgresLog(database))
         logs["on-redis"] = RedisLog(server)
         for (
             key
         ) in KEYS:  # a cron that is stopped too early has not fired every line of the last minute
             eventually(lambda key=key: fired(logs[key], key) >= 2 * MINUTES, 20)
+        said = 4 * MINUTES  # two lines once, one on both hosts
+        eventually(lambda: sum(len(spoken(host.mails(), "")) for host in hosts) >= said, 30)
         for host in hosts:
             host.stop()
             eventually(lambda host=host: not host.processes(), 30)
@@ -116,9 +132,13 @@ def crontab_for(path: Path, url: str, redis: str, journal: Journal) -> str:
         shlex.join(job(journal, "--beats", "--sleep", 0.1, *options))
         for options in ((), ("--ready", "--exit", 3))
     )
-    return CRONTAB.format(
+    crontab = CRONTAB.format(
         config=config, oncecron=CONSOLE_SCRIPT, quiet=quiet, failing=failing, redis=redis
     )
+    wrap = [CONSOLE_SCRIPT, "crontab", "wrap"]
+    return subprocess.run(
+        wrap, input=crontab, capture_output=True, text=True, env={}, check=True
+    ).stdout
 
 
 def tick_text(instant: float) -> str:
@@ -167,13 +187,42 @@ def test_history_tells_the_same(evidence: Evidence, public_path: Path, key: str)
 def test_nothing_is_mailed_but_the_output_of_what_fails(evidence: Evidence) -> None:
     """Successes and refusals are silent; a failing job's output is mailed once, by the host that ran it."""
     ran = Counter(start.host for start in evidence.journal.starts() if start.key == "fails")
-    assert {host: len(mails) for host, mails in evidence.mails.items() if mails} == dict(ran)
-    for host, mails in evidence.mails.items():
+    silent = {
+        host: [mail for mail in mails if not spoken([mail], "")]
+        for host, mails in evidence.mails.items()
+    }
+    assert {host: len(mails) for host, mails in silent.items() if mails} == dict(ran)
+    for host, mails in silent.items():
         for mail in mails:
             headers, _, body = mail.partition("\n\n")
             assert f"Cron <root@{host}>" in headers
             assert "run --key fails" in headers
             assert body == "ready\n"
+
+
+@pytest.mark.parametrize("key", GUARDED)
+def test_each_minute_of_a_guarded_crontab_is_started_once(evidence: Evidence, key: str) -> None:
+    """By the prefix that `crontab wrap` has put there, or by SHELL= above the untouched line."""
+    starts = [start for start in evidence.journal.starts() if start.key.startswith(key)]
+    assert [start.tick for start in starts] == evidence.ticks
+    assert len({start.key for start in starts}) == 1
+
+
+@pytest.mark.parametrize("said", ["it's wrapped", "it's a shell"])
+def test_what_a_guarded_line_says_is_mailed_as_before(evidence: Evidence, said: str) -> None:
+    """Once a minute, by one of the hosts: its output, its input from behind the percent sign among it."""
+    mails = [mail for mails in evidence.mails.values() for mail in spoken(mails, said)]
+    assert len(mails) == MINUTES
+    for mail in mails:
+        headers, _, body = mail.partition("\n\n")
+        assert "Cron <root@" in headers
+        assert body == f"{SPOKEN}{said}\n"
+
+
+def test_a_line_that_is_off_runs_on_every_host(evidence: Evidence) -> None:
+    """Below SHELL= too."""
+    for mails in evidence.mails.values():
+        assert len(spoken(mails, "every host")) >= MINUTES
 
 
 def test_the_jump_of_the_clocks_in_spring(public_path: Path, journal: Journal) -> None:
@@ -200,6 +249,12 @@ def test_the_jump_of_the_clocks_in_spring(public_path: Path, journal: Journal) -
         assert {(start.key, start.tick) for start in journal.starts()} == {
             (key, JUMP) for key in keys
         }
+
+
+def spoken(mails: list[str], what: str) -> list[str]:
+    """Return the mails of the lines that say something, and this."""
+    speaking = [mail for mail in mails if "cat && echo" in mail or "ONCECRON=off" in mail]
+    return [mail for mail in speaking if what in mail.partition("\n\n")[2]]
 
 
 def fired(log: Store, key: str) -> int:

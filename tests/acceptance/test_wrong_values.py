@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import pytest
 from answers import refused
+from command_tree import every_command
 from log_of import Store
 from servers.oncecron import Ended, Oncecron
 
-from oncecron import cli
-from oncecron.commands import TableCommand
 from oncecron.options import RUN_OPTIONS, Option
 
 NO_ROLES = "has no roles"
@@ -66,6 +64,8 @@ TEXTS: dict[str, list[Wrong]] = {
         ("redis://h", 78, "write postgresql://USER@HOST/DATABASE or sqlite:///"),
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],
+    "only": [("", 64, UNSET)],
+    "shell": [("", 64, UNSET)],
     "tick": [("", 64, "empty"), ("a b", 64, "use no blanks"), (b"\xff", 64, "use no blanks")],
     "tz": [("", 64, "--tz Europe/Berlin"), ("Mars", 64, "--tz Europe/Berlin")],
 }
@@ -99,7 +99,7 @@ NOTHING_WRONG = {
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
 
-BESIDE = {"tz": ["--schedule", "0 2 * * *"]}
+BESIDE = {("run", "tz"): ["--schedule", "0 2 * * *"]}
 """What has to be given so that the value is looked at."""
 
 
@@ -110,14 +110,6 @@ class Case(NamedTuple):
     value: object
     status: int
     told: str
-
-
-def command(name: str) -> TableCommand:
-    """Return a command."""
-    context = click.Context(cli.ONCECRON, info_name="oncecron")
-    found = cli.ONCECRON.get_command(context, name)
-    assert isinstance(found, TableCommand)
-    return found
 
 
 def wrong(option: Option) -> Iterator[Case]:
@@ -141,10 +133,11 @@ def _out_of_bounds(option: Option) -> Iterator[Wrong]:
         yield str(int(option.maximum) + 1), 64, f"the most is {option.maximum:g}"
 
 
+COMMANDS = every_command()
 EVERY = [
     (name, case)
-    for name in cli.COMMANDS
-    for option in command(name).table
+    for name, command in COMMANDS.items()
+    for option in command.table
     for case in wrong(option)
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
@@ -152,6 +145,8 @@ BEFORE = {"run": ["--key", "k"]}
 BEHIND = {
     "run": ["--", "touch", "ran"],
     "completion": ["bash"],
+    "crontab wrap": ["crontab"],
+    "crontab unwrap": ["crontab"],
     **{name: ["k"] for name in ("why", "pause", "resume", "stop", "release")},
 }
 
@@ -166,22 +161,23 @@ def checked(ended: Ended, case: Case, status: int, *names: str) -> None:
 def test_every_option_has_a_wrong_value() -> None:
     """A new one without any is found here."""
     tried = {(name, case.option.name) for name, case in EVERY}
-    options = {(name, option.name) for name in cli.COMMANDS for option in command(name).table}
+    options = {(name, option.name) for name, one in COMMANDS.items() for option in one.table}
     assert options - tried == set()
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_wrong_option_is_told_with_its_cure(
     any_store: Store, host: Oncecron, public_path: Path, name: str
 ) -> None:
     """Of every command; whatever comes from a shell, also bytes that are no UTF-8."""
     host("init")
+    (public_path / "crontab").touch()
     for case in (case for command_name, case in EVERY if command_name == name):
         value = case.value if isinstance(case.value, bytes) else str(case.value).encode()
         typed = b"--%s=%s" % (case.option.name.encode(), value)
-        before = [*BEFORE.get(name, []), *BESIDE.get(case.option.name, [])]
+        before = [*BEFORE.get(name, []), *BESIDE.get((name, case.option.name), [])]
         words = [*before, typed, *BEHIND.get(name, [])]
-        ended = host(name, *words, cwd=public_path)
+        ended = host(*name.split(), *words, cwd=public_path)
         names = () if case.status == 78 else (f"--{case.option.name}",)
         checked(ended, case, case.status, *names)
     assert not (public_path / "ran").exists()
@@ -194,8 +190,15 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["nonsense"], "is no command"),
         (["histroy"], "did you mean history?"),
         (["--nonsense"], "no such option"),
-        (["run"], "see oncecron run --help"),
+        (["run"], "--key is missing"),
         (["run", "--key", "k"], "see oncecron run --help"),
+        (["run", "--key", "k", "-c", "x", "--", "touch", "ran"], "choose one"),
+        (["run", "--key", "k", "-c"], "-c"),
+        (["crontab"], "see oncecron crontab --help"),
+        (["crontab", "wrp"], "did you mean wrap?"),
+        (["crontab", "wrap", "a", "b"], "extra argument"),
+        (["crontab", "wrap", "--in-place"], "name the FILE"),
+        (["crontab", "unwrap", "--in-place", "-"], "name the FILE"),
         (["run", "--", "touch", "ran"], "--key is missing"),
         (["run", "--kee", "k", "--", "touch", "ran"], "--key"),
         (["run", "--key", "k", "--tick", "t", "--no-tick", "touch", "ran"], "only one rule"),

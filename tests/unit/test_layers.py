@@ -138,6 +138,17 @@ def test_the_wrapper_imports_no_driver_and_no_click() -> None:
     assert loaded & heavy == set()
 
 
+def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
+    """Beside what `run` imports, only the rule of the key; and no click."""
+    more = loaded_by("import oncecron.shell, oncecron.firing") - loaded_by("import oncecron.firing")
+    assert {name for name in more if name.startswith("oncecron.")} == {
+        *("oncecron.shell", "oncecron.crontab"),
+        *("oncecron.crontab.naming", "oncecron.crontab.words"),
+    }
+    assert more & {"click", "re", "hashlib", "hypothesis", "cronsim"} == set()
+    assert len(more) <= 6
+
+
 @pytest.mark.parametrize(
     ("module", "driver"),
     [

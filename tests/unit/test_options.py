@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from command_tree import every_command
 from hypothesis import example, given
 from hypothesis import strategies as st
 from servers.require import program
@@ -21,21 +22,7 @@ from oncecron.options import RUN_OPTIONS, STORE_OPTIONS, Option, ParsedRun, pars
 COMPLETIONS = Path(oncecron.__file__).parent / "completions"
 
 
-def commands(group: click.Group = cli.ONCECRON, name: str = "") -> dict[str, TableCommand]:
-    """Return every command by its name, behind those of its groups."""
-    found: dict[str, TableCommand] = {}
-    context = click.Context(group, info_name="oncecron")
-    for own_name in group.list_commands(context):
-        one = group.get_command(context, own_name)
-        if isinstance(one, click.Group):
-            found |= commands(one, f"{name}{own_name} ")
-        else:
-            assert isinstance(one, TableCommand)
-            found[name + own_name] = one
-    return found
-
-
-COMMANDS = commands()
+COMMANDS = every_command()
 STORELESS = ("completion", "crontab")
 """Commands and groups that ask no store."""
 EVERY_OPTION = [(name, option) for name, one in COMMANDS.items() for option in one.table]
@@ -297,6 +284,12 @@ def completed(*words: str) -> list[str]:
         ("oncecron completion ''", list(completion.SHELLS)),
         ("oncecron init --run", ["--run-role"]),
         ("oncecron nonsense --f", []),
+        ("oncecron run -c '' --ti", ["--timeout"]),
+        ("oncecron crontab ''", ["wrap", "unwrap", "--help"]),
+        ("oncecron crontab wrap --on", ["--only"]),
+        ("oncecron crontab wrap --only ''", []),
+        ("oncecron crontab unwrap /etc/host.con", ["/etc/host.conf"]),
+        ("oncecron crontab nonsense --o", []),
     ],
 )
 def test_bash_completes(line: str, offered: list[str]) -> None:
@@ -321,6 +314,9 @@ def test_the_other_shells_can_read_theirs(shell: str) -> None:
         ("oncecron history --format ", ["csv", "json", "ndjson", "table"]),
         ("oncecron run --key x --on-store-error ", ["fail", "run", "skip"]),
         ("oncecron run --key x -- history --follo", []),
+        ("oncecron crontab ", ["unwrap", "wrap"]),
+        ("oncecron crontab wrap --on", ["--only"]),
+        ("oncecron crontab unwrap /etc/host.con", ["/etc/host.conf"]),
     ],
 )
 def test_fish_completes(line: str, offered: list[str]) -> None:

@@ -44,6 +44,10 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
 
         zone = _given_zone(given["tz"]) if "tz" in given else _host_zone(crontab)
         only = tuple(filter(None, given.get("only", "").split(",")))
+        if "only" in given and not only:
+            raise UsageError(
+                "--only: the pattern is empty (an unset variable?); leave it out for all lines"
+            )
         return wrap(crontab, Guarding(program_path(), zone, only))
 
     return rewrite(given, words, wrapped, done="guarded")

@@ -1,0 +1,341 @@
+"""`oncecron crontab wrap` and `unwrap` as people call them: through pipes, in place, with a difference shown."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from answers import refused
+from servers import Disk
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from servers.require import require_root
+
+MINE = b"MAILTO=ops\n0 2 * * *\tcd /app && ./bill.sh\n@reboot /opt/start\n"
+SYSTEM = b"# oncecron: key=bill\n0 2 * * * root /opt/bill\n@daily root /opt/other\n"
+
+
+@pytest.fixture
+def host(public_path: Path) -> Oncecron:
+    """Give a host without any store: none is asked."""
+    host = Oncecron("", public_path, TZ="Europe/Berlin")
+    del host.environment["ONCECRON_STORE"]
+    return host
+
+
+@pytest.fixture
+def crontab(public_path: Path) -> Path:
+    """Give a crontab."""
+    path = public_path / "crontab"
+    path.write_bytes(MINE)
+    return path
+
+
+def piped(host: Oncecron, *arguments: object, data: bytes = MINE) -> Ended:
+    """Give a crontab on standard input."""
+    done = subprocess.run(
+        [CONSOLE_SCRIPT, "crontab", *map(str, arguments)],
+        input=data, capture_output=True, env=host.environment, check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr.decode())
+
+
+# To standard output
+
+
+def test_there_and_back_through_pipes(host: Oncecron) -> None:
+    """`crontab -l | oncecron crontab wrap | crontab -`; what is left is told on standard error alone."""
+    wrapped = piped(host, "wrap")
+    assert wrapped.status == 0
+    assert wrapped.out.splitlines()[1].startswith(
+        b"0 2 * * *\t%s run --key bill.sh-" % bytes(CONSOLE_SCRIPT)
+    )
+    assert (
+        b" --schedule '0 2 * * *' --tz Europe/Berlin --shell 'cd /app && ./bill.sh'" in wrapped.out
+    )
+    assert "line 3: left as it is: @reboot is of each host" in wrapped.err
+    assert wrapped.err.endswith(": @reboot /opt/start\n")
+    assert piped(host, "wrap", "-", data=wrapped.out).out == wrapped.out
+    assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
+
+
+def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
+    """Its name stands in front of what is told."""
+    done = host("crontab", "wrap", crontab)
+    assert done.status == 0
+    assert done.out == piped(host, "wrap").out
+    assert f"{crontab}:3: left as it is" in done.err
+    assert crontab.read_bytes() == MINE
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (MINE + b"# oncecron: kee=x\n@daily x\n", "line 4: # oncecron: 'kee' is no option"),
+        (MINE + b"* * * * x\n", "line 4: cron refuses this file: bad day-of-week"),
+        (
+            MINE + b"@daily " + b"x" * 998 + b"\n",
+            "put the command as `command = '...'` below [job.xxx",
+        ),
+        (b"@daily root x\n" + MINE, "add --user-field"),
+    ],
+)
+def test_whatever_goes_wrong_a_crontab_comes_out(host: Oncecron, data: bytes, told: str) -> None:
+    """The one that came in: behind the pipe it is installed, even if it is empty."""
+    done = piped(host, "wrap", data=data)
+    assert done.out == data
+    assert done.status in (1, 64)
+    assert told in done.err
+
+
+def test_a_zone_that_is_none(host: Oncecron) -> None:
+    """The same, for what has been typed and for what the host says."""
+    done = piped(host, "wrap", "--tz", "Mars")
+    assert (done.status, done.out) == (64, MINE)
+    host.environment["TZ"] = "Mars/Phobos"
+    done = piped(host, "wrap")
+    assert (done.status, done.out) == (78, MINE)
+    assert "--tz" in done.err
+    assert b" --tz America/Lima " in piped(host, "wrap", "--tz", "America/Lima").out
+
+
+def test_doubts_about_the_zone_are_told(host: Oncecron) -> None:
+    """Where $TZ is not the host's, which is cron's; where the crontab names one that Debian's cron does not heed."""
+    host.environment["TZ"] = "Antarctica/Troll"
+    done = piped(host, "wrap", data=b"CRON_TZ=Asia/Tokyo\n@daily x\n")
+    assert b" --tz Antarctica/Troll " in done.out
+    assert "the zone is Antarctica/Troll, from $TZ, but" in done.err
+    assert "CRON_TZ: Debian's cron does not heed it" in done.err
+
+
+def test_a_difference_is_shown_and_nothing_written(host: Oncecron, crontab: Path) -> None:
+    """One that patch(1) takes."""
+    done = host("crontab", "wrap", "--diff", crontab)
+    assert (done.status, crontab.read_bytes()) == (0, MINE)
+    removed = [
+        line for line in done.out.splitlines() if line.startswith(b"-") and b"---" not in line
+    ]
+    assert removed == [b"-0 2 * * *\tcd /app && ./bill.sh"]
+    assert done.out.startswith(b"--- %s\n" % bytes(crontab))
+    assert piped(host, "wrap", "--diff", data=b"@daily x\n# no newline").out.endswith(
+        b"\\ No newline at end of file\n"
+    )
+    refusing = piped(host, "wrap", "--diff", data=MINE + b"nonsense\n")
+    assert (refusing.status, refusing.out) == (1, b"")
+
+
+# In place
+
+
+def test_in_place(host: Oncecron, crontab: Path) -> None:
+    """Mode and owner stay, the old file is beside it, and a second time there is nothing to do."""
+    crontab.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(crontab, 4321, 1234)
+    before = crontab.stat()
+    done = host("crontab", "wrap", "--in-place", crontab)
+    backup = Path(f"{crontab}~")
+    assert (done.status, done.out.decode()) == (
+        0,
+        f"{crontab}: 1 line guarded; as it was: {backup}\n",
+    )
+    for path in (crontab, backup):
+        after = path.stat()
+        assert (after.st_mode, after.st_uid, after.st_gid) == (
+            before.st_mode,
+            before.st_uid,
+            before.st_gid,
+        )
+    assert crontab.stat().st_mtime > before.st_mtime
+    assert crontab.read_bytes() == piped(host, "wrap").out
+    assert backup.read_bytes() == MINE
+    assert sorted(path.name for path in crontab.parent.iterdir()) == ["crontab", "crontab~"]
+    inode = crontab.stat().st_ino
+    assert (
+        host("crontab", "wrap", "--in-place", crontab).out.decode()
+        == f"{crontab}: nothing to change\n"
+    )
+    assert crontab.stat().st_ino == inode
+    assert host("crontab", "unwrap", "--in-place", crontab).status == 0
+    assert crontab.read_bytes() == MINE
+
+
+def test_in_place_with_the_difference_shown_before(host: Oncecron, crontab: Path) -> None:
+    """And where it cannot be shown, nothing is written."""
+    with Path("/dev/full").open("wb") as full:
+        done = host.start("crontab", "wrap", "--diff", "--in-place", crontab, stdout=full).wait()
+    assert done.status == 1
+    assert "No space left" in done.err
+    assert crontab.read_bytes() == MINE
+    done = host("crontab", "wrap", "--diff", "--in-place", crontab)
+    assert done.out.startswith(b"--- ")
+    assert done.out.endswith(b"~\n")
+    assert crontab.read_bytes() != MINE
+
+
+def test_in_place_through_a_link(host: Oncecron, crontab: Path) -> None:
+    """What it leads to is replaced, not the link."""
+    link = crontab.with_name("link")
+    link.symlink_to("crontab")
+    assert host("crontab", "wrap", "--in-place", link).status == 0
+    assert link.is_symlink()
+    assert crontab.read_bytes() == piped(host, "wrap").out
+    assert not link.with_name("link~").exists()
+
+
+def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, crontab: Path) -> None:
+    """No half of a crontab, and no backup."""
+    crontab.write_bytes(MINE + b"nonsense\n")
+    done = host("crontab", "wrap", "--in-place", crontab)
+    assert (done.status, done.out) == (1, b"")
+    assert "nothing is changed" in done.err
+    assert [path.name for path in crontab.parent.iterdir()] == ["crontab"]
+
+
+def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, crontab: Path) -> None:
+    """Debian's cron reads files of letters, digits, - and _; cronie none that end in ~: no job runs twice."""
+    names = set()
+
+    def note(name: str) -> None:
+        names.add(name)
+
+    from oncecron.commands.crontab import files
+
+    real = files.tempfile.mkstemp
+
+    def noted(*arguments: str) -> tuple[int, str]:
+        number, path = real(*arguments)
+        note(Path(path).name)
+        return number, path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.tempfile, "mkstemp", noted)
+        source = files.read_source([str(crontab)])
+        note(Path(files.replace_file(source, b"new\n")).name)
+    assert len(names) == 3
+    assert all(name.endswith("~") for name in names)
+
+
+def test_in_place_a_file_that_changes_meanwhile_is_left(crontab: Path) -> None:
+    """Whoever edits it beside us wins."""
+    from oncecron.commands.crontab import files
+    from oncecron.errors import OutputError
+
+    source = files.read_source([str(crontab)])
+    crontab.write_bytes(b"edited\n")
+    with pytest.raises(OutputError, match="has been changed meanwhile"):
+        files.replace_file(source, b"new\n")
+    assert crontab.read_bytes() == b"edited\n"
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    """Give a small disk."""
+    disk = Disk(1)
+    yield disk
+    disk.remove()
+
+
+def test_in_place_on_a_full_disk(host: Oncecron, disk: Disk) -> None:
+    """The file is as it was, and nothing lies about."""
+    crontab = disk.path / "crontab"
+    crontab.write_bytes(MINE)
+    disk.fill()
+    done = host("crontab", "wrap", "--in-place", crontab)
+    assert done.status == 1
+    assert "is left as it was: No space left on device" in done.err
+    disk.free()
+    assert crontab.read_bytes() == MINE
+    assert [
+        path.name for path in crontab.parent.iterdir() if path.name.startswith((".", "crontab"))
+    ] == ["crontab"]
+
+
+def test_in_place_what_may_not_be_written_is_told(host: Oncecron, public_path: Path) -> None:
+    """With the reason; neither owner nor mode is given up for it."""
+    require_root("a file of another user")
+    directory = public_path / "cron.d"
+    directory.mkdir(mode=0o777)
+    directory.chmod(0o777)
+    crontab = directory / "app"
+    crontab.write_bytes(MINE)
+    crontab.chmod(0o644)
+    host.prefix = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    done = host("crontab", "wrap", "--in-place", crontab)
+    assert done.status == 1
+    assert "is left as it was: Operation not permitted" in done.err
+    assert crontab.read_bytes() == MINE
+    assert [path.name for path in directory.iterdir()] == ["app"]
+
+
+def test_cron_s_own_spool_is_not_written_to(host: Oncecron) -> None:
+    """crontab(1) does that, and tells cron."""
+    refused(
+        host("crontab", "wrap", "--in-place", "/var/spool/cron/crontabs/root"), 64, "crontab -l |"
+    )
+
+
+# What cannot be read
+
+
+def test_what_cannot_be_read(host: Oncecron, public_path: Path) -> None:
+    """66, with the path."""
+    missing = public_path / "missing"
+    refused(
+        host("crontab", "wrap", missing), 66, f"{missing} cannot be read: No such file or directory"
+    )
+    refused(host("crontab", "unwrap", public_path), 66, "Is a directory")
+    refused(host("crontab", "wrap", "/dev/null"), 66, "is no file")
+
+
+# System crontabs
+
+
+def test_a_system_crontab(host: Oncecron, crontab: Path) -> None:
+    """Only what is named is guarded; the mode that cron insists on stays."""
+    crontab.write_bytes(SYSTEM)
+    crontab.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH)
+    refused(host("crontab", "wrap", "--in-place", crontab), 64, "add --user-field")
+    done = host("crontab", "wrap", "--user-field", "--in-place", crontab)
+    assert "1 line guarded" in done.out.decode()
+    assert f"{crontab}:3: left as it is: neither --only nor a comment" in done.err
+    lines = crontab.read_bytes().splitlines()
+    assert lines[1].startswith(
+        b"0 2 * * * root %s run --key bill --schedule" % bytes(CONSOLE_SCRIPT)
+    )
+    done = host("crontab", "wrap", "--user-field", "--only", "oth", "--only", "x*z", crontab)
+    assert b"--key other-" in done.out
+
+
+# The program
+
+
+def test_the_path_is_that_by_which_it_was_called(host: Oncecron, public_path: Path) -> None:
+    """A link that an administrator made stays valid when what it leads to moves."""
+    link = public_path / "oncecron"
+    link.symlink_to(CONSOLE_SCRIPT)
+    host.environment["PATH"] = f"{public_path}:/usr/bin:/bin"
+    host.script = Path("oncecron")
+    host.prefix = ["/usr/bin/env"]
+    crontab = public_path / "crontab"
+    crontab.write_bytes(b"@daily x\n")
+    assert host("crontab", "wrap", crontab).out.startswith(b"@daily %s run " % bytes(link))
+
+
+def test_a_line_too_long_runs_from_the_configuration_file(
+    host: Oncecron, public_path: Path
+) -> None:
+    """The cure that is told works: `command` below [job.KEY]."""
+    command = f"printf '%s' \"{'x' * 990}\" >{public_path}/out"
+    crontab = f"@daily {command.replace('%', chr(92) + '%')[:998]}\n".encode()
+    told = piped(host, "wrap", data=crontab).err
+    key = told.partition("below [job.")[2].partition("]")[0]
+    config = public_path / "oncecron.toml"
+    config.write_text(
+        f"store = 'sqlite://{public_path}/db'\n[job.'{key}']\ncommand = '''{command}'''\n"
+    )
+    config.chmod(0o600)
+    host.environment["ONCECRON_CONFIG"] = str(config)
+    assert host("run", "--key", key, "--schedule", "@daily") == Ended(0, b"", "")
+    assert (public_path / "out").read_text() == "x" * 990

@@ -1,0 +1,171 @@
+"""`run --shell` and `oncecron-shell`, the shell of a whole crontab."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from answers import refused
+from log_of import Store
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+
+from oncecron.crontab.naming import derived_key
+
+SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
+
+
+@pytest.fixture
+def cron(any_store: Store, public_path: Path) -> Oncecron:
+    """Give a host whose cron calls oncecron-shell."""
+    host = Oncecron(any_store.url, public_path, script=SHELL, SHELL=str(SHELL))
+    host.environment["HERE"] = str(public_path)
+    return host
+
+
+def keys(cron: Oncecron) -> list[str]:
+    """Return the keys of what ran."""
+    cron.script = CONSOLE_SCRIPT
+    told = json.loads(cron("history", "--json").out)
+    cron.script = SHELL
+    return [row["key"] for row in told]
+
+
+# run --shell
+
+
+def test_a_string_is_run_by_the_shell_of_the_environment(any_store: Store, host: Oncecron) -> None:
+    """$SHELL, by which cron would run it; /bin/sh where there is none."""
+    assert host("run", "--key", "a", "-c", "echo $0 'b  c' | cat; exit 3") == Ended(
+        3, b"/bin/sh b  c\n", ""
+    )
+    host.environment["SHELL"] = "/bin/bash"
+    assert host("run", "--key", "b", "--shell", "[[ x ]] && echo $0") == Ended(
+        0, b"/bin/bash\n", ""
+    )
+    del host.environment["SHELL"]
+    assert host("run", "--key", "c", "-vc", "echo $0").out == b"/bin/sh\n"
+    host.environment["SHELL"] = str(SHELL)
+    assert host("run", "--key", "d", "-c", "echo $0").out == b"/bin/sh\n"
+
+
+def test_a_shell_that_is_not_there_is_a_broken_host(any_store: Store, host: Oncecron) -> None:
+    """Found before any claim."""
+    host.environment["SHELL"] = "/bin/no-such-shell"
+    refused(host("run", "--key", "a", "--shell", "true"), 127, "/bin/no-such-shell was not found")
+
+
+def test_what_a_shell_runs_is_recorded(any_store: Store, host: Oncecron) -> None:
+    """As one line that can be pasted."""
+    host("run", "--key", "a", "--shell", "true && true")
+    (row,) = json.loads(host("history", "--json").out)
+    assert row["command"] == "/bin/sh -c 'true && true'"
+
+
+def test_the_command_of_the_configuration_file(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """It is a shell's, and what is typed wins."""
+    config = public_path / "oncecron.toml"
+    config.write_text("[job.a]\ncommand = 'echo configured | cat'\n")
+    config.chmod(0o600)
+    host.environment["ONCECRON_CONFIG"] = str(config)
+    assert host("run", "--key", "a", "--no-tick") == Ended(0, b"configured\n", "")
+    assert host("run", "--key", "a", "--no-tick", "--").out == b"configured\n"
+    assert host("run", "--key", "a", "--no-tick", "-c", "echo typed").out == b"typed\n"
+    assert host("run", "--key", "a", "--no-tick", "echo", "typed").out == b"typed\n"
+    refused(host("run", "--key", "b"), 64, "as `command` of [job.b]")
+
+
+# oncecron-shell
+
+
+@pytest.mark.parametrize("command", ["/bin/echo 'a b'", "echo 'a b' | cat"])
+def test_a_line_runs_once(cron: Oncecron, command: str) -> None:
+    """Under the key that wrap derives, for commands that need a shell and those that do not."""
+    assert cron("-c", command) == Ended(0, b"a b\n", "")
+    assert cron("-c", command) == Ended(0, b"", "")
+    assert keys(cron) == [derived_key(command.encode())]
+
+
+def test_the_command_s_own_shell_is_a_shell(cron: Oncecron) -> None:
+    """Programs that start commands by $SHELL would guard them, too."""
+    assert cron("-c", "echo $SHELL").out == b"/bin/sh\n"
+    assert cron("-c", "ONCECRON=off; echo $SHELL").out == b"/bin/sh\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ONCECRON=off echo ran",
+        "run-parts --help >/dev/null; echo ran",
+        "test -x /usr/sbin/anacron; echo ran",
+        "echo ran; : oncecron run --key x",
+    ],
+)
+def test_what_runs_on_every_host(cron: Oncecron, command: str) -> None:
+    """Each time, without a store."""
+    cron.environment["ONCECRON_STORE"] = "nonsense"
+    for _ in range(2):
+        assert cron("-c", command) == Ended(0, b"ran\n", "")
+
+
+def test_off_for_the_lines_below(cron: Oncecron) -> None:
+    """As a variable of the crontab; any other value guards."""
+    cron.environment |= {"ONCECRON": "off", "ONCECRON_STORE": "nonsense"}
+    assert cron("-c", "echo ran; exit 3") == Ended(3, b"ran\n", "")
+    cron.environment["ONCECRON"] = "on"
+    assert cron("-c", "echo ran").status == 78
+
+
+def test_a_guard_by_hand_is_not_guarded_again(cron: Oncecron) -> None:
+    """A wrapped crontab below SHELL= works as before."""
+    command = f"{CONSOLE_SCRIPT} run --key by-hand --no-tick -- echo ran"
+    assert cron("-c", command).out == b"ran\n"
+    assert keys(cron) == ["by-hand"]
+
+
+def test_a_prefix_of_the_crontab(cron: Oncecron) -> None:
+    """For users whose commands are alike."""
+    cron.environment["ONCECRON_KEY_PREFIX"] = "alice/"
+    assert cron("-c", "/bin/true").status == 0
+    assert keys(cron) == ["alice/" + derived_key(b"/bin/true")]
+    cron.environment["ONCECRON_KEY_PREFIX"] = "a b"
+    refused(cron("-c", "/bin/true"), 64, "$ONCECRON_KEY_PREFIX: the key would be 'a b")
+
+
+def test_options_come_from_the_job_s_section(cron: Oncecron, public_path: Path) -> None:
+    """By the key that is derived."""
+    config = public_path / "oncecron.toml"
+    config.write_text(f'[job."{derived_key(b"exec sleep 60")}"]\ntimeout = "100ms"\n')
+    config.chmod(0o600)
+    cron.environment["ONCECRON_CONFIG"] = str(config)
+    assert cron("-c", "exec sleep 60").status == 124
+
+
+def test_bytes_that_are_no_utf_8(cron: Oncecron, public_path: Path) -> None:
+    """Arrive as they were, either way."""
+    for command in (b'/bin/echo "\xfc"', b"echo \xfc"):
+        assert cron("-c", command).out == b"\xfc\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("-c",), ("-l",), ("-c", "true", "x"), ("true",), ("-i",), ("--nonsense",)]
+)
+def test_what_is_no_call_of_cron_s_is_refused(cron: Oncecron, arguments: tuple[str, ...]) -> None:
+    """It is no shell to log in with."""
+    refused(cron(*arguments), 64, "is for SHELL= in a crontab")
+
+
+def test_it_teaches_by_an_example(cron: Oncecron) -> None:
+    """Without a store."""
+    done = cron("--help")
+    assert done.status == 0
+    assert b"SHELL=/usr/bin/oncecron-shell\n" in done.out
+    assert b"ONCECRON=off" in done.out
+
+
+def test_without_a_store_nothing_runs(cron: Oncecron) -> None:
+    """As with `run`: one line, mailed by cron."""
+    del cron.environment["ONCECRON_STORE"]
+    refused(cron("-c", "touch $HERE/ran"), 78, "no store is configured")
+    assert not os.path.exists(f"{cron.environment['HERE']}/ran")
