@@ -25,7 +25,7 @@ from oncecron.errors import (
 )
 from oncecron.joblog import JobLog
 from oncecron.model import FAILOVER_RETRIES, Firing, Holder, Refusal
-from oncecron.options import KEY_LETTERS, KEY_RULE, OWN_SHELL, RUN_OPTIONS, is_key
+from oncecron.options import BOURNE_SHELL, KEY_LETTERS, KEY_RULE, OWN_SHELL, RUN_OPTIONS, is_key
 from oncecron.plan import Log, Plan
 from oncecron.spool import SpoolError, spool_of
 from oncecron.stores import open_firing_store
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from oncecron.options import ParsedRun
     from oncecron.store import FiringStore
 
-_BOURNE_SHELL = "/bin/sh"
 _MIN_GAP = 30.0
 _RECORD_WITHIN = 10.0  # seconds to record that this host cannot start the command
 
@@ -126,7 +125,7 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
 def shell() -> str:
     """Return $SHELL, which is the shell by which cron runs its lines, else /bin/sh; never our own."""
     named = os.environ.get("SHELL", "")
-    return _BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
+    return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
 
 
 def checked_key(key: str | None) -> str:

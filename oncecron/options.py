@@ -102,6 +102,7 @@ SHELL = Option(
     _WHAT,
     short="c",
 )
+BOURNE_SHELL = "/bin/sh"
 OWN_SHELL = "oncecron-shell"
 """Our program that stands for $SHELL in a crontab; it is no shell for a command."""
 RUN_OPTIONS = (

@@ -17,9 +17,8 @@ import sys
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.words import is_guarded, is_off, of_each_host, simple_words
 from oncecron.errors import EX_NOT_FOUND, CommandError, UsageError
-from oncecron.options import KEY_RULE, OWN_SHELL, ParsedRun, is_key
+from oncecron.options import BOURNE_SHELL, KEY_RULE, OWN_SHELL, ParsedRun, is_key
 
-_BOURNE_SHELL = "/bin/sh"
 _USAGE = f"""\
 {OWN_SHELL} -c COMMAND runs a crontab line once per tick, on one host.
 
@@ -47,7 +46,7 @@ def run_line(arguments: list[str]) -> int:
         )
     command = arguments[1]
     bare = os.fsencode(command)
-    os.environ["SHELL"] = _BOURNE_SHELL
+    os.environ["SHELL"] = BOURNE_SHELL
     if _runs_everywhere(bare):
         return _become_shell(command)
     from oncecron.firing import run  # noqa: PLC0415 - not where every host runs it
@@ -68,6 +67,6 @@ def _runs_everywhere(command: bytes) -> bool:
 
 def _become_shell(command: str) -> int:
     try:
-        os.execv(_BOURNE_SHELL, [_BOURNE_SHELL, "-c", command])  # noqa: S606 - it is the shell
+        os.execv(BOURNE_SHELL, [BOURNE_SHELL, "-c", command])  # noqa: S606 - it is the shell
     except OSError as error:
-        raise CommandError(f"{_BOURNE_SHELL}: {error.strerror}", EX_NOT_FOUND) from error
+        raise CommandError(f"{BOURNE_SHELL}: {error.strerror}", EX_NOT_FOUND) from error

@@ -113,6 +113,8 @@ class Crontab(NamedTuple):
     lines: tuple[Line, ...]
     system: bool
     """Whether lines name a user."""
+    variables: tuple[Variable, ...]
+    """Those among the lines."""
 
     def jobs(self) -> Iterator[Job]:
         """Yield the lines that run commands."""
@@ -120,11 +122,7 @@ class Crontab(NamedTuple):
 
     def environment(self, job: Job) -> dict[bytes, bytes]:
         """Return the variables that the lines above a job set; the last of a name counts."""
-        return {
-            line.name: line.value
-            for line in self.lines
-            if isinstance(line, Variable) and line.number < job.number
-        }
+        return {line.name: line.value for line in self.variables if line.number < job.number}
 
     def problems(self) -> list[Problem]:
         """Return why cron refuses this file; nothing if it does not."""
@@ -143,10 +141,9 @@ class Crontab(NamedTuple):
 def scan(data: bytes, *, system: bool = False) -> Crontab:
     """Read a crontab; `system`: with a user's name before each command. Raises nothing."""
     raws = data.split(b"\n")
-    lines = [raw + b"\n" for raw in raws[:-1]] + ([raws[-1]] if raws[-1] else [])
-    return Crontab(
-        tuple(_scan_line(number, raw, system=system) for number, raw in enumerate(lines, 1)), system
-    )
+    raws = [raw + b"\n" for raw in raws[:-1]] + ([raws[-1]] if raws[-1] else [])
+    lines = tuple(_scan_line(number, raw, system=system) for number, raw in enumerate(raws, 1))
+    return Crontab(lines, system, tuple(line for line in lines if isinstance(line, Variable)))
 
 
 def _scan_line(number: int, raw: bytes, *, system: bool) -> Line:

@@ -78,7 +78,7 @@ def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
             MINE + b"@daily " + b"x" * 998 + b"\n",
             "put the command as `command = '...'` below [job.xxx",
         ),
-        (b"@daily root x\n" + MINE, "add --user-field"),
+        (b"@daily root x\n* * * * * www-data y z\n", "add --user-field"),
     ],
 )
 def test_whatever_goes_wrong_a_crontab_comes_out(host: Oncecron, data: bytes, told: str) -> None:

@@ -293,7 +293,7 @@ def test_a_wrong_key_of_the_file_is_named(
         ("stor = 'local'", "unknown key 'stor'; known are capture, connect_timeout, grace"),
         (
             "[job.k]\nagain = true",
-            "unknown key 'again'; known are capture, connect_timeout, failover, grace",
+            "unknown key 'again'; known are capture, command, connect_timeout, failover",
         ),
         ("[retention]\nlogs = '1d'", "unknown key 'logs'; known are executions, skips"),
         ("[retention]\nexecutions = 'x'", "[retention] executions: bad duration 'x'"),

@@ -93,9 +93,15 @@ def _check(given: Mapping[str, str], words: list[str]) -> None:
 
 def _refuse_wrong_kind(crontab: Crontab, source: files.Source) -> None:
     """Raise `UsageError` if the lines begin with a user and nobody said so."""
-    roots = any(job.command.startswith((b"root ", b"root\t")) for job in crontab.jobs())
-    if not crontab.system and (source.is_system or roots):
+    if not crontab.system and (source.is_system or _seems_system(crontab)):
         raise UsageError("its lines name a user before the command: add --user-field")
+
+
+def _seems_system(crontab: Crontab) -> bool:
+    """Return whether root stands where a command should, and no other line has a path or an option there."""
+    starts = [job.command.split(None, 2)[:2] for job in crontab.jobs()]
+    bare = all(len(words) > 1 and b"/" not in words[0] and words[1][:1] != b"-" for words in starts)
+    return bare and any(words[0] == b"root" for words in starts)
 
 
 def _put(given: Mapping[str, str], source: files.Source, rewritten: Rewritten, done: str) -> None:

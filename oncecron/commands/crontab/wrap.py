@@ -80,7 +80,6 @@ def _given_zone(zone: str) -> str:
 def _host_zone(crontab: Crontab) -> str:
     """Return the zone of this host's cron, as far as can be seen from here. Raises `ConfigurationError`."""
     from oncecron import tick
-    from oncecron.crontab.scanner import Variable
 
     try:
         zone = tick.host_zone()
@@ -94,7 +93,7 @@ def _host_zone(crontab: Crontab) -> str:
         complain(
             f"the zone is {zone}, from $TZ, but this host's is {of_files}: --tz names the one that cron uses"
         )
-    if any(isinstance(line, Variable) and line.name == b"CRON_TZ" for line in crontab.lines):
+    if any(variable.name == b"CRON_TZ" for variable in crontab.variables):
         complain(
             "CRON_TZ: Debian's cron does not heed it; where yours does, name that zone by --tz"
         )
