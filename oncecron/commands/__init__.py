@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
         super().__init__(name, help=about, short_help=short, no_args_is_help=False, **more)
         self.names = tuple(names)
         self._package = package
-        self.otherwise = f"see {name} --help"
+        self.otherwise = f"it has {', '.join(names)}"
         """What is said of a name that is not there and like none that is."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

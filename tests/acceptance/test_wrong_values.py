@@ -196,6 +196,7 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["run", "--key", "k", "-c"], "-c"),
         (["crontab"], "see oncecron crontab --help"),
         (["crontab", "wrp"], "did you mean wrap?"),
+        (["crontab", "frob"], "'frob' is no command of oncecron crontab; it has wrap"),
         (["crontab", "wrap", "a", "b"], "extra argument"),
         (["crontab", "wrap", "--in-place"], "name the FILE"),
         (["crontab", "unwrap", "--in-place", "-"], "name the FILE"),
