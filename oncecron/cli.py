@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("run", "history", "locks", "jobs", "why", "audit"),
+    *("run", "history", "locks", "jobs", "next", "why", "audit"),
     *("stop", "release", "pause", "resume", "drain", "undrain"),
     *("crontab", "init", "prune", "flush", "completion"),
 )

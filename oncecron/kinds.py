@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ from oncecron.asking import Fate
 from oncecron.duration import format_duration
 from oncecron.model import Execution, LeaseView, Pause, Skip
 from oncecron.questions.audit import Finding
+from oncecron.questions.coming import Coming
 from oncecron.questions.jobs import STREAK_AT_MOST, Job
 from oncecron.texts import ABSENT, part_of, visible
 
@@ -78,6 +80,10 @@ def _paused(record: Job, clock: Clock) -> str:
     )
     reason = f": {record.paused_reason}" if record.paused_reason else ""
     return visible(f"by {record.paused_by}{until}{reason}")
+
+
+def _weekday(record: Coming, _clock: Clock) -> str:
+    return date.fromisoformat(record.local[:10]).strftime("%a")
 
 
 def _holder(record: Skip, _clock: Clock) -> str:
@@ -160,6 +166,17 @@ JOBS = Kind(
         Column("USUAL", _usual, right=True),
         Column("NEXT", _time("next_at")),
         Column("PAUSED", _paused),
+    ),
+)
+COMING = Kind(
+    Coming._fields,
+    frozenset(),
+    (
+        Column("TICK", _plain("tick")),
+        Column("DAY", _weekday),
+        Column("LOCAL", _plain("local")),
+        Column("ZONE", _plain("zone")),
+        Column("CHANGE", _plain("change")),
     ),
 )
 FINDINGS = Kind(

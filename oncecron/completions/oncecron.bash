@@ -11,7 +11,7 @@ _oncecron() {
         before=${COMP_WORDS[COMP_CWORD-2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W 'run history locks jobs why audit stop release pause resume drain undrain crontab init prune flush completion --help --version' -- "$word"))
+        COMPREPLY=($(compgen -W 'run history locks jobs next why audit stop release pause resume drain undrain crontab init prune flush completion --help --version' -- "$word"))
         return
     fi
     local command=${COMP_WORDS[1]}
@@ -43,6 +43,11 @@ _oncecron() {
     jobs)
         options='--format --json --utc --store --log --namespace --config'
         valued='--format --store --log --namespace --config'
+        words=''
+        ;;
+    next)
+        options='--schedule --tz --count --since --format --json --store --log --namespace --config'
+        valued='--schedule --tz --count --since --format --store --log --namespace --config'
         words=''
         ;;
     why)

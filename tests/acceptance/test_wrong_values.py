@@ -99,7 +99,7 @@ NOTHING_WRONG = {
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
 
-BESIDE = {("run", "tz"): ["--schedule", "0 2 * * *"]}
+BESIDE = {(name, "tz"): ["--schedule", "0 2 * * *"] for name in ("run", "next")}
 """What has to be given so that the value is looked at."""
 
 
@@ -147,8 +147,9 @@ BEHIND = {
     "completion": ["bash"],
     "crontab wrap": ["crontab"],
     "crontab unwrap": ["crontab"],
-    **{name: ["k"] for name in ("why", "pause", "resume", "stop", "release")},
+    **{name: ["k"] for name in ("next", "why", "pause", "resume", "stop", "release")},
 }
+WITHOUT_WORDS = {("next", "schedule"), ("next", "tz")}  # of a schedule that is typed
 
 
 def checked(ended: Ended, case: Case, status: int, *names: str) -> None:
@@ -176,7 +177,8 @@ def test_a_wrong_option_is_told_with_its_cure(
         value = case.value if isinstance(case.value, bytes) else str(case.value).encode()
         typed = b"--%s=%s" % (case.option.name.encode(), value)
         before = [*BEFORE.get(name, []), *BESIDE.get((name, case.option.name), [])]
-        words = [*before, typed, *BEHIND.get(name, [])]
+        behind = BEHIND.get(name, []) if (name, case.option.name) not in WITHOUT_WORDS else []
+        words = [*before, typed, *behind]
         ended = host(*name.split(), *words, cwd=public_path)
         names = () if case.status == 78 else (f"--{case.option.name}",)
         checked(ended, case, case.status, *names)

@@ -1,0 +1,108 @@
+"""`oncecron next` by the installed console script: where it finds a schedule, and that it needs no store."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from answers import answer, refused
+from log_of import Store
+from servers.oncecron import Oncecron
+
+SINCE = ("--since", "2027-03-27T00:00Z")
+COMING = ["key", "schedule", "zone", "tick", "local", "change"]
+CONFIG = """\
+[job.report]
+schedule = "30 2 * * *"
+tz = "Europe/Berlin"
+
+[job.wrong]
+schedule = "5/10 * * * *"
+"""
+
+
+@pytest.fixture
+def alone(public_path: Path) -> Oncecron:
+    """Give a host without any store, in the zone of Kolkata."""
+    (public_path / "oncecron.toml").write_text(CONFIG)
+    host = Oncecron("", public_path, TZ="Asia/Kolkata")
+    host.environment["ONCECRON_CONFIG"] = str(public_path / "oncecron.toml")
+    return host
+
+
+def test_a_schedule_needs_no_store(alone: Oncecron) -> None:
+    """In the host's zone, or in that of --tz."""
+    first, second = answer(alone, "next", "--schedule", "30 2 * * *", "--count", 2, *SINCE)
+    assert list(first) == COMING
+    assert (first["key"], first["zone"], first["tick"]) == (
+        *(None, "Asia/Kolkata", "2027-03-27T21:00Z"),
+    )
+    assert second["local"] == "2027-03-29T02:30:00+05:30"
+    (first,) = answer(alone, "next", "--schedule", "@daily", "--tz", "UTC", "--count", 1, *SINCE)
+    assert (first["schedule"], first["tick"]) == ("@daily", "2027-03-27T00:00Z")
+
+
+def test_a_key_of_the_configuration_needs_no_store(alone: Oncecron) -> None:
+    """Its section has schedule and zone; --tz shows it in another."""
+    first, second = answer(alone, "next", "report", "--count", 2, *SINCE)
+    assert [first["key"], first["zone"]] == ["report", "Europe/Berlin"]
+    assert second["tick"] == "2027-03-28T01:00Z"
+    assert second["change"] == "after 02:00 became 03:00: 02:30 is due now"
+    (first,) = answer(alone, "next", "report", "--tz", "UTC", "--count", 1, *SINCE)
+    assert first["tick"] == "2027-03-27T02:30Z"
+
+
+def test_the_table_shows_ten_and_both_changes(alone: Oncecron) -> None:
+    """Unless a number is typed."""
+    heading, *rows = alone("next", "report", "--since", "2026-11-20").out.decode().splitlines()
+    assert heading.split() == ["TICK", "DAY", "LOCAL", "ZONE", "CHANGE"]
+    assert len(rows) == 14
+    assert rows[0].split() == [
+        *("2026-11-20T01:30Z", "Fri", "2026-11-20T02:30:00+01:00", "Europe/Berlin", "-"),
+    ]
+    assert [row.partition("Europe/Berlin  ")[2] for row in rows[10:]] == [
+        "before 02:00 becomes 03:00",
+        "after 02:00 became 03:00: 02:30 is due now",
+        "before 03:00 becomes 02:00: 02:30 is not due again",
+        "after 03:00 became 02:00",
+    ]
+    ended = alone("next", "report", "--count", "10")
+    assert len(ended.out.splitlines()) == 11
+
+
+def test_every_format_says_the_same(alone: Oncecron) -> None:
+    """JSON, NDJSON and CSV."""
+    records = answer(alone, "next", "report", *SINCE)
+    lines = alone("next", "report", *SINCE, "--format", "ndjson").out.decode().splitlines()
+    assert [json.loads(line) for line in lines] == records
+    heading, *rows = alone("next", "report", *SINCE, "--format", "csv").out.decode().splitlines()
+    assert heading.split(",") == COMING
+    assert len(rows) == len(records)
+
+
+def test_a_key_that_was_claimed_with_a_schedule(
+    store: Store, new_host: Callable[..., Oncecron]
+) -> None:
+    """The store has kept it, on every store; one that was claimed without has none."""
+    host = new_host()
+    host.run("billing", "--schedule", "15 4 * * *", "--tz", "Europe/Berlin", "--", "true")
+    host.run("daemon", "--no-tick", "--", "true")
+    (first,) = answer(host, "next", "billing", "--count", 1, *SINCE)
+    assert (first["schedule"], first["zone"]) == ("15 4 * * *", "Europe/Berlin")
+    assert first["tick"] == "2027-03-27T03:15Z"
+    for key in ("daemon", "unknown"):
+        refused(host("next", key), 1, f"no schedule of key {key} is known", "give --schedule")
+
+
+def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
+    """With one line and a cure."""
+    either = "name either a KEY or --schedule"
+    refused(alone("next"), 64, either)
+    refused(alone("next", "report", "--schedule", "@daily"), 64, either)
+    refused(alone("next", ""), 64, "the key is empty")
+    refused(alone("next", "wrong"), 78, "oncecron.toml [job] schedule: '5/10' in the minute field")
+    refused(alone("next", "other"), 78, "[job.other] names no schedule", "no store is configured")
+    refused(alone("next", "--schedule", "1#2 * * * *"), 64, "--schedule: '1#2' in the minute field")
+    refused(alone("next", "--schedule", "@daily", "--tz", "Nowhere"), 64, "--tz: unknown time zone")
+    refused(alone("next", "report", "--count", "0"), 64, "too small")
+    refused(alone("next", "report", "--since", "soon"), 64, "--since: 'soon'")
