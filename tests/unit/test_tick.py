@@ -10,9 +10,9 @@ from bisect import bisect_right
 from datetime import UTC, datetime
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+import debian_cron
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,9 +27,6 @@ from oncecron.tick import (
     next_ticks,
     scheduled_tick,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DAY = 86400
 
@@ -230,63 +227,6 @@ def test_a_day_left_out_is_no_change_of_daylight_saving() -> None:
     assert found == [at("2011-12-29T22:00"), at("2011-12-30T22:00"), at("2011-12-31T22:00")]
 
 
-RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-
-
-def field_values(field: str, low: int, high: int) -> set[int]:
-    """Return the numbers of a field, as crontab(5) defines them."""
-    values: set[int] = set()
-    for term in field.split(","):
-        span, _, step = term.partition("/")
-        first, _, last = span.partition("-")
-        start, stop = (low, high) if span == "*" else (int(first), int(last or first))
-        values.update(range(start, stop + 1, int(step or 1)))
-    return values
-
-
-def job_matcher(schedule: str) -> Callable[[int], bool]:
-    """Return whether a minute of local time, counted like epoch minutes, matches: cron's find_jobs."""
-    fields = schedule.split()
-    minutes, hours, days, months, weekdays = (
-        field_values(field, *limits) for field, limits in zip(fields, RANGES, strict=True)
-    )
-    both = fields[2].startswith("*") or fields[4].startswith("*")
-
-    def matches(minute: int) -> bool:
-        local = datetime.fromtimestamp(minute * 60, UTC)
-        by_day = local.day in days
-        by_weekday = bool({local.isoweekday(), local.isoweekday() % 7} & weekdays)
-        day = (by_day and by_weekday) if both else (by_day or by_weekday)
-        return local.minute in minutes and local.hour in hours and local.month in months and day
-
-    return matches
-
-
-def debian_cron(schedule: str, zone: str, start: int, stop: int) -> Iterator[int]:
-    """Yield when Debian's cron starts the job: its main loop, woken each minute, with its virtual clock."""
-    matches = job_matcher(schedule)
-    fields = schedule.split()
-    wild = fields[0].startswith("*") or fields[1].startswith("*")
-    rules = ZoneInfo(zone)
-    virtual = None
-    for now in range(start, stop, 60):
-        offset = datetime.fromtimestamp(now, rules).utcoffset()
-        assert offset is not None
-        clock = (now + int(offset.total_seconds())) // 60
-        late = 1 if virtual is None else clock - virtual
-        passed = range(clock - late + 1, clock + 1)
-        if late > 180 or late <= -180:  # a corrected clock
-            virtual, due = clock, matches(clock)
-        elif late > 5:  # forward: wildcards once, fixed times of every minute passed
-            virtual, due = clock, matches(clock) if wild else any(map(matches, passed))
-        elif late > 0:
-            virtual, due = clock, any(map(matches, passed))
-        else:  # backward: wildcards alone, until the virtual clock is caught up
-            due = wild and matches(clock)
-        if due:
-            yield now
-
-
 SAMPLE = [
     "30 2 * * *",
     "0,15,45 2 * * *",
@@ -322,7 +262,7 @@ CHANGES = [
 def test_agrees_with_debian_cron_minute_by_minute(schedule: str, zone: str, change: str) -> None:
     """Around each change the ticks are the minutes in which Debian's cron starts the job, both ways."""
     start, stop = int(at(change)) - DAY, int(at(change)) + DAY
-    started = list(debian_cron(schedule, zone, start, stop))
+    started = debian_cron.started(schedule, zone, start, stop)
     assert ticks_between(schedule, zone, start - 1, stop - 1) == started
     around = range(int(at(change)) - 3 * 3600, int(at(change)) + 4 * 3600, 420)
     for probe in [*around, *started[:: len(started) // 60 + 1]]:
