@@ -1,0 +1,108 @@
+"""What is unsafe or surprising in crontabs: text in, findings out; a finding names the line and the cure.
+
+Lines are read as Debian's cron reads them (`scanner`), commands as a shell does, as far as that is needed (`shell`).
+Nothing is run and no store is asked. Files that have one name, or all where that is said, are those of several hosts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from oncecron.crontab.lint import contents, guarding, keys, schedules
+from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
+from oncecron.crontab.remarks import read_remarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from oncecron.crontab.lint.lines import Line
+
+_NEWLINE = "no newline"
+_REFUSED = "{}: Debian's cron refuses the whole file"
+_CURES = {
+    "bad username": "name a user of this system, or lint it as a user's crontab, without --user-field",
+    "command too long": "put the command into a script, or as `command` below [job.KEY] into the configuration",
+    "bad command": "remove the star: there are five fields, and then the command",
+}
+_CURE = "correct the line, or make it a comment with #"
+
+
+def lint(
+    sources: Sequence[Source],
+    jobs: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    required: bool = False,
+    compared: bool = False,
+    is_program: Callable[[str], bool] = lambda _: False,
+) -> list[Finding]:
+    """Return what is found, in the order of files and lines.
+
+    `jobs` are the [job.KEY] sections of the configuration. `required`: every line needs a guard. `compared`: the files
+    are those of several hosts, whatever their names. `is_program` tells whether a path can be executed here.
+    """
+    lines = [lines_of(source, jobs or {}) for source in sources]
+    found: list[Finding] = []
+    for source, of_file in zip(sources, lines, strict=True):
+        found += _problems(source)
+        found += contents.check_variables(source)
+        found += guarding.check_unguarded(of_file, required=required)
+        for line in of_file:
+            found += _check_line(line, is_program)
+    for group in _groups(sources, lines, compared=compared):
+        found += keys.check_keys([line for of_file in group for line in of_file])
+        found += keys.check_hosts(group)
+    order = {source.name: number for number, source in enumerate(sources)}
+    return sorted(
+        dict.fromkeys(found),
+        key=lambda each: (order[each.file], each.line, KINDS.index(each.finding)),
+    )
+
+
+def _check_line(line: Line, is_program: Callable[[str], bool]) -> Iterator[Finding]:
+    yield from schedules.check_fields(line)
+    yield from contents.check_command(line)
+    yield from guarding.check_programs(line, is_program)
+    if line.guards:
+        yield from guarding.check_parts(line)
+        yield from guarding.check_options(line)
+        yield from guarding.check_delays(line)
+    for guard in line.guards:
+        yield from schedules.check_schedule(line, guard)
+        yield from schedules.check_frequency(line, guard)
+
+
+def _problems(source: Source) -> Iterator[Finding]:
+    """Yield why cron refuses the file, and comments that wrap cannot follow."""
+    told = {found.line for found in contents.check_variables(source)}
+    for number, reason in source.crontab.problems():
+        if number in told:
+            continue
+        if reason.startswith(_NEWLINE):
+            yield Finding(
+                *(source.name, number, "newline"),
+                "the last line has no newline: Debian's cron refuses the file, or leaves the line out",
+                "end it with a newline",
+            )
+        else:
+            yield Finding(
+                source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
+            )
+    _, problems = read_remarks(source.crontab)
+    for number, reason in problems:
+        message, _, cure = reason.rpartition(": ")
+        yield Finding(source.name, number, "remark", message, cure)
+
+
+def _groups(
+    sources: Sequence[Source], lines: Sequence[list[Line]], *, compared: bool
+) -> list[list[list[Line]]]:
+    """Return the files by the hosts' file that they are copies of."""
+    groups: dict[str, list[list[Line]]] = {}
+    for source, of_file in zip(sources, lines, strict=True):
+        name = "" if compared else os.path.basename(source.name)
+        groups.setdefault(name, []).append(of_file)
+    return list(groups.values())
+
+
+__all__ = ["KINDS", "Finding", "Source", "lint"]

@@ -1,0 +1,164 @@
+"""Findings on what oncecron guards: lines without it, parts of lines outside it, and what stands in its way."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from oncecron.crontab.lint.lines import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oncecron.crontab.lint.lines import Finding, Guard, Line
+    from oncecron.crontab.lint.shell import Part
+
+CRON_PATH = "/usr/bin:/bin"
+"""What cron sets where the crontab does not."""
+_INSTALLED = "/usr/local/bin"
+# What may run on every host: it changes nothing beyond the line, or does nothing with no input.
+_PREPARING = frozenset(
+    (
+        *(
+            "cd",
+            "chdir",
+            "test",
+            "[",
+            "[[",
+            ":",
+            "true",
+            ".",
+            "source",
+            "export",
+            "umask",
+            "ulimit",
+        ),
+        *("set", "command", "type", "which", "sleep", "exec", "echo"),
+    )
+)
+_FILTERS = frozenset(
+    ("logger", "systemd-cat", "ts", "cat", "grep", "egrep", "fgrep", "sed", "true", ":", "exit")
+)
+_TRUNCATING = frozenset((">", ">|", "&>"))
+_RANDOM = re.compile(
+    r"\bsleep\b.*(?:\$|`|rand)|(?:\$|`|rand).*\bsleep\b", re.IGNORECASE | re.DOTALL
+)
+_WRAP = "oncecron crontab wrap does it"
+
+
+def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
+    """Yield lines without a guard: in a file that guards others, or all of them if it is required."""
+    if not required and not any(line.guards for line in lines):
+        return
+    for line in lines:
+        own = line.each_host == "oncecron" or (line.each_host is not None and not required)
+        if line.command.strip() and not (line.guards or line.off or own):
+            yield line.finding(
+                "unguarded",
+                f"{shown(line.command)} runs on every host",
+                f"put oncecron run in front ({_WRAP}), or `# oncecron: off` above it if that is meant",
+            )
+
+
+def check_parts(line: Line) -> Iterator[Finding]:
+    """Yield commands beside a guard, which run on every host, and files that losers empty."""
+    numbers = {guard.part for guard in line.guards}
+    if None in numbers:
+        return
+    first = min((number for number in numbers if number is not None), default=len(line.parts))
+    skips = any(guard.options.get("skip-exit", "0") != "0" for guard in line.guards)
+    outside = [
+        part
+        for number, part in enumerate(line.parts)
+        if number not in numbers and not _is_harmless(part, before=number < first, skips=skips)
+    ]
+    if outside:
+        guarded = shown(line.guards[0].command or "a part")
+        yield line.finding(
+            "part",
+            f"oncecron guards only {guarded}: {shown(outside[0].text)} runs on every host",
+            f"put all of it into oncecron run --shell '...' ({_WRAP})",
+        )
+    for number, part in enumerate(line.parts[first:], first):
+        target = next((file for operator, file in part.redirects if operator in _TRUNCATING), None)
+        if (number in numbers or not part.words) and target and not target.startswith("/dev/"):
+            yield line.finding(
+                "truncate",
+                f"hosts that lose empty {shown(target)} all the same: the shell opens it before oncecron runs",
+                f"write >>, or put the redirection into oncecron run --shell '...' ({_WRAP})",
+            )
+
+
+def _is_harmless(part: Part, *, before: bool, skips: bool) -> bool:
+    program = next((word for word in part.words if not re.match(r"\w+=", word)), "").rpartition(
+        "/"
+    )[2]
+    if not part.words or not program:
+        return True
+    if before:
+        return program in _PREPARING or bool(_RANDOM.search(part.text))
+    if part.before == "||":
+        return not skips  # a refusal is a success
+    return program in _FILTERS
+
+
+def check_options(line: Line) -> Iterator[Finding]:
+    """Yield guards that `run` refuses."""
+    for guard in line.guards:
+        if guard.wrong:
+            yield line.finding(
+                "options",
+                f"oncecron run cannot start anything here (exit status 64): {guard.wrong}",
+                "write oncecron run --key NAME -- COMMAND; oncecron run --help names the options",
+            )
+
+
+def check_delays(line: Line) -> Iterator[Finding]:
+    """Yield random delays before a guard that takes the minute for the tick."""
+    for guard in line.guards:
+        ahead = line.parts[: guard.part] if guard.part is not None else ()
+        if (
+            guard.key is not None
+            and not guard.names_the_tick
+            and any(_RANDOM.search(part.text) for part in ahead)
+        ):
+            yield line.finding(
+                "random-sleep",
+                "after a random sleep hosts come in different minutes, and without --schedule each minute is a tick",
+                f"add --schedule '{line.job.schedule}' to oncecron run",
+            )
+
+
+def check_programs(line: Line, is_program: Callable[[str], bool]) -> Iterator[Finding]:
+    """Yield a guard that cron does not find, or one that cannot end its job; `is_program` looks at a path."""
+    for guard in line.guards:
+        yield from _check_path(line, guard, is_program)
+    if line.user in (None, "root") or not line.parts:
+        return
+    for number, part in enumerate(line.parts):
+        guards = [guard for guard in line.guards if guard.part == number]
+        ahead = part.words[: part.words.index(guards[0].program)] if guards else ()
+        inside = [
+            guard.command.split(None, 1)[:1]
+            for guard in line.guards
+            if guard.part in (number, None)
+        ]
+        if "sudo" not in ahead and (["sudo"] in inside or part.words[:1] == ("sudo",)):
+            yield line.finding(
+                "sudo",
+                f"what sudo starts is another user's, and oncecron cannot end it as {line.user}",
+                "put the line into root's crontab, or let the user whose job it is run it from /etc/cron.d",
+            )
+
+
+def _check_path(line: Line, guard: Guard, is_program: Callable[[str], bool]) -> Iterator[Finding]:
+    path = line.environment.get("PATH", CRON_PATH)
+    directories = path.split(":")
+    if "/" in guard.program or guard.part is None or _INSTALLED in directories:
+        return
+    if not any(is_program(f"{directory}/oncecron") for directory in directories):
+        yield line.finding(
+            "path",
+            f"oncecron is not on the PATH of this line, {path}",
+            f"write its path, such as {_INSTALLED}/oncecron",
+        )

@@ -1,0 +1,112 @@
+"""Findings on keys, in one file and between the files of several hosts: who is kept apart from whom."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from oncecron.crontab.lint.lines import shown
+from oncecron.crontab.lint.schedules import meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncecron.crontab.lint.lines import Finding, Guard, Line
+
+_ADDED = re.compile(r"\.[0-9a-f]{8}(?:-\d+)?$")
+_DERIVED = re.compile(r"-[0-9a-f]{8}$")
+
+
+def check_keys(lines: Sequence[Line]) -> Iterator[Finding]:
+    """Yield keys of two commands, and commands with two keys, on the lines of one file."""
+    by_key: dict[str, tuple[Line, Guard]] = {}
+    by_command: dict[str, tuple[Line, Guard]] = {}
+    for line in lines:
+        for guard in line.guards:
+            if guard.key is None or not guard.command:
+                continue
+            other, first = by_key.setdefault(guard.key, (line, guard))
+            if first.command != guard.command:
+                yield line.finding(
+                    "shared-key",
+                    f"key {guard.key} is also that of {shown(first.command)} in {_place(line, other)}: at a tick of "
+                    "both only one of them runs",
+                    "give each command a key of its own",
+                )
+            other, first = by_command.setdefault(guard.command, (line, guard))
+            if first.key != guard.key and not _is_derived(first, guard):
+                yield line.finding(
+                    "split-key",
+                    f"{shown(guard.command)} has key {guard.key} here and {first.key} in {_place(line, other)}: they "
+                    "do not keep each other out",
+                    "give both the same key",
+                )
+
+
+def _place(line: Line, other: Line) -> str:
+    number = f"line {other.job.number}"
+    return number if other.source is line.source else f"{other.source.name}, {number}"
+
+
+def _is_derived(first: Guard, second: Guard) -> bool:
+    """Return whether both keys are those that wrap gives to one command on several lines."""
+    one, other = (_ADDED.sub("", guard.key or "") for guard in (first, second))
+    return one == other and bool(_DERIVED.search(one))
+
+
+def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
+    """Yield what differs between the files of several hosts: jobs that some lack, guards, schedules."""
+    of_all = [_by_command(lines) for lines in files]
+    for command in dict.fromkeys(command for found in of_all for command in found):
+        having = [found[command] for found in of_all if command in found]
+        first = having[0][0]
+        lacking = [
+            lines[0].source.name
+            for lines, found in zip(files, of_all, strict=True)
+            if lines and command not in found
+        ]
+        if lacking:
+            yield first.finding(
+                "missing",
+                f"{shown(command)} is not in {' and '.join(lacking)}",
+                "put the line on every host, or `# oncecron: off` above it if it is this host's own",
+            )
+        for lines in having[1:]:
+            yield from _compare(command, having[0], lines)
+
+
+def _by_command(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        if not line.off and line.each_host is None and line.bare:
+            found.setdefault(line.bare, []).append(line)
+    return found
+
+
+def _compare(command: str, first: list[Line], lines: list[Line]) -> Iterator[Finding]:
+    there = first[0]
+    for line in lines:
+        if bool(line.guards) != bool(there.guards):
+            bare, guarded = (there, line) if line.guards else (line, there)
+            yield bare.finding(
+                "unguarded",
+                f"{shown(command)} is guarded in {_place(bare, guarded)}, and runs here all the same",
+                "guard it on every host by the same key (oncecron crontab wrap does it)",
+            )
+        if _when(line) not in map(_when, first):
+            yield line.finding(
+                "schedule",
+                f"{shown(command)} runs at {_when_shown(line)} here and at {_when_shown(there)} in "
+                f"{_place(line, there)}: firings of one tick do not meet",
+                "write the same schedule and zone on every host",
+            )
+
+
+def _when(line: Line) -> tuple[object, ...]:
+    zones = tuple(guard.options.get("tz") for guard in line.guards)
+    return meaning(line.job), zones
+
+
+def _when_shown(line: Line) -> str:
+    zone = next((guard.options["tz"] for guard in line.guards if "tz" in guard.options), None)
+    return f"{line.job.schedule}" + (f" {zone}" if zone else "")

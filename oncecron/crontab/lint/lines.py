@@ -1,0 +1,202 @@
+"""What lint looks at: the lines of each file, the commands on them, and what of them oncecron guards."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.crontab.lint.shell import Part, parts
+from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.reading import shell_command
+from oncecron.crontab.remarks import read_remarks
+from oncecron.crontab.words import is_guarded, is_off, of_each_host, quoted, simple_words
+from oncecron.options import OWN_SHELL, parse_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from oncecron.crontab.scanner import Crontab, Job
+
+KINDS = (
+    *("unguarded", "part", "truncate", "shared-key", "split-key", "missing"),
+    *("schedule", "zone", "random-sleep", "frequent", "never", "field", "days"),
+    *("path", "sudo", "secret", "percent", "mailto", "options", "refused", "newline", "remark"),
+)
+"""What can be found."""
+_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh"))
+_LONGEST_SHOWN = 60
+
+
+class Finding(NamedTuple):
+    """What is wrong with a line, in the order of its published fields."""
+
+    file: str
+    line: int
+    finding: str
+    """Its kind, one of `KINDS`."""
+    message: str
+    cure: str
+
+
+class Source(NamedTuple):
+    """A crontab and where it is from."""
+
+    name: str
+    crontab: Crontab
+    user: str | None = None
+    """Whose it is; None where the lines name a user, or nobody knows."""
+
+
+class Guard(NamedTuple):
+    """One `oncecron run` on a line, or the shell that stands for it."""
+
+    key: str | None
+    """None where it cannot be read."""
+    options: Mapping[str, str]
+    """As typed; what is not, as [job.KEY] of the configuration has it."""
+    command: str
+    """What it guards, so written that equal commands are equal; empty where it is not on the line."""
+    part: int | None
+    """Which part of the line; None: all of it."""
+    program: str
+    wrong: str = ""
+    """Why `run` refuses it, if it does."""
+
+    @property
+    def by_shell(self) -> bool:
+        """Whether SHELL= is the guard: options are those of the configuration alone."""
+        return self.program.rpartition("/")[2] == OWN_SHELL
+
+    @property
+    def names_the_tick(self) -> bool:
+        """Whether anything but the host's minute does."""
+        return any(name in self.options for name in ("schedule", "tick", "no-tick"))
+
+
+class Line(NamedTuple):
+    """A line that runs a command."""
+
+    source: Source
+    job: Job
+    environment: Mapping[str, str]
+    command: str
+    """As the shell gets it."""
+    parts: tuple[Part, ...]
+    """None where a quote or a substitution is left open."""
+    guards: tuple[Guard, ...]
+    off: bool
+    """Somebody has said that it is to run on every host."""
+    each_host: str | None
+    """The program, or `@reboot`, that makes it one of each host's own."""
+
+    @property
+    def user(self) -> str | None:
+        """Who runs it, as far as it is known."""
+        named = self.job.user
+        return self.source.user if named is None else named.decode("utf-8", "backslashreplace")
+
+    @property
+    def bare(self) -> str:
+        """Its command without guards, so written that equal commands are equal."""
+        whole = [guard.command for guard in self.guards if guard.command]
+        return whole[0] if len(whole) == 1 else canonical(self.command)
+
+    def finding(self, kind: str, message: str, cure: str) -> Finding:
+        """Return a finding on this line."""
+        return Finding(self.source.name, self.job.number, kind, message, cure)
+
+
+def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line]:
+    """Return the lines of a crontab that run commands; `jobs` are the [job.KEY] sections of the configuration."""
+    remarks, _ = read_remarks(source.crontab)
+    found = []
+    for job in source.crontab.jobs():
+        environment = {
+            _text(name): _text(value) for name, value in source.crontab.environment(job).items()
+        }
+        raw = shell_command(job.command)
+        remark = remarks.get(job.number)
+        off = (remark is not None and remark.off) or is_off(raw)
+        command = _text(raw)
+        divided = tuple(parts(command) or ())
+        guards = () if off else tuple(_guards(raw, command, divided, environment, jobs))
+        found.append(
+            Line(
+                *(source, job, environment, command, divided, guards),
+                off=off or environment.get("ONCECRON") == "off",
+                each_host="@reboot" if job.at_reboot else None if guards else of_each_host(raw),
+            )
+        )
+    return found
+
+
+def _guards(
+    raw: bytes,
+    command: str,
+    divided: tuple[Part, ...],
+    environment: Mapping[str, str],
+    jobs: Mapping[str, Mapping[str, str]],
+) -> Iterator[Guard]:
+    by_hand = is_guarded(raw)
+    shell = environment.get("SHELL", "")
+    if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or of_each_host(raw)):
+        key = derived_key(raw, environment.get(PREFIX_VARIABLE, ""))
+        yield Guard(key, jobs.get(key, {}), canonical(command), None, shell)
+        return
+    found = [
+        guard
+        for number, part in enumerate(divided)
+        for guard in _guards_within(part.words, number, jobs)
+    ]
+    if by_hand and not found:
+        found = [Guard(None, {}, "", None, "oncecron")]
+    yield from found
+
+
+def _guards_within(
+    words: tuple[str, ...], part: int | None, jobs: Mapping[str, Mapping[str, str]]
+) -> Iterator[Guard]:
+    """Yield the guard that a simple command has, or those in the string that it gives to a shell."""
+    for at, word in enumerate(words):
+        name = word.rpartition("/")[2]
+        if name == "oncecron" and words[at + 1 : at + 2] == ("run",):
+            yield _read(word, list(words[at + 2 :]), part, jobs)
+            return
+        if name in _SHELLS and words[at + 1 : at + 2] == ("-c",):
+            for within in parts("".join(words[at + 2 : at + 3])) or ():
+                yield from _guards_within(within.words, None, jobs)
+            return
+
+
+def _read(
+    program: str, arguments: list[str], part: int | None, jobs: Mapping[str, Mapping[str, str]]
+) -> Guard:
+    parsed = parse_run(arguments)
+    key = parsed.given.get("key") if parsed else None
+    if parsed is None or key is None:
+        wrong = "it has no --key" if parsed else "its options cannot be understood"
+        unknown = any(sign in word for word in arguments for sign in "$`")
+        return Guard(None, {}, "", part, program, "" if unknown else wrong)
+    string = parsed.given.get("shell")
+    if string is None and parsed.command[1:2] == ["-c"] and len(parsed.command) == 3:  # noqa: PLR2004 - sh -c STRING
+        string = parsed.command[2]
+    command = canonical(shlex.join(parsed.command) if string is None else string)
+    return Guard(key, {**jobs.get(key, {}), **parsed.given}, command, part, program)
+
+
+def canonical(command: str) -> str:
+    """Return a command so written that equal ones are equal, whatever their quotes and blanks."""
+    words = simple_words(command.encode("utf-8", "surrogateescape"))
+    if words is None:
+        return command.strip()
+    return _text(b" ".join(map(quoted, words)))
+
+
+def shown(text: str) -> str:
+    """Return a command as a message shows it."""
+    text = " ".join(text.split())
+    return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,171 @@
+"""Findings on when a line runs: fields that Debian's cron reads otherwise than they look, and `--schedule`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from oncecron.crontab.fields import NAMES, Field, read_field
+from oncecron.crontab.scanner import Job, scan
+from oncecron.crontab.wrap import schedule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.crontab.lint.lines import Finding, Guard, Line
+
+_DAY, _MONTH, _WEEKDAY = 2, 3, 4
+_EVERY_DAY = frozenset(range(1, 32))
+_WEEK = range(7)
+_LONGEST = {2: 29, **dict.fromkeys((4, 6, 9, 11), 30)}
+_STEP = re.compile(r"([^,/]+)/(\d+)")
+_FIELDS = {
+    **dict.fromkeys(("@yearly", "@annually"), "0 0 1 1 *"),
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
+    "@hourly": "0 * * * *",
+}
+_OFTEN = 5  # minutes
+
+
+def check_fields(line: Line) -> Iterator[Finding]:
+    """Yield what of the five fields is never, or another time than it seems."""
+    for position, field in enumerate(line.job.fields):
+        yield from _check_field(line, position, field)
+    if line.job.fields and all(field.values for field in line.job.fields):
+        yield from _check_days(line, *line.job.fields[_DAY:])
+
+
+def _check_field(line: Line, position: int, field: Field) -> Iterator[Finding]:
+    what = f"{field.written} in the {NAMES[position]} field"
+    large = next(_large_steps(position, field.written), None)
+    if not field.values:
+        yield line.finding(
+            "never",
+            f"{what} is a falling range, which to cron is no time at all: the line never runs",
+            "write two rising ranges, such as 22-23,0-2",
+        )
+    elif large:
+        yield line.finding(
+            "field",
+            f"{what} has a step beyond its range: cron takes {large[0]} for {large[1]}",
+            f"write {large[1]}",
+        )
+    elif field.text != field.written:
+        yield line.finding(
+            "field",
+            f"cron reads {what} as {field.text}, and skips the rest",
+            f"write {field.text}, and test what is left in the command",
+        )
+
+
+def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
+    """Yield the terms with a step beyond their range, and the one value that they have."""
+    for term in _STEP.finditer(written):
+        span = read_field(position, term[1].encode())
+        if span and len(span.values) > 1 and int(term[2]) > max(span.values) - min(span.values):
+            yield term[0], min(span.values)
+
+
+def _check_days(line: Line, day: Field, month: Field, weekday: Field) -> Iterator[Finding]:
+    both = day.star or weekday.star
+    restricted = day.values != _EVERY_DAY and len(_weekdays(weekday)) < len(_WEEK)
+    if both and all(
+        number > _LONGEST.get(each, 31) for number in day.values for each in month.values
+    ):
+        yield line.finding(
+            "never",
+            f"no month {month.written} has a day {day.written}: the line never runs",
+            "name a day that exists",
+        )
+    elif restricted and both:
+        star = day if day.star else weekday
+        yield line.finding(
+            "days",
+            f"because {star.written} begins with *, cron runs it only on days that match both "
+            f"day-of-month {day.written} and day-of-week {weekday.written}",
+            "test one of them in the command, so that it can be seen",
+        )
+    elif restricted:
+        yield line.finding(
+            "days",
+            f"cron runs it on days that match day-of-month {day.written} or day-of-week {weekday.written}, not both",
+            "make one of them * and test it in the command, such as "
+            r'[ "$(date +\%d)" -le 7 ], or write two lines',
+        )
+
+
+def check_schedule(line: Line, guard: Guard) -> Iterator[Finding]:
+    """Yield what is wrong between the line's time and the tick that the guard names."""
+    written = guard.options.get("schedule")
+    if line.job.at_reboot:
+        if guard.key is not None and (written is not None or not guard.names_the_tick):
+            yield line.finding(
+                "schedule",
+                "@reboot has no scheduled time, and hosts boot in different minutes: each of them runs it",
+                "write ONCECRON=off in front, or no_tick = true below [job.KEY] of the configuration"
+                if guard.by_shell
+                else "write --no-tick, with --min-gap if it may run again later",
+            )
+    elif written is not None and meaning(line.job) != _meaning_of(written):
+        yield line.finding(
+            "schedule",
+            f"the line runs at {line.job.schedule!r}, and --schedule is {written!r}: firings belong to wrong ticks",
+            _write(line, guard),
+        )
+    if written is not None and "tz" not in guard.options and "TZ" in line.environment:
+        yield line.finding(
+            "zone",
+            f"TZ={line.environment['TZ']} above it is the zone of --schedule, but cron fires in that of the host",
+            "name the host's zone with --tz, such as --tz Europe/Berlin",
+        )
+
+
+def meaning(job: Job) -> tuple[object, ...] | None:
+    """Return what all schedules that mean the same have in common; None for @reboot."""
+    if job.at_reboot:
+        return None
+    fields = job.fields
+    if not fields:
+        return _meaning_of(_FIELDS[job.schedule])
+    values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
+    wild = fields[0].star or fields[1].star
+    return *values, wild, fields[_DAY].star or fields[_WEEKDAY].star
+
+
+def _meaning_of(schedule: str) -> tuple[object, ...] | None:
+    job = scan(f"{schedule} x\n".encode()).lines[:1]
+    return meaning(job[0]) if job and isinstance(job[0], Job) else None
+
+
+def _weekdays(field: Field) -> frozenset[int]:
+    return frozenset(day % 7 for day in field.values)
+
+
+def _write(line: Line, guard: Guard) -> str:
+    schedule = schedule_of(line.job)
+    if guard.by_shell and schedule:
+        return f"write schedule = '{schedule}' below [job.{guard.key}] of the configuration"
+    return (
+        f"write --schedule '{schedule}', as oncecron crontab wrap does"
+        if schedule
+        else "remove the line"
+    )
+
+
+def check_frequency(line: Line, guard: Guard) -> Iterator[Finding]:
+    """Yield lines whose next minute is so near that a late start would be taken for it."""
+    if guard.key is None or guard.names_the_tick or not line.job.fields:
+        return
+    minutes, hours = (sorted(field.values) for field in line.job.fields[:2])
+    if not minutes or not hours:
+        return
+    around = [minutes[0] + 60] if len(hours) > 1 else []
+    gaps = [later - earlier for earlier, later in zip(minutes, minutes[1:] + around, strict=False)]
+    if gaps and min(gaps) < _OFTEN:
+        yield line.finding(
+            "frequent",
+            "it runs every few minutes, and without --schedule a start that is a minute late is taken for another tick",
+            _write(line, guard),
+        )

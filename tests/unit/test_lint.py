@@ -1,0 +1,388 @@
+"""What `crontab lint` finds: each kind by a line that has it, and by one that is near and has it not."""
+
+# ruff: noqa: E501 - crontab lines in tables
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncecron.crontab.lint import KINDS, Finding, Source, lint
+from oncecron.crontab.scanner import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RUN = "/usr/local/bin/oncecron run"
+GUARDED = f"0 1 * * * {RUN} --key other --schedule '0 1 * * *' -- /bin/other\n"
+KEPT = Path(__file__).parents[1] / "crontabs" / "debian"
+INSTALLED = [path for path in Path("/etc/cron.d").glob("*") if not path.name.startswith(".")]
+DEBIAN = [KEPT / "php-common" / "php", Path("/etc/crontab"), *INSTALLED]
+PACKAGES = os.environ.get("ONCECRON_TEST_PACKAGES", "").split()
+
+
+def found(
+    text: str,
+    jobs: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    user: str | None = "joe",
+    system: bool = False,
+    **options: bool,
+) -> list[Finding]:
+    """Return what is found in one crontab, where there is no oncecron but in /usr/local/bin."""
+    source = Source("crontab", scan(text.encode(), system=system), None if system else user)
+    return lint([source], jobs, is_program=lambda path: path.startswith("/opt/"), **options)
+
+
+def kinds(findings: Iterable[Finding]) -> list[str]:
+    """Return their kinds."""
+    return [each.finding for each in findings]
+
+
+def line(options: str, schedule: str = "0 2 * * *", before: str = "") -> str:
+    """Return a line with a guard, whose options name the same schedule."""
+    return f"{schedule} {before}{RUN} --key k --schedule '{schedule}' {options}\n"
+
+
+# One kind each
+
+CASES = [
+    # kind, what has it, words of the message, what has it not
+    ("unguarded", GUARDED + "0 2 * * * /bin/bill\n", "`/bin/bill` runs on every host", "0 2 * * * /bin/bill\n"),
+    (
+        *("unguarded", GUARDED + "0 2 * * * /bin/bill\n", "`# oncecron: off` above it"),
+        GUARDED + "# oncecron: off\n0 2 * * * /bin/bill\n",
+    ),
+    (
+        *("unguarded", "ONCECRON_STORE=local\n" + GUARDED + "0 2 * * * bill\n", "oncecron crontab wrap"),
+        GUARDED + "0 2 * * * ONCECRON=off /bin/bill\n",
+    ),
+    (
+        *("unguarded", GUARDED + "0 2 * * * bill\n", "every host"),
+        GUARDED + "@reboot bill\n0 2 * * * cd / && run-parts /etc/x\n0 3 * * * /usr/sbin/anacron -s\n"
+        "0 4 * * * /usr/bin/oncecron flush\n",
+    ),
+    (
+        *("unguarded", "0 1 * * * bill\nSHELL=/usr/bin/oncecron-shell\n0 2 * * * pay\n", "`bill` runs"),
+        "SHELL=/usr/bin/oncecron-shell\n0 1 * * * bill\n0 2 * * * cd /app; ./pay > log\n",
+    ),
+    (
+        *("part", line("-- cd /app && ./bill.sh"), "guards only `cd /app`: `./bill.sh` runs on every host"),
+        line("-- ./bill.sh", before="cd /app && "),
+    ),
+    (
+        *("part", line("-- /bin/bill; rm -r /spool/bills"), "`rm -r /spool/bills` runs on every host"),
+        line("--shell '/bin/bill; rm -r /spool/bills'"),
+    ),
+    (
+        *("part", line("-- /bin/bill | mail -s bills joe"), "`mail -s bills joe` runs"),
+        line("-- /bin/bill 2>&1 | logger -t bill"),
+    ),
+    (
+        *("part", line("-- /bin/bill & /bin/pay"), "`/bin/pay` runs"),
+        line("-- /bin/bill || echo failed", before="[ -x /bin/bill ] && . /etc/env; umask 077; "),
+    ),
+    (
+        *("part", line("--skip-exit 9 -- /bin/bill || mail joe"), "`mail joe` runs"),
+        line("-- /bin/bill || mail joe"),
+    ),
+    (
+        *("part", line("-- bill", before="./fetch && "), "`./fetch` runs on every host"),
+        line("-- bash -c './fetch && bill'"),
+    ),
+    (
+        *("truncate", line("-- /bin/bill > /var/log/bill.log 2>&1"), "hosts that lose empty `/var/log/bill.log`"),
+        line("-- /bin/bill >> /var/log/bill.log 2>&1"),
+    ),
+    (
+        *("truncate", line("-- /bin/bill; } 2> err.log", before="{ "), "empty `err.log`"),
+        line("-- /bin/bill > /dev/null 2>&1"),
+    ),
+    ("truncate", line("-- bill >| log"), "`log`", line("--shell 'bill > log'")),
+    (
+        *("shared-key", line("-- /bin/bill") + line("-- /bin/pay"), "key k is also that of `/bin/bill` in line 1"),
+        line("-- /bin/bill a") + line("--shell '/bin/bill  \"a\"'", "0 3 * * *"),
+    ),
+    (
+        *("split-key", line("-- bill") + line("--key q -- 'bill'"), "has key q here and k in line 1"),
+        line("-- bill a") + line("--key q -- bill b"),
+    ),
+    (
+        *("schedule", f"0 2 * * * {RUN} --key k --schedule '0 3 * * *' -- a\n", "runs at '0 2 * * *', and --schedule is"),
+        f"@daily {RUN} --key k --schedule '0 0 * * 0-6' -- a\n5 4 * * sun {RUN} --key q --schedule '05 4 * * 7' -- b\n",
+    ),
+    (
+        *("schedule", f"0 2 * * 1 {RUN} --key k --schedule '0 2 1 * 1' -- a\n", "firings belong to wrong ticks"),
+        f"*/30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n",
+    ),
+    (  # in spring one of them is skipped, and the other is not
+        *("schedule", f"0,30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n", "wrong ticks"),
+        f"0,30 2 * * * {RUN} --key k --schedule '0-30/30 2 * * *' -- a\n",
+    ),
+    (
+        *("schedule", f"@reboot {RUN} --key k -- a\n", "@reboot has no scheduled time"),
+        f"@reboot {RUN} --key k --no-tick -- a\n",
+    ),
+    (
+        *("zone", "TZ=Asia/Tokyo\n" + line("-- a"), "cron fires in that of the host"),
+        "TZ=Asia/Tokyo\n" + line("--tz Europe/Berlin -- a"),
+    ),
+    (
+        *("random-sleep", f"0 2 * * * sleep $((RANDOM \\% 60)); {RUN} --key k -- a\n", "different minutes"),
+        line("-- a", before="sleep $((RANDOM \\% 60)); "),
+    ),
+    (
+        *("random-sleep", f"0 2 * * * perl -e 'sleep int(rand(9))' && {RUN} --key k -- a\n", "add --schedule '0 2 * * *'"),
+        f"0 2 * * * sleep 30; {RUN} --key k -- a\n",
+    ),
+    (
+        *("frequent", f"*/4 * * * * {RUN} --key k -- a\n", "write --schedule '*/4 * * * *'"),
+        f"*/5 * * * * {RUN} --key k -- a\n",
+    ),
+    (
+        *("frequent", f"58,1 1-2 * * * {RUN} --key k -- a\n", "every few minutes"),
+        f"58,1 1 * * * {RUN} --key k -- a\n* * * * * {RUN} --key q --tick $(date +\\%H) -- b\n",
+    ),
+    ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a\n", "schedule = '* * * * *' below [job.a-", line("-- a", "* * * * *")),
+    ("schedule", "SHELL=/bin/oncecron-shell\n@reboot a\n", "ONCECRON=off in front", "SHELL=/bin/oncecron-shell\n@reboot ONCECRON=off a\n"),
+    ("never", "0 22-2 * * * a\n", "22-2 in the hour field is a falling range", "0 22-23,0-2 * * * a\n"),
+    ("never", "0 0 31 2 * a\n", "no month 2 has a day 31", "0 0 29 2 * a\n"),
+    ("never", "0 0 31 4,jun,9 * a\n", "name a day that exists", "0 0 31 4,jun,10 * a\n"),
+    ("field", "0 2 * * 5#2 a\n", "reads 5#2 in the day-of-week field as 5", "0 2 * * fri,SUN a\n"),
+    ("field", "*/100 * * * * a\n", "cron takes */100 for 0", "*/59 */23 * * */3 a\n"),
+    ("field", "0 8-18/11 * * * a\n", "cron takes 8-18/11 for 8", "0 8-18/10 * * * a\n"),
+    ("field", "0 2,22-3 * * * a\n", "as 2, and skips the rest", "00 02,3-22 * * * a\n"),
+    ("days", "0 4 13 * 5 a\n", "match day-of-month 13 or day-of-week 5, not both", "0 4 13 * * a\n0 5 * * 5 b\n"),
+    ("days", "0 4 */13 * 5 a\n", "because */13 begins with *", "0 4 1-31 * 5 a\n0 4 */2 * 0-6 b\n"),
+    ("path", "0 2 * * * oncecron run --key k --no-tick -- a\n", "not on the PATH of this line, /usr/bin:/bin", line("-- a")),
+    (
+        *("path", "PATH=/sbin:/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n", "write its path, such as /usr/local"),
+        "PATH=$PATH:/opt/oncecron/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
+    ),
+    (
+        *("path", "0 2 * * * cd /x && oncecron run --key k --no-tick -- a\n", "PATH"),
+        "PATH=/usr/local/bin:/usr/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
+    ),
+    ("sudo", line("-- sudo -u www /bin/bill"), "oncecron cannot end it as joe", line("-- bill", before="sudo ")),
+    ("sudo", "0 2 * * * sudo /bin/bill\n", "root's crontab", "0 2 * * * visudo -c\n"),
+    ("sudo", line("--shell 'sudo bill'"), "another user's", line("-- echo sudo")),
+    ("secret", "PGPASSWORD=hunter2\n0 2 * * * a\n", "PGPASSWORD holds a secret", "PGPASSFILE=/etc/pg\nTOKEN_FILE=x\n0 2 * * * a\n"),
+    ("secret", "API_KEY='hunter2'\n0 2 * * * a\n", "cron mails", "API_KEY=/etc/key\nKEYBOARD=x\nPASSWORD=$SECRET\n0 2 * * * a\n"),
+    ("secret", "DB=postgresql://u:hunter2@h/d\n0 2 * * * a\n", "DB holds", "DB=postgresql://u@h:5432/d\n0 2 * * * a\n"),
+    ("secret", "0 2 * * * MYSQL_PWD=hunter2 mysqldump app\n", "MYSQL_PWD on the line", "0 2 * * * MYSQL_PWD=$(cat /x) mysqldump app\n"),
+    ("secret", "0 2 * * * a --db-password=hunter2\n", "--db-password on the line", "0 2 * * * a --password-file=/x --passive\n"),
+    ("secret", "0 2 * * * a --token hunter2\n", "--token", "0 2 * * * a --token $TOKEN --token-file /x\n"),
+    ("secret", "0 2 * * * mysqldump -uroot -phunter2 app\n", "-p on", "0 2 * * * tar -phunter2 -p x; ssh -p22 h\n"),
+    ("secret", "0 2 * * * curl -u joe:hunter2 http://h\n", "-u", "0 2 * * * curl -u joe http://h; sort -u a:b\n"),
+    ("secret", "0 2 * * * curl -H 'Authorization: Bearer hunter2' h\n", "header", '0 2 * * * curl -H "Authorization: Bearer $T" h\n'),
+    ("secret", "0 2 * * * wget https://joe:hunter2@h/x\n", "the password in an address", "0 2 * * * rsync joe@h:x . ; wget https://h:80/@x\n"),
+    ("percent", "0 2 * * * date +%F\n", "cron ends the command at the first %", "0 2 * * * date +\\%F\n"),
+    ("percent", "0 2 * * * tar c x > $(date '+%F').tar\n", "standard input", "0 2 * * * mail -s \"It's 10pm\" joe%Joe,%%Where?%\n"),
+    ("percent", "0 2 * * * curl http://h/a%20b\n", r"write \%", "0 2 * * * cat %hello\n"),
+    ("mailto", 'MAILTO=""\n0 2 * * * a\n', "nobody hears", "MAILTO=joe\n0 2 * * * a\n"),
+    ("mailto", "MAILTO=\n0 2 * * * a\n", "refuses the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),
+    ("options", f"0 2 * * * {RUN} --kay k -- a\n", "cannot be understood", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
+    ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "it has no --key", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
+    ("refused", "60 2 * * * a\n", "bad minute: Debian's cron refuses the whole file", "59 2 * * * a\n"),
+    ("refused", f"0 2 * * * {'a' * 999}\n", "`command` below [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
+    ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
+    ("remark", "# oncecron: key=a\n\n0 2 * * * a\n", "above no command", "# oncecron: key=a\n0 2 * * * a\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "has", "words", "has_not"), CASES)
+def test_a_finding_is_made_where_it_is_due(kind: str, has: str, words: str, has_not: str) -> None:
+    """Once, with its words and a cure; and not where a line only looks like it."""
+    made = [each for each in found(has) if each.finding == kind]
+    assert len(made) == 1, found(has)
+    assert words in f"{made[0].message}; {made[0].cure}"
+    assert made[0].cure
+    assert "hunter2" not in repr(made)
+    assert kind not in kinds(found(has_not)), found(has_not)
+
+
+@pytest.mark.parametrize("has_not", sorted({has_not for *_, has_not in CASES}))
+def test_what_is_near_has_nothing_of_another_kind(has_not: str) -> None:
+    """But for what it is shown to have on purpose."""
+    on_purpose = {"frequent", "unguarded", "mailto", "sudo"}
+    assert set(kinds(found(has_not))) <= on_purpose, found(has_not)
+
+
+def test_every_kind_is_tried() -> None:
+    """Also the one that takes several files, below."""
+    assert {kind for kind, *_ in CASES} | {"missing"} == set(KINDS)
+
+
+def test_the_line_is_named() -> None:
+    """That of the job, of the variable, of the comment; in their order."""
+    text = 'MAILTO=""\n\n# a comment\n0 2 * * * a\n*/100 * * * * date +%F\n60 * * * * x'
+    places = [(each.line, each.finding) for each in found(text)]
+    assert places == [(1, "mailto"), (5, "field"), (5, "percent"), (6, "refused"), (6, "newline")]
+
+
+def test_several_findings_of_a_kind_on_one_line_are_all_told() -> None:
+    """Each field by itself."""
+    assert kinds(found("*/100 5#2 * * * a\n")) == ["field", "field"]
+
+
+# What changes it
+
+
+def test_every_line_may_be_required_to_have_a_guard() -> None:
+    """Also in a file without any, and what is usually each host's own; not what somebody has marked."""
+    text = "0 2 * * * a\n@reboot b\n0 3 * * * run-parts x\n# oncecron: off\n0 4 * * * c\n0 5 * * * oncecron flush\n"
+    assert kinds(found(text)) == []
+    assert [(each.line, each.finding) for each in found(text, required=True)] == [
+        (number, "unguarded") for number in (1, 2, 3)
+    ]
+
+
+def test_the_configuration_counts() -> None:
+    """A schedule in [job.KEY] is one; if it is another than the line's, that is a finding."""
+    text = f"*/2 * * * * {RUN} --key k -- a\n"
+    assert kinds(found(text)) == ["frequent"]
+    assert kinds(found(text, {"k": {"schedule": "*/2 * * * *"}})) == []
+    assert kinds(found(text, {"k": {"schedule": "*/3 * * * *"}})) == ["schedule"]
+    assert kinds(found(text, {"other": {"schedule": "*/2 * * * *"}})) == ["frequent"]
+
+
+def test_a_command_of_the_configuration_is_another_for_each_key() -> None:
+    """Two keys without a command on their lines do not share one."""
+    text = f"0 2 * * * {RUN} --key a --no-tick\n0 3 * * * {RUN} --key b --no-tick\n"
+    assert kinds(found(text, {"a": {}, "b": {}})) == []
+
+
+def test_in_a_system_crontab_the_line_names_who_runs_it() -> None:
+    """So sudo is safe on root's lines."""
+    job = f"{RUN} --key k --no-tick -- sudo -u www /bin/bill\n"
+    assert kinds(found(f"0 2 * * * root {job}", system=True)) == []
+    assert kinds(found(f"0 2 * * * www-data {job}", system=True)) == ["sudo"]
+    assert kinds(found(f"0 2 * * * {job}", user="root")) == []
+    assert kinds(found(f"0 2 * * * {job}", user=None)) == []
+
+
+def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
+    """They differ by a digest of the schedule."""
+    text = "".join(
+        f"0 {hour} * * * {RUN} --key bill.sh-0a1b2c3d{more} --schedule '0 {hour} * * *' --tz UTC -- /bin/bill.sh\n"
+        for hour, more in ((2, ""), (3, ".01234567"), (4, ".01234567-2"))
+    )
+    assert kinds(found(text)) == []
+
+
+# Several hosts
+
+
+def compared(
+    first: str, second: str, names: tuple[str, str] = ("a/crontab", "b/crontab")
+) -> list[Finding]:
+    """Return what is found in the crontabs of two hosts."""
+    texts = zip(names, (first, second), strict=True)
+    return lint([Source(name, scan(text.encode())) for name, text in texts])
+
+
+def test_equal_files_of_several_hosts_are_well() -> None:
+    """Also where the order and the spelling differ."""
+    one, other = line("-- bill 'a'"), line("--key q -- pay", "0 3 * * *")
+    assert (
+        compared(one + other, other + line('--tz UTC -- bill "a"').replace("--tz UTC ", "")) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "place", "words"),
+    [
+        (line("-- bill"), GUARDED, ("a/crontab", 1, "missing"), "`bill` is not in b/crontab"),
+        ("0 2 * * * pay\n", GUARDED, ("b/crontab", 1, "missing"), "not in a/crontab"),
+        (line("-- bill"), line("--key q -- bill"), ("b/crontab", 1, "split-key"), "key q here and k in a/crontab, line 1"),
+        (line("-- bill"), line("-- pay"), ("b/crontab", 1, "shared-key"), "that of `bill` in a/crontab, line 1"),
+        (line("-- bill"), line("-- bill", "0 3 * * *"), ("b/crontab", 1, "schedule"), "at 0 3 * * * here and at 0 2 * * *"),
+        (
+            *(line("--tz UTC -- bill"), line("--tz Asia/Tokyo -- bill"), ("b/crontab", 1, "schedule")),
+            "0 2 * * * Asia/Tokyo here and at 0 2 * * * UTC",
+        ),
+        (line("-- bill"), "\n0 2 * * * bill\n", ("b/crontab", 2, "unguarded"), "is guarded in a/crontab, line 1"),
+        ("\n0 2 * * * bill\n", line("-- bill"), ("a/crontab", 2, "unguarded"), "is guarded in b/crontab, line 1"),
+    ],
+)  # fmt: skip
+def test_hosts_differ(first: str, second: str, place: tuple[str, int, str], words: str) -> None:
+    """In the jobs that they have, in guards, keys, schedules and zones."""
+    made = {(each.file, each.line, each.finding): each for each in compared(first, second)}
+    assert place in made
+    assert words in made[place].message
+    assert made[place].cure
+
+
+def test_only_files_of_one_name_are_compared() -> None:
+    """Those of other names belong to one host; unless it is said that they do not."""
+    names = ("cron.d/bill", "cron.d/pay")
+    assert compared(line("-- bill"), line("--key q -- pay"), names) == []
+    sources = [Source(name, scan(line(f"--key {name[-1]} -- {name}").encode())) for name in names]
+    assert kinds(lint(sources, compared=True)) == ["missing", "missing"]
+
+
+def test_what_is_each_host_s_own_is_not_compared() -> None:
+    """Nor what somebody has marked."""
+    own = "@reboot x\n0 3 * * * run-parts y\n# oncecron: off\n0 4 * * * z\n"
+    assert compared(line("-- bill") + own, line("-- bill")) == []
+
+
+# No false alarm
+
+
+@pytest.mark.parametrize("path", DEBIAN, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_nothing_is_found_in_the_cron_files_of_debian_s_packages(path: Path) -> None:
+    """One that is kept beside the tests, and those that are installed here."""
+    crontab = scan(path.read_bytes(), system=True)
+    assert list(crontab.jobs())
+    assert lint([Source(str(path), crontab)]) == []
+
+
+@pytest.mark.skipif(not PACKAGES, reason="ONCECRON_TEST_PACKAGES names no packages to fetch")
+def test_nothing_is_found_in_packages_that_are_fetched(tmp_path: Path) -> None:
+    """Of Debian's archive, by apt-get, not installed."""
+    for package in PACKAGES:
+        subprocess.run(["apt-get", "download", "-q", package], cwd=tmp_path, check=True)
+    for archive in tmp_path.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", archive, tmp_path / archive.stem], check=True)
+    files = [file for file in tmp_path.glob("*/etc/cron.d/*") if not file.name.startswith(".")]
+    assert len({file.parents[2] for file in files}) == len(PACKAGES)
+    for file in files:
+        assert lint([Source(str(file), scan(file.read_bytes(), system=True))]) == [], file
+
+
+ALIKE = r"""
+SHELL=/bin/sh
+PATH=/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin
+MAILTO=root
+DEFAULT=/etc/default/program
+NICE=10
+57 0 * * 0 root if [ -x /bin/check ] && [ $(date +\%d) -le 7 ]; then /bin/check --all --quiet; fi
+30 7-23 * * *   root	[ -x /etc/x ] && if [ ! -d /run/systemd/system ]; then /usr/sbin/x start >/dev/null; fi
+30 3 * * 0 root test -e /run/systemd/system || MODE=1 /usr/lib/x/run
+5-55/10 * * * * root command -v sa1 > /dev/null && sa1 1 1
+*/5 * * * * www-data php /usr/share/x.php 2>&1 >/dev/null | if [ -f /bin/ts ] ; then ts ; else tee ; fi >> /var/log/x
+0 * * * *      root    test -x /bin/x && { [ -r "$DEFAULT" ] && . "$DEFAULT" ; nice -n$NICE /bin/x -q ; }
+27 03 * * *  x  dir=$({ cat /etc/x.conf /etc/x/* 2>/dev/null || true; } | sed -nE 's/^\s*a\s+(\S.*)$/\1/p' | tail -1); find "$dir/" -type f -delete
+0 */12 * * * root test -x /usr/bin/x -a \! -d /run/systemd/system && perl -e 'sleep int(rand(43200))' && x -q renew
+@reboot         x    if [ -x /bin/x ]; then nice -n10 /bin/x -R; fi
+25 6	* * *	root	test -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }
+"""
+
+
+def test_nothing_is_found_in_lines_like_those_of_debian_s_packages() -> None:
+    """Constructions of packages whose licence keeps their files from being kept here."""
+    assert found(ALIKE, system=True) == []
+
+
+def test_a_message_is_one_line() -> None:
+    """Whatever stands in the crontab, and not longer than can be read."""
+    for _, has, *_ in CASES:
+        for each in found(has):
+            assert re.fullmatch(r"[^\n]{1,200}", each.message), each
+            assert re.fullmatch(r"[^\n]{1,250}", each.cure), each
