@@ -202,7 +202,7 @@ def test_a_finding_is_made_where_it_is_due(kind: str, has: str, words: str, has_
     assert len(made) == 1, found(has)
     assert words in f"{made[0].message}; {made[0].cure}"
     assert made[0].cure
-    assert "hunter2" not in repr(made)
+    assert "hunter2" not in repr(found(has, required=True))
     assert kind not in kinds(found(has_not)), found(has_not)
 
 
@@ -263,7 +263,8 @@ def test_in_a_system_crontab_the_line_names_who_runs_it() -> None:
     assert kinds(found(f"0 2 * * * root {job}", system=True)) == []
     assert kinds(found(f"0 2 * * * www-data {job}", system=True)) == ["sudo"]
     assert kinds(found(f"0 2 * * * {job}", user="root")) == []
-    assert kinds(found(f"0 2 * * * {job}", user=None)) == []
+    (unknown,) = found(f"0 2 * * * {job}", user=None)
+    assert "as anybody but root" in unknown.message
 
 
 def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
@@ -378,6 +379,21 @@ NICE=10
 def test_nothing_is_found_in_lines_like_those_of_debian_s_packages() -> None:
     """Constructions of packages whose licence keeps their files from being kept here."""
     assert found(ALIKE, system=True) == []
+
+
+def test_a_secret_is_never_shown() -> None:
+    """Nor in the messages of other findings."""
+    secrets = (
+        "a --password=hunter2",
+        "DB_PASSWORD=hunter2 a",
+        "a p://u:hunter2@h",
+        "sh -c 'a p://u:hunter2@h'",
+    )
+    for command in secrets:
+        text = f"0 2 * * * {command}\n" + line(f"-- {command} && {command}")
+        made = found(text) + compared(text, GUARDED)
+        assert "***" in repr(made)
+        assert "hunter2" not in repr(made)
 
 
 def test_a_message_is_one_line() -> None:

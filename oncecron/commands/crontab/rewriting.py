@@ -56,7 +56,7 @@ def rewrite(
     to_output = "in-place" not in given and "diff" not in given
     try:
         crontab = scan(source.data, system="user-field" in given)
-        _refuse_wrong_kind(crontab, source)
+        refuse_wrong_kind(crontab, source)
         rewritten = change(crontab, source)
     except OncecronError:
         if to_output:
@@ -91,7 +91,7 @@ def _check(given: Mapping[str, str], words: list[str]) -> None:
         )
 
 
-def _refuse_wrong_kind(crontab: Crontab, source: files.Source) -> None:
+def refuse_wrong_kind(crontab: Crontab, source: files.Source) -> None:
     """Raise `UsageError` if the lines begin with a user and nobody said so."""
     if not crontab.system and (source.is_system or _seems_system(crontab)):
         raise UsageError("its lines name a user before the command: add --user-field")

@@ -133,7 +133,7 @@ def check_programs(line: Line, is_program: Callable[[str], bool]) -> Iterator[Fi
     """Yield a guard that cron does not find, or one that cannot end its job; `is_program` looks at a path."""
     for guard in line.guards:
         yield from _check_path(line, guard, is_program)
-    if line.user in (None, "root") or not line.parts:
+    if line.user == "root":
         return
     for number, part in enumerate(line.parts):
         guards = [guard for guard in line.guards if guard.part == number]
@@ -146,7 +146,7 @@ def check_programs(line: Line, is_program: Callable[[str], bool]) -> Iterator[Fi
         if "sudo" not in ahead and (["sudo"] in inside or part.words[:1] == ("sudo",)):
             yield line.finding(
                 "sudo",
-                f"what sudo starts is another user's, and oncecron cannot end it as {line.user}",
+                f"what sudo starts is another user's, and oncecron cannot end it as {line.user or 'anybody but root'}",
                 "put the line into root's crontab, or let the user whose job it is run it from /etc/cron.d",
             )
 

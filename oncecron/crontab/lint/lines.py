@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.crontab.lint.secrets import masked
 from oncecron.crontab.lint.shell import Part, parts
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
@@ -193,8 +194,8 @@ def canonical(command: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a command as a message shows it."""
-    text = " ".join(text.split())
+    """Return a command as a message shows it: in short, without secrets."""
+    text = " ".join(masked(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"
 
 

@@ -1,0 +1,82 @@
+"""Secrets among variables and arguments: where they are, so that they can be told of and never shown."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from oncecron.crontab.lint.shell import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_NAMES = r"(?:passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|mysql_pwd|credentials?)"
+_VARIABLE = re.compile(rf"(?:^|_){_NAMES}s?$|^pgpassword$", re.IGNORECASE)
+_OPTION = re.compile(
+    rf"--?(?:[a-z0-9]+[-_])*{_NAMES.replace('_?', '[-_]?')}(?:=(.+))?$", re.IGNORECASE
+)
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@", re.IGNORECASE)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(\S+)", re.IGNORECASE)
+_OF_MYSQL = frozenset(("mysql", "mysqldump", "mysqladmin", "mysqlcheck", "mariadb", "mariadb-dump"))
+_NOT_ITSELF = ("$", "`", "/", "./", "~", "<", "@", "-", "{")
+_MASK = "***"
+
+
+def in_variable(name: str, value: str) -> str | None:
+    """Return the secret that a variable holds, if it holds one."""
+    return value if _VARIABLE.search(name) and _is_literal(value) else _in_urls(value)
+
+
+def in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield by what name a secret stands among the words of a command, and the secret."""
+    program = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "").rpartition("/")[
+        2
+    ]
+    for word, following in pairwise((*words, "")):
+        found = _in_word(word, following, program)
+        if found and _is_literal(found[1]):
+            yield found
+
+
+def _in_word(word: str, following: str, program: str) -> tuple[str, str] | None:
+    assignment, option, header = (
+        _ASSIGNMENT.fullmatch(word),
+        _OPTION.fullmatch(word),
+        _HEADER.search(word),
+    )
+    if assignment and _VARIABLE.search(assignment[1]):
+        return assignment[1], assignment[2]
+    if option:
+        return word.partition("=")[0], option[1] if option[1] is not None else following
+    if password := _in_urls(word):
+        return "the password in an address", password
+    if header:
+        return "the Authorization header", header[1]
+    return _in_short_option(word, following, program)
+
+
+def _in_short_option(word: str, following: str, program: str) -> tuple[str, str] | None:
+    if program in _OF_MYSQL and word.startswith("-p"):
+        return "-p", word[2:]
+    if program == "curl" and word in ("-u", "--user"):
+        return word, following.partition(":")[2]
+    return None
+
+
+def masked(command: str) -> str:
+    """Return a command without its secrets."""
+    for part in parts(command) or ():
+        for _, secret in in_arguments(part.words):
+            command = command.replace(secret, _MASK)
+    return _URL.sub(lambda found: found[0].replace(found[1], _MASK), command)
+
+
+def _in_urls(text: str) -> str | None:
+    return next(filter(_is_literal, _URL.findall(text)), None)
+
+
+def _is_literal(value: str) -> bool:
+    """Return whether a value is the secret itself: not a variable, nor where it is found."""
+    return bool(value) and not value.startswith(_NOT_ITSELF)

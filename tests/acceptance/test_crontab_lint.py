@@ -1,0 +1,160 @@
+"""`oncecron crontab lint` by the installed console script: what it reads, what it prints, how it ends."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from answers import refused
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+
+JOB = "0 2 * * * /bin/bill\n"
+ODD = "0 2 * * 5#2 /bin/bill\n"
+
+
+@pytest.fixture
+def host(public_path: Path) -> Oncecron:
+    """Give a host without a store, and without a configuration."""
+    host = Oncecron("", public_path)
+    del host.environment["ONCECRON_STORE"]
+    return host
+
+
+def lint(host: Oncecron, *arguments: object, text: bytes | None = None) -> Ended:
+    """Run it, with standard input if there is any."""
+    done = subprocess.run(
+        [CONSOLE_SCRIPT, "crontab", "lint", *map(str, arguments)],
+        env=host.environment, input=text, stdin=subprocess.DEVNULL if text is None else None,
+        capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr.decode())
+
+
+def write(directory: Path, name: str, text: str) -> Path:
+    """Write a crontab; return its path."""
+    path = directory / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_nothing_is_said_of_what_is_well(host: Oncecron, public_path: Path) -> None:
+    """Exit status 0, from a file and from standard input."""
+    path = write(public_path, "well", JOB)
+    assert lint(host, path) == (0, b"", "")
+    assert lint(host, text=JOB.encode()) == (0, b"", "")
+    assert lint(host, "-", text=JOB.encode()) == (0, b"", "")
+    assert lint(host, path, "--json") == (0, b"[]\n", "")
+
+
+def test_a_finding_is_a_line(host: Oncecron, public_path: Path) -> None:
+    """File as typed, line, message, cure, kind; exit status 1."""
+    path = write(public_path, "odd", f"# first\n{ODD}")
+    ended = lint(host, path)
+    assert (ended.status, ended.err) == (1, "")
+    assert ended.out.decode() == (
+        f"{path}:2: cron reads 5#2 in the day-of-week field as 5, and skips the rest; "
+        "write 5, and test what is left in the command [field]\n"
+    )
+
+
+def test_the_same_as_json(host: Oncecron, public_path: Path) -> None:
+    """Every field, also of a crontab that is no UTF-8."""
+    path = public_path / "bytes"
+    path.write_bytes(
+        b"0 2 * * * /bin/\xe9t\xe9 --password=hunter2\n@reboot oncecron run\n0 3 * * * x\xff\n"
+    )
+    ended = lint(host, path, "--json")
+    findings = json.loads(ended.out)
+    assert ended.status == 1
+    assert [each["finding"] for each in findings] == [
+        "unguarded",
+        "secret",
+        "path",
+        "options",
+        "unguarded",
+    ]
+    assert {tuple(each) for each in findings} == {("file", "line", "finding", "message", "cure")}
+    assert findings[0]["message"].startswith("`/bin/\\xe9t\\xe9 ")
+    assert b"hunter2" not in ended.out
+    assert findings[0]["file"] == str(path)
+
+
+def test_lines_name_a_user_where_it_is_said_or_known(host: Oncecron, public_path: Path) -> None:
+    """In /etc/cron.d and /etc/crontab, with --user-field; else a file that looks like it is refused."""
+    path = write(public_path, "system", "0 2 * * * root /bin/bill\n0 3 * * 5#2 root /bin/x\n")
+    assert lint(host, path, "--user-field").status == 1
+    refused(lint(host, path), 64, "add --user-field")
+    assert lint(host, "/etc/crontab") == (0, b"", "")
+
+
+def test_files_of_several_hosts_are_compared(host: Oncecron, public_path: Path) -> None:
+    """Those of one name, or all."""
+    first, second = write(public_path, "a/crontab", JOB), write(public_path, "b/crontab", "")
+    assert b"is not in" not in lint(host, first, write(public_path, "other", "1 1 * * * x\n")).out
+    other = write(public_path, "b/crontab", "0 2 * * * /bin/pay\n")
+    assert lint(host, first, second).out.decode().splitlines() == [
+        f"{here}:1: `{job}` is not in {there}; put the line on every host, or `# oncecron: off` above it "
+        "if it is this host's own [missing]"
+        for here, there, job in ((first, other, "/bin/bill"), (other, first, "/bin/pay"))
+    ]
+    names = (write(public_path, "web1", JOB), write(public_path, "web2", "0 3 * * * /bin/bill\n"))
+    assert lint(host, *names).status == 0
+    assert b"[schedule]" in lint(host, "--compare", *names).out
+
+
+def test_every_line_may_be_required_to_be_guarded(host: Oncecron, public_path: Path) -> None:
+    """For CI."""
+    ended = lint(host, "--require-guard", write(public_path, "bare", JOB))
+    assert (ended.status, ended.out.count(b"[unguarded]")) == (1, 1)
+
+
+def test_the_configuration_is_read(host: Oncecron, public_path: Path) -> None:
+    """By --config, or where `run` would find it; one that cannot be read is told."""
+    path = write(public_path, "often", "* * * * * /usr/local/bin/oncecron run --key k -- x\n")
+    assert b"[frequent]" in lint(host, path).out
+    config = write(public_path, "oncecron.toml", '[job.k]\nschedule = "* * * * *"\n')
+    assert lint(host, "--config", config, path) == (0, b"", "")
+    refused(lint(host, "--config", public_path / "none", path), 78, "cannot be read")
+
+
+def test_what_cannot_be_read_is_refused(host: Oncecron, public_path: Path) -> None:
+    """With a status of its own, before anything is printed."""
+    refused(lint(host, public_path / "none"), 66, "none cannot be read: No such file")
+    refused(lint(host, write(public_path, "odd", ODD), public_path), 66, str(public_path))
+    refused(lint(host, "--nonsense"), 64, "--nonsense")
+
+
+def test_sudo_is_root_s_right(host: Oncecron, public_path: Path) -> None:
+    """What root's `crontab -l` gives is root's; a file could be anybody's."""
+    job = "0 2 * * * sudo -u www /bin/bill\n"
+    assert b"[sudo]" in lint(host, write(public_path, "joe", job)).out
+    ended = lint(host, text=job.encode())
+    assert (b"[sudo]" in ended.out) == (
+        subprocess.run(["id", "-u"], capture_output=True, check=True).stdout != b"0\n"
+    )
+
+
+def test_what_wrap_writes_has_no_finding(host: Oncecron, public_path: Path) -> None:
+    """Of guards, keys and schedules: commands that need a shell, the same command twice, a secret apart."""
+    text = """\
+PATH=/usr/bin:/bin
+0 2 * * * cd /app && ./bill.sh > /var/log/bill.log 2>&1
+* * * * * /bin/poll --once
+*/2 * * * * /bin/poll
+0 3 * * * /bin/poll
+0 4 * * 5 sleep $((RANDOM \\% 60)); /bin/report "a b" | mail -s 'of \\%' joe
+@daily /bin/a; /bin/b
+@reboot /bin/agent
+0 5 * * * run-parts /etc/x
+# oncecron: key=pay timeout=1h
+5 5 1,15 * * /bin/pay
+# oncecron: off
+0 6 * * * /bin/rotate
+0 7 * * * cat%one%two
+"""
+    path = write(public_path, "crontab", text)
+    wrapped = host("crontab", "wrap", path, "--tz", "Europe/Berlin")
+    assert wrapped.status == 0
+    assert wrapped.out != text.encode()
+    assert lint(host, text=wrapped.out).out.decode() == ""
