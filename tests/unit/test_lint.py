@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from crontabs import lines
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oncecron.crontab.lint import KINDS, Finding, Source, lint
 from oncecron.crontab.scanner import scan
@@ -64,7 +67,7 @@ CASES = [
     ),
     (
         *("unguarded", GUARDED + "0 2 * * * bill\n", "every host"),
-        GUARDED + "@reboot bill\n0 2 * * * cd / && run-parts /etc/x\n0 3 * * * /usr/sbin/anacron -s\n"
+        GUARDED + "0 22-2 * * * bill\n@reboot bill\n0 2 * * * cd / && run-parts /etc/x\n0 3 * * * /usr/sbin/anacron -s\n"
         "0 4 * * * /usr/bin/oncecron flush\n",
     ),
     (
@@ -209,7 +212,7 @@ def test_a_finding_is_made_where_it_is_due(kind: str, has: str, words: str, has_
 @pytest.mark.parametrize("has_not", sorted({has_not for *_, has_not in CASES}))
 def test_what_is_near_has_nothing_of_another_kind(has_not: str) -> None:
     """But for what it is shown to have on purpose."""
-    on_purpose = {"frequent", "unguarded", "mailto", "sudo"}
+    on_purpose = {"frequent", "never", "unguarded", "mailto", "sudo"}
     assert set(kinds(found(has_not))) <= on_purpose, found(has_not)
 
 
@@ -394,6 +397,25 @@ def test_a_secret_is_never_shown() -> None:
         made = found(text) + compared(text, GUARDED)
         assert "***" in repr(made)
         assert "hunter2" not in repr(made)
+
+
+PIECES = (
+    *"ab $;&|()<>{}'\"`\\%=#\t\r\xff",
+    *("$(", "${", "&&", "||", ">>", "2>&1", "--", " if ", " then ", " sh -c ", "sudo ", "sleep "),
+    *(" oncecron run ", " --key k ", "--shell "),
+)
+COMMANDS = st.lists(st.sampled_from(PIECES), max_size=14).map(
+    lambda pieces: "".join(pieces).encode("latin-1")
+)
+
+
+@given(st.lists(lines(COMMANDS), max_size=5), st.booleans())
+def test_any_bytes_can_be_linted(texts: list[bytes], system: bool) -> None:
+    """Nothing is raised, and a finding is on a line of the file."""
+    crontab = scan(b"\n".join(texts), system=system)
+    for each in lint([Source("t", crontab)], required=True):
+        assert 1 <= each.line <= len(crontab.lines)
+        assert each.finding in KINDS
 
 
 def test_a_message_is_one_line() -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.lines import shown
+from oncecron.crontab.lint.schedules import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,8 @@ def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
     if not required and not any(line.guards for line in lines):
         return
     for line in lines:
-        own = line.each_host == "oncecron" or (line.each_host is not None and not required)
+        never = any(each.finding == "never" for each in check_fields(line))
+        own = never or line.each_host == "oncecron" or (line.each_host is not None and not required)
         if line.command.strip() and not (line.guards or line.off or own):
             yield line.finding(
                 "unguarded",
