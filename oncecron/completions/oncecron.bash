@@ -18,7 +18,7 @@ _oncecron() {
     case $command in
     crontab)
         if ((COMP_CWORD == 2)); then
-            COMPREPLY=($(compgen -W 'wrap unwrap --help' -- "$word"))
+            COMPREPLY=($(compgen -W 'wrap unwrap lint --help' -- "$word"))
             return
         fi
         command+=" ${COMP_WORDS[2]}"
@@ -99,6 +99,12 @@ _oncecron() {
     'crontab unwrap')
         options='--user-field --in-place --diff'
         valued=''
+        words=''
+        files=yes
+        ;;
+    'crontab lint')
+        options='--require-guard --compare --user-field --json --config'
+        valued='--config'
         words=''
         files=yes
         ;;

@@ -149,7 +149,7 @@ def test_every_option_of_every_command_is_documented_and_no_other() -> None:
     for name, command in commands().items():
         there = set(click_options(command))
         if name != RUN:
-            assert STORE_NAMES & there in (set(), STORE_NAMES), f"{name}: some store options"
+            assert STORE_NAMES & there in (set(), {"config"}, STORE_NAMES), f"{name}: some store options"
             there -= STORE_NAMES
         assert set(documented(name)) == there, name
 
@@ -227,6 +227,13 @@ def test_outcomes_and_refusals_are_those_of_the_model() -> None:
     assert tuple(outcomes) == model.OUTCOMES
     reasons = [p.tag for p in paragraphs(sections(MANUAL)["REFUSALS"])]
     assert set(reasons) == set(model.REFUSAL_REASONS)
+
+
+def test_the_findings_of_lint_are_documented_and_no_other() -> None:
+    """All kinds, in the order of the code."""
+    from oncecron.crontab.lint import KINDS
+
+    assert tuple(p.tag for p in paragraphs(sections(MANUAL)["FINDINGS"])) == KINDS
 
 
 def test_the_environment_is_documented_and_no_other() -> None:
