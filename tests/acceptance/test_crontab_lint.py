@@ -118,6 +118,15 @@ def test_the_configuration_is_read(host: Oncecron, public_path: Path) -> None:
     refused(lint(host, "--config", public_path / "none", path), 78, "cannot be read")
 
 
+def test_units_of_systemd_are_read_as_such(host: Oncecron, public_path: Path) -> None:
+    """By their names."""
+    text = "[Service]\nExecStart=/usr/local/bin/oncecron run --key k -- x\n"
+    unit = write(public_path, "bill.service", text)
+    ended = lint(host, unit, write(public_path, "well", JOB))
+    assert ended.status == 1
+    assert ended.out.decode().startswith(f"{unit}:2: a timer starts late")
+
+
 def test_what_cannot_be_read_is_refused(host: Oncecron, public_path: Path) -> None:
     """With a status of its own, before anything is printed."""
     refused(lint(host, public_path / "none"), 66, "none cannot be read: No such file")

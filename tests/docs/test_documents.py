@@ -149,7 +149,9 @@ def test_every_option_of_every_command_is_documented_and_no_other() -> None:
     for name, command in commands().items():
         there = set(click_options(command))
         if name != RUN:
-            assert STORE_NAMES & there in (set(), {"config"}, STORE_NAMES), f"{name}: some store options"
+            assert STORE_NAMES & there in (set(), {"config"}, STORE_NAMES), (
+                f"{name}: some store options"
+            )
             there -= STORE_NAMES
         assert set(documented(name)) == there, name
 

@@ -15,7 +15,7 @@ from crontabs import lines
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.crontab.lint import KINDS, Finding, Source, lint
+from oncecron.crontab.lint import KINDS, Finding, Source, check_unit, lint
 from oncecron.crontab.scanner import scan
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ def test_what_is_near_has_nothing_of_another_kind(has_not: str) -> None:
 
 
 def test_every_kind_is_tried() -> None:
-    """Also the one that takes several files, below."""
-    assert {kind for kind, *_ in CASES} | {"missing"} == set(KINDS)
+    """Also those of several files and of units, below."""
+    assert {kind for kind, *_ in CASES} | {"missing", "systemd"} == set(KINDS)
 
 
 def test_the_line_is_named() -> None:
@@ -334,6 +334,31 @@ def test_what_is_each_host_s_own_is_not_compared() -> None:
     """Nor what somebody has marked."""
     own = "@reboot x\n0 3 * * * run-parts y\n# oncecron: off\n0 4 * * * z\n"
     assert compared(line("-- bill") + own, line("-- bill")) == []
+
+
+# Units of systemd
+
+
+@pytest.mark.parametrize(
+    ("start", "number"),
+    [
+        (f"ExecStart={RUN} --key k -- a", 2),
+        (f"ExecStart=-{RUN} \\\n  --key k \\\n  -- a", 2),
+        (f"# ExecStart=\nExecStart = /bin/sh -c '{RUN} --key k -- a'", 3),
+        (f"ExecStart={RUN} --key k --schedule '0 2 * * *' -- a", None),
+        (f"ExecStart={RUN} --key k --tick %%i -- a", None),
+        (f"ExecStop={RUN} --key k -- a\n# ExecStart={RUN} --key k -- a", None),
+        ("ExecStart=/bin/a", None),
+        ("ExecStart='", None),
+    ],
+)
+def test_a_unit_needs_the_schedule(start: str, number: int | None) -> None:
+    """For timers start late; one in [job.KEY] is enough."""
+    text = f"[Service]\n{start}\n"
+    made = list(check_unit("bill.service", text, {}))
+    places = [(each.file, each.line, each.finding) for each in made]
+    assert places == ([] if number is None else [("bill.service", number, "systemd")])
+    assert list(check_unit("bill.service", text, {"k": {"schedule": "@daily"}})) == []
 
 
 # No false alarm

@@ -36,6 +36,7 @@ OPTIONS = (
     JSON._replace(help="Every field as JSON (one array) instead of lines.", group="Options"),
     CONFIG._replace(group="Options"),
 )
+_UNIT = ".service"
 _SPOOL = "/var/spool/cron/crontabs"
 
 
@@ -44,17 +45,22 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
 
     from oncecron import render
     from oncecron.config import read_file
-    from oncecron.crontab.lint import lint
+    from oncecron.crontab.lint import check_unit, lint
     from oncecron.messages import complain
 
     jobs = read_file(given.get("config")).jobs
+    named = list(dict.fromkeys(words or [""]))
+    units = [word for word in named if word.endswith(_UNIT)]
     found = lint(
-        [_source(word, system="user-field" in given) for word in dict.fromkeys(words or [""])],
+        [_source(word, system="user-field" in given) for word in named if word not in units],
         jobs,
         required="require-guard" in given,
         compared="compare" in given,
         is_program=lambda path: os.access(path, os.X_OK),
     )
+    for unit in units:
+        text = read_source([unit]).data.decode("utf-8", "surrogateescape")
+        found += check_unit(unit, text, jobs)
     stream = render.standard_output()
     if "json" in given:
         render.say(json.dumps([_readable(each)._asdict() for each in found], indent=1), stream)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint import contents, guarding, keys, schedules
 from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
+from oncecron.crontab.lint.units import check_unit
 from oncecron.crontab.remarks import read_remarks
 
 if TYPE_CHECKING:
@@ -105,4 +106,4 @@ def _groups(
     return list(groups.values())
 
 
-__all__ = ["KINDS", "Finding", "Source", "lint"]
+__all__ = ["KINDS", "Finding", "Source", "check_unit", "lint"]

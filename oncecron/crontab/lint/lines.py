@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     *("unguarded", "part", "truncate", "shared-key", "split-key", "missing"),
-    *("schedule", "zone", "random-sleep", "frequent", "never", "field", "days"),
+    *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field", "days"),
     *("path", "sudo", "secret", "percent", "mailto", "options", "refused", "newline", "remark"),
 )
 """What can be found."""
@@ -147,14 +147,14 @@ def _guards(
     found = [
         guard
         for number, part in enumerate(divided)
-        for guard in _guards_within(part.words, number, jobs)
+        for guard in guards_within(part.words, number, jobs)
     ]
     if by_hand and not found:
         found = [Guard(None, {}, "", None, "oncecron")]
     yield from found
 
 
-def _guards_within(
+def guards_within(
     words: tuple[str, ...], part: int | None, jobs: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Guard]:
     """Yield the guard that a simple command has, or those in the string that it gives to a shell."""
@@ -165,7 +165,7 @@ def _guards_within(
             return
         if name in _SHELLS and words[at + 1 : at + 2] == ("-c",):
             for within in parts("".join(words[at + 2 : at + 3])) or ():
-                yield from _guards_within(within.words, None, jobs)
+                yield from guards_within(within.words, None, jobs)
             return
 
 
