@@ -43,6 +43,7 @@ missing_packages() {
   installed zsh || echo zsh
   installed fish || echo fish
   installed spin || echo spin
+  installed systemd-analyze || echo systemd
   installed gcc || echo gcc
   [ -e /usr/include/stdio.h ] || echo libc6-dev
 }
