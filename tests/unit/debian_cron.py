@@ -78,7 +78,9 @@ def _field(field: str, number: int) -> frozenset[int]:
     values: set[int] = set()
     rest = f",{field}"
     while rest.startswith(","):
-        found = re.match(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?", rest[1:], re.ASCII)
+        found = re.match(
+            r"(?:(\*)|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9A-Za-z]+))?", rest[1:], re.ASCII
+        )
         if found is None:
             raise ValueError(rest)
         star, first, last, step = found.groups()

@@ -1,10 +1,12 @@
 """The ticks of two years in five zones are the minutes in which Debian's cron starts the line.
 
-The days of both changes whole, and of the others every ONCECRON_TEST_TICK_DAYS-th (1: all of them).
+The ticks are those of the --schedule and --tz that `crontab wrap` writes before the line's command. The days of both
+changes are compared whole, and of the others every ONCECRON_TEST_TICK_DAYS-th (1: all of them).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -14,6 +16,9 @@ from zoneinfo import ZoneInfo
 import debian_cron
 import pytest
 
+from oncecron.crontab.guards import read_guard
+from oncecron.crontab.scanner import scan
+from oncecron.crontab.wrap import Guarding, wrap
 from oncecron.tick import next_ticks, scheduled_tick
 
 if TYPE_CHECKING:
@@ -49,6 +54,9 @@ SCHEDULES = (
         "30 2 * mar,oct,NOV sun",
         "0 2 25-31 3 7",
     ),
+    # What wrap has to write otherwise than it stands in the line.
+    *("*/100 * * * *", "5#2 3 * * *", "0 2,22-3 * * *", "007 2 * * *"),
+    *("30 2 * * 5#2", "0 4 1-7,*x * mon", "*/30+x 2,3 * * *", "0 0 * * sat-7"),
 )
 
 
@@ -75,6 +83,17 @@ def stretches(zone: str) -> Iterator[tuple[int, int]]:
             yield day, day + DAY
 
 
+@functools.cache
+def written(line: str, zone: str) -> tuple[str, str]:
+    """Return the schedule and the zone that wrap writes."""
+    wrapped = wrap(scan(f"{line} /bin/bill\n".encode()), Guarding("/bin/oncecron", zone))
+    assert (wrapped.changed, wrapped.refused) == (1, [])
+    (job,) = scan(wrapped.data).jobs()
+    guard = read_guard(job.command)
+    assert guard is not None
+    return guard.options["schedule"], guard.options["tz"]
+
+
 def ticks(schedule: str, zone: str, start: int, stop: int) -> list[int]:
     """Return the ticks from `start` on, before `stop`."""
     instants = (int(each.instant or 0) for each in next_ticks(schedule, zone, start - 1))
@@ -91,8 +110,9 @@ def test_two_years_of_ticks_are_the_starts_of_debian_cron(zone: str) -> None:
         for now, found in debian_cron.starts(SCHEDULES, zone, start, stop):
             for number in found:
                 starts[number].append(now)
-        for schedule, started in zip(SCHEDULES, starts, strict=True):
+        for line, started in zip(SCHEDULES, starts, strict=True):
+            schedule, tz = written(line, zone)
             when = datetime.fromtimestamp(start, UTC)
-            assert ticks(schedule, zone, start, stop) == started, (schedule, when)
+            assert ticks(schedule, tz, start, stop) == started, (line, when)
             for now in started[:: len(started) // 12 + 1]:
-                assert scheduled_tick(schedule, zone, now + 1.2).instant == now, (schedule, when)
+                assert scheduled_tick(schedule, tz, now + 1.2).instant == now, (line, when)
