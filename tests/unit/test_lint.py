@@ -270,6 +270,13 @@ def test_in_a_system_crontab_the_line_names_who_runs_it() -> None:
     assert "as anybody but root" in unknown.message
 
 
+def test_what_the_shell_of_a_crontab_leaves_alone_has_no_guard_of_it() -> None:
+    """Lines that are guarded by hand have that guard, and what is of each host has none."""
+    shell = "SHELL=/usr/bin/oncecron-shell\n"
+    assert kinds(found(f"{shell}{line('-- a')}{line('-- b')}")) == ["shared-key"]
+    assert kinds(found(f"{shell}0 3 * * * run-parts /x\n", required=True)) == ["unguarded"]
+
+
 def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
     """They differ by a digest of the schedule."""
     text = "".join(
@@ -411,7 +418,9 @@ def test_nothing_is_found_in_lines_like_those_of_debian_s_packages() -> None:
 
 def test_a_secret_is_never_shown() -> None:
     """Nor in the messages of other findings."""
+    open_quote = "a --password=hunter2 'x"
     secrets = (
+        open_quote,
         "a --password=hunter2",
         "DB_PASSWORD=hunter2 a",
         "a p://u:hunter2@h",

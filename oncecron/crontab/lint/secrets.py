@@ -67,10 +67,11 @@ def _in_short_option(word: str, following: str, program: str) -> tuple[str, str]
 
 def masked(command: str) -> str:
     """Return a command without its secrets."""
-    for part in parts(command) or ():
-        for _, secret in in_arguments(part.words):
+    divided = parts(command)
+    for words in [command.split()] if divided is None else [part.words for part in divided]:
+        for _, secret in in_arguments(words):
             command = command.replace(secret, _MASK)
-    return _URL.sub(lambda found: found[0].replace(found[1], _MASK), command)
+    return command
 
 
 def _in_urls(text: str) -> str | None:

@@ -18,7 +18,7 @@ def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> I
     """Yield guards in a unit that take the minute for the tick: timers start late, on each host at another time."""
     for number, setting in _settings(text):
         start = _START.fullmatch(setting)
-        for part in (parts(start[1].replace("%%", "%")) or ()) if start else ():
+        for part in (parts(start[1]) or ()) if start else ():
             for guard in guards_within(part.words, None, jobs):
                 if guard.key is not None and not guard.names_the_tick:
                     yield Finding(
