@@ -173,6 +173,8 @@ CASES = [
     ),
     ("sudo", line("-- sudo -u www /bin/bill"), "oncecron cannot end it as joe", line("-- bill", before="sudo ")),
     ("sudo", "0 2 * * * sudo /bin/bill\n", "root's crontab", "0 2 * * * visudo -c\n"),
+    ("sudo", line("--shell 'cd /x && A=b /usr/bin/sudo bill'"), "another user's", line("--shell 'echo sudo'")),
+    ("sudo", line("-- bill && sudo pay"), "root's crontab", line("-- bill", before="cd /x && sudo -u www ")),
     ("sudo", line("--shell 'sudo bill'"), "another user's", line("-- echo sudo")),
     ("secret", "PGPASSWORD=hunter2\n0 2 * * * a\n", "PGPASSWORD holds a secret", "PGPASSFILE=/etc/pg\nTOKEN_FILE=x\n0 2 * * * a\n"),
     ("secret", "API_KEY='hunter2'\n0 2 * * * a\n", "cron mails", "API_KEY=/etc/key\nKEYBOARD=x\nPASSWORD=$SECRET\n0 2 * * * a\n"),

@@ -66,6 +66,7 @@ def _check_line(line: Line, is_program: Callable[[str], bool]) -> Iterator[Findi
     yield from guarding.check_programs(line, is_program)
     if line.guards:
         yield from guarding.check_parts(line)
+        yield from guarding.check_redirections(line)
         yield from guarding.check_options(line)
         yield from guarding.check_delays(line)
     for guard in line.guards:

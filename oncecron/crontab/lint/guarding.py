@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.schedules import check_fields
+from oncecron.crontab.lint.shell import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ _TRUNCATING = frozenset((">", ">|", "&>"))
 _RANDOM = re.compile(
     r"\bsleep\b.*(?:\$|`|rand)|(?:\$|`|rand).*\bsleep\b", re.IGNORECASE | re.DOTALL
 )
+_ASSIGNMENT = re.compile(r"\w+=")
 _WRAP = "oncecron crontab wrap does it"
 
 
@@ -63,27 +65,30 @@ def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
 
 
 def check_parts(line: Line) -> Iterator[Finding]:
-    """Yield commands beside a guard, which run on every host, and files that losers empty."""
-    numbers = {guard.part for guard in line.guards}
-    if None in numbers:
+    """Yield the first command beside a guard, which runs on every host."""
+    guarded = _guarded_parts(line)
+    if not guarded:
         return
-    first = min((number for number in numbers if number is not None), default=len(line.parts))
     skips = any(guard.options.get("skip-exit", "0") != "0" for guard in line.guards)
-    outside = [
-        part
-        for number, part in enumerate(line.parts)
-        if number not in numbers and not _is_harmless(part, before=number < first, skips=skips)
-    ]
-    if outside:
-        guarded = shown(line.guards[0].command or "a part")
+    for number, part in enumerate(line.parts):
+        if number in guarded or _is_harmless(part, before=number < min(guarded), skips=skips):
+            continue
         yield line.finding(
             "part",
-            f"oncecron guards only {guarded}: {shown(outside[0].text)} runs on every host",
+            f"oncecron guards only {shown(line.guards[0].command or 'a part')}: {shown(part.text)} runs on every host",
             f"put all of it into oncecron run --shell '...' ({_WRAP})",
         )
-    for number, part in enumerate(line.parts[first:], first):
+        return
+
+
+def check_redirections(line: Line) -> Iterator[Finding]:
+    """Yield the files that hosts empty though they lose."""
+    guarded = _guarded_parts(line)
+    for number, part in enumerate(line.parts):
+        if not guarded or number < min(guarded) or (part.words and number not in guarded):
+            continue
         target = next((file for operator, file in part.redirects if operator in _TRUNCATING), None)
-        if (number in numbers or not part.words) and target and not target.startswith("/dev/"):
+        if target and not target.startswith("/dev/"):
             yield line.finding(
                 "truncate",
                 f"hosts that lose empty {shown(target)} all the same: the shell opens it before oncecron runs",
@@ -91,17 +96,27 @@ def check_parts(line: Line) -> Iterator[Finding]:
             )
 
 
+def _guarded_parts(line: Line) -> set[int]:
+    """Return the numbers of the parts with a guard; none where all of the line is in it."""
+    numbers = {guard.part for guard in line.guards}
+    return set() if None in numbers else {number for number in numbers if number is not None}
+
+
 def _is_harmless(part: Part, *, before: bool, skips: bool) -> bool:
-    program = next((word for word in part.words if not re.match(r"\w+=", word)), "").rpartition(
-        "/"
-    )[2]
-    if not part.words or not program:
+    program = _program(part)
+    if not program:
         return True
     if before:
         return program in _PREPARING or bool(_RANDOM.search(part.text))
     if part.before == "||":
         return not skips  # a refusal is a success
     return program in _FILTERS
+
+
+def _program(part: Part) -> str:
+    """Return the name of the program, behind assignments; empty where there is none."""
+    word = next((word for word in part.words if not _ASSIGNMENT.match(word)), "")
+    return word.rpartition("/")[2]
 
 
 def check_options(line: Line) -> Iterator[Finding]:
@@ -135,22 +150,28 @@ def check_programs(line: Line, is_program: Callable[[str], bool]) -> Iterator[Fi
     """Yield a guard that cron does not find, or one that cannot end its job; `is_program` looks at a path."""
     for guard in line.guards:
         yield from _check_path(line, guard, is_program)
-    if line.user == "root":
-        return
+    if line.user != "root" and any(map(_is_sudo, _unprivileged(line))):
+        yield line.finding(
+            "sudo",
+            f"what sudo starts is another user's, and oncecron cannot end it as {line.user or 'anybody but root'}",
+            "put the line into root's crontab, or let the user whose job it is run it from /etc/cron.d",
+        )
+
+
+def _unprivileged(line: Line) -> Iterator[Part]:
+    """Yield what a line starts, within guards and outside, but for guards that sudo itself starts."""
+    guarded = {guard.part: guard for guard in line.guards}
     for number, part in enumerate(line.parts):
-        guards = [guard for guard in line.guards if guard.part == number]
-        ahead = part.words[: part.words.index(guards[0].program)] if guards else ()
-        inside = [
-            guard.command.split(None, 1)[:1]
-            for guard in line.guards
-            if guard.part in (number, None)
-        ]
-        if "sudo" not in ahead and (["sudo"] in inside or part.words[:1] == ("sudo",)):
-            yield line.finding(
-                "sudo",
-                f"what sudo starts is another user's, and oncecron cannot end it as {line.user or 'anybody but root'}",
-                "put the line into root's crontab, or let the user whose job it is run it from /etc/cron.d",
-            )
+        if number not in guarded:
+            yield part
+        elif not _is_sudo(part):
+            yield from parts(guarded[number].command) or ()
+    if None in guarded:
+        yield from parts(guarded[None].command) or ()
+
+
+def _is_sudo(part: Part) -> bool:
+    return _program(part) == "sudo"
 
 
 def _check_path(line: Line, guard: Guard, is_program: Callable[[str], bool]) -> Iterator[Finding]:
