@@ -277,6 +277,7 @@ def test_what_the_shell_of_a_crontab_leaves_alone_has_no_guard_of_it() -> None:
     shell = "SHELL=/usr/bin/oncecron-shell\n"
     assert kinds(found(f"{shell}{line('-- a')}{line('-- b')}")) == ["shared-key"]
     assert kinds(found(f"{shell}0 3 * * * run-parts /x\n", required=True)) == ["unguarded"]
+    assert kinds(found(f"{shell}ONCECRON=off\n* * * * * a\n* * * * * ONCECRON=off b\n")) == []
 
 
 def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:

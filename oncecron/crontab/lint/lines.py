@@ -10,13 +10,14 @@ from oncecron.crontab.lint.shell import Part, parts
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.remarks import read_remarks
+from oncecron.crontab.scanner import Job, Variable
 from oncecron.crontab.words import is_guarded, is_off, of_each_host, quoted, simple_words
 from oncecron.options import OWN_SHELL, parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from oncecron.crontab.scanner import Crontab, Job
+    from oncecron.crontab.scanner import Crontab
 
 KINDS = (
     *("unguarded", "part", "truncate", "shared-key", "split-key", "missing"),
@@ -83,7 +84,7 @@ class Line(NamedTuple):
     command: str
     """As the shell gets it."""
     parts: tuple[Part, ...]
-    """None where a quote or a substitution is left open."""
+    """None of them where a quote or a substitution is left open."""
     guards: tuple[Guard, ...]
     off: bool
     """Somebody has said that it is to run on every host."""
@@ -110,25 +111,36 @@ class Line(NamedTuple):
 def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line]:
     """Return the lines of a crontab that run commands; `jobs` are the [job.KEY] sections of the configuration."""
     remarks, _ = read_remarks(source.crontab)
+    environment: dict[str, str] = {}
     found = []
-    for job in source.crontab.jobs():
-        environment = {
-            _text(name): _text(value) for name, value in source.crontab.environment(job).items()
-        }
-        raw = shell_command(job.command)
-        remark = remarks.get(job.number)
-        off = (remark is not None and remark.off) or is_off(raw)
-        command = _text(raw)
-        divided = tuple(parts(command) or ())
-        guards = () if off else tuple(_guards(raw, command, divided, environment, jobs))
-        found.append(
-            Line(
-                *(source, job, environment, command, divided, guards),
-                off=off or environment.get("ONCECRON") == "off",
-                each_host="@reboot" if job.at_reboot else None if guards else of_each_host(raw),
-            )
-        )
+    for line in source.crontab.lines:
+        if isinstance(line, Variable):
+            environment = {**environment, _text(line.name): _text(line.value)}
+        elif isinstance(line, Job):
+            remark = remarks.get(line.number)
+            off = remark is not None and remark.off
+            found.append(_line(source, line, environment, jobs, off=off))
     return found
+
+
+def _line(
+    source: Source,
+    job: Job,
+    environment: Mapping[str, str],
+    jobs: Mapping[str, Mapping[str, str]],
+    *,
+    off: bool,
+) -> Line:
+    raw = shell_command(job.command)
+    command = _text(raw)
+    divided = tuple(parts(command) or ())
+    off = off or is_off(raw) or environment.get("ONCECRON") == "off"
+    guards = tuple(_guards(raw, command, divided, {} if off else environment, jobs))
+    return Line(
+        *(source, job, environment, command, divided, guards),
+        off=off,
+        each_host="@reboot" if job.at_reboot else None if guards else of_each_host(raw),
+    )
 
 
 def _guards(
