@@ -38,6 +38,7 @@ LINE = "{schedule} echo {name} $(date +\\%s.\\%N) >>{journal}\n"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("start", "stop"),
     [
