@@ -44,8 +44,9 @@ def test_a_string_is_run_by_the_shell_of_the_environment(any_store: Store, host:
     )
     del host.environment["SHELL"]
     assert host("run", "--key", "c", "-vc", "echo $0").out == b"/bin/sh\n"
-    host.environment["SHELL"] = str(SHELL)
+    host.environment["SHELL"] = str(SHELL)  # which would guard it once more
     assert host("run", "--key", "d", "-c", "echo $0").out == b"/bin/sh\n"
+    assert {row["key"] for row in json.loads(host("history", "--json").out)} == set("abcd")
 
 
 def test_a_shell_that_is_not_there_is_a_broken_host(any_store: Store, host: Oncecron) -> None:
@@ -85,6 +86,15 @@ def test_a_line_runs_once(cron: Oncecron, command: str) -> None:
     assert cron("-c", command) == Ended(0, b"a b\n", "")
     assert cron("-c", command) == Ended(0, b"", "")
     assert keys(cron) == [derived_key(command.encode())]
+
+
+def test_a_host_without_the_program_claims_nothing(cron: Oncecron, public_path: Path) -> None:
+    """So that it does not win every tick: where the command needs no shell, its program is looked for."""
+    program = public_path / "program"
+    refused(cron("-c", f"{program} --all"), 127, f"{program} was not found")
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    assert cron("-c", f"{program} --all") == Ended(0, b"ran\n", "")
 
 
 def test_the_command_s_own_shell_is_a_shell(cron: Oncecron) -> None:

@@ -48,6 +48,8 @@ def test_every_byte_is_kept(data: bytes, system: bool) -> None:
     ("data", "reason"),
     [
         (b"60 * * * * x\n", "bad minute"),
+        (b"5\xff * * * * x\n", "bad minute"),
+        (b"*/4294967295 * * * * x\n", "bad minute"),
         (b"* 5/2 * * * x\n", "bad hour"),
         (b"* * 0 * * x\n", "bad day-of-month"),
         (b"* * * smarch * x\n", "bad month"),
@@ -62,10 +64,11 @@ def test_every_byte_is_kept(data: bytes, system: bool) -> None:
         (b"* * * * * a\0b\n", "a NUL byte, where cron ends the line: remove it"),
     ],
 )
-def test_a_refusal_names_the_line_and_says_why(data: bytes, reason: str) -> None:
-    """In cron's own words where it has any."""
+def test_a_refusal_names_the_line_and_says_why(tmp_path: Path, data: bytes, reason: str) -> None:
+    """In cron's own words where it has any; `crontab -n` refuses it too."""
     crontab = scan(b"# first\n\n" + data)
     assert crontab.problems() == [(3, reason)]
+    assert b"\0" in data or not accepted_by_cron(data, tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"# no newline", b"  \t", b"A=b\n", b"@reboot\n"])
