@@ -24,7 +24,7 @@ from oncecron.tick import next_ticks, scheduled_tick
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EVERY = int(os.environ.get("ONCECRON_TEST_TICK_DAYS", "73"))
+EVERY = int(os.environ.get("ONCECRON_TEST_TICK_DAYS", "146"))
 DAY = 86400
 BEGIN, DAYS = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp()), 731  # one 29 February
 
