@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.asking import Fate
@@ -12,7 +11,7 @@ from oncecron.model import Execution, LeaseView, Pause, Skip
 from oncecron.questions.audit import Finding
 from oncecron.questions.coming import Coming
 from oncecron.questions.jobs import STREAK_AT_MOST, Job
-from oncecron.texts import ABSENT, part_of, visible
+from oncecron.texts import ABSENT, part_of, signal_name, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +51,7 @@ def _time(name: str) -> Callable[[Any, Clock], str]:
 def _exit(record: Execution | Job, _clock: Clock) -> str:
     if record.signal is None:
         return ABSENT if record.exit_code is None else str(record.exit_code)
-    try:
-        return Signals(record.signal).name
-    except ValueError:
-        return f"SIG{record.signal}"
+    return signal_name(record.signal) or f"SIG{record.signal}"
 
 
 def _duration(record: Execution, _clock: Clock) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime
+from signal import Signals
 from typing import NamedTuple
 
 ABSENT = "-"
@@ -37,6 +38,14 @@ def visible(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text
     )
+
+
+def signal_name(number: int) -> str | None:
+    """Return what a signal is called, None for one that has only a number."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return None
 
 
 def part_of(shard: int, shards: int) -> str:

@@ -174,13 +174,10 @@ def _sentence(fate: Fate, clock: Clock) -> str:
 
 def how_it_ended(fate: Fate) -> str:
     """Return exit status or signal, as the end of a sentence."""
-    from signal import Signals
+    from oncecron.texts import signal_name
 
     if fate.signal is not None:
-        try:
-            return f", by {Signals(fate.signal).name}"
-        except ValueError:
-            return f", by signal {fate.signal}"
+        return f", by {signal_name(fate.signal) or f'signal {fate.signal}'}"
     return "" if fate.exit_code is None else f", exit status {fate.exit_code}"
 
 

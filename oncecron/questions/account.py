@@ -6,7 +6,6 @@ and what the records cannot tell is said to be unknown.
 
 from __future__ import annotations
 
-from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron import tick
@@ -14,7 +13,7 @@ from oncecron.duration import format_duration
 from oncecron.model import AGAIN, ALL_KEYS, TAKEOVER
 from oncecron.questions.jobs import is_living
 from oncecron.questions.parts import division
-from oncecron.texts import part_of, visible
+from oncecron.texts import part_of, signal_name, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -389,8 +388,5 @@ def _noted(execution: Execution) -> str:
 
 def _status(execution: Execution) -> str:
     if execution.signal is not None:
-        try:
-            return f", by signal {Signals(execution.signal).name}"
-        except ValueError:
-            return f", by signal {execution.signal}"
+        return f", by signal {signal_name(execution.signal) or execution.signal}"
     return "" if execution.exit_code is None else f", exit status {execution.exit_code}"
