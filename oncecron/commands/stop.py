@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
-
 USUAL_GRACE = 10.0
 """Seconds that are waited where nobody says what the run's own --grace is."""
 
