@@ -297,7 +297,8 @@ RUN_OPTIONS = (
     ),
 )
 
-_BY_NAME = {option.name: option for option in RUN_OPTIONS}
+RUN_OPTION = {option.name: option for option in RUN_OPTIONS}
+"""The options of `run` by their names."""
 _BY_LETTER = {option.short: option for option in RUN_OPTIONS if option.short}
 
 
@@ -334,7 +335,7 @@ def parse_run(arguments: list[str]) -> ParsedRun | None:
 def _read_long(given: dict[str, str], arguments: list[str], at: int) -> int | None:
     """Take one `--name`, its value too; return where the next argument is, None if something is wrong."""
     name, equals, value = arguments[at][2:].partition("=")
-    option = _BY_NAME.get(name)
+    option = RUN_OPTION.get(name)
     if option is None or (equals and not option.takes_value):
         return None
     if option.takes_value and not equals:

@@ -16,7 +16,7 @@ from oncecron.commands import (
     output_format,
     store_and_log,
 )
-from oncecron.options import RUN_OPTIONS, Option
+from oncecron.options import RUN_OPTION, Option
 
 if TYPE_CHECKING:
     from oncecron.config import Settings
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 
 _WHICH = "Which ticks"
 _MOST = 10_000
-_SCHEDULE, _ZONE = (
-    next(option for option in RUN_OPTIONS if option.name == name) for name in ("schedule", "tz")
-)
 
 OPTIONS = (
-    _SCHEDULE._replace(help="Of these five fields, or @daily and the like.", group=_WHICH),
-    _ZONE._replace(group=_WHICH),
+    RUN_OPTION["schedule"]._replace(
+        help="Of these five fields, or @daily and the like.", group=_WHICH
+    ),
+    RUN_OPTION["tz"]._replace(group=_WHICH),
     Option(
         "count",
         "integer",

@@ -56,11 +56,9 @@ def _release(given: dict[str, str], words: list[str]) -> int:
 
 def _grace() -> Option:
     """Return the option of `run`, of which the configuration may tell what a run here would have."""
-    from oncecron.options import RUN_OPTIONS
+    from oncecron.options import RUN_OPTION
 
-    return next(option for option in RUN_OPTIONS if option.name == "grace")._replace(
-        default=f"{USUAL_GRACE:g}s"
-    )
+    return RUN_OPTION["grace"]._replace(default=f"{USUAL_GRACE:g}s")
 
 
 def _answers(store: PeopleStore, key: str, settings: Settings) -> Iterator[tuple[bool, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config import convert
 from oncecron.crontab.scanner import Comment, Job, Problem
-from oncecron.options import KEY_RULE, RUN_OPTIONS, is_key
+from oncecron.options import KEY_RULE, RUN_OPTION, is_key
 
 if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab
@@ -27,7 +27,6 @@ _NOT_HERE = {
     "again": "it would run every tick on every host",
 }
 _NEEDS = {"min-gap": "no-tick", "retry-delay": "retries", "no-retry-on": "retries"}
-_OPTIONS = {option.name: option for option in RUN_OPTIONS}
 
 
 class Remark(NamedTuple):
@@ -105,7 +104,7 @@ def _known(name: str) -> Option:
         raise ValueError("off stands alone")
     if name in _NOT_HERE:
         raise ValueError(f"{name} cannot be named here: {_NOT_HERE[name]}")
-    option = _OPTIONS.get(name)
+    option = RUN_OPTION.get(name)
     if option is None or option.kind == "count":
         raise ValueError(f"{name!r} is no option of `run`, nor off")
     return option
