@@ -47,7 +47,7 @@ from oncecron.events import (
     Renewed,
 )
 from oncecron.heartbeat import Heartbeat
-from oncecron.job import ENDING_SIGNALS, Job, JobEnd, Stop, request_note
+from oncecron.job import ENDING_SIGNALS, Job, JobEnd, Stop, request_note, signal_note
 from oncecron.model import Ending, Unconfirmed
 from oncecron.telling import Telling
 from oncecron.trust import NOTHING_TO_FENCE
@@ -178,7 +178,7 @@ class Guard:
         return False
 
     def _forward(self, number: int, *, already_there: bool) -> None:
-        why = f"after {signal.Signals(number).name} to oncecron"
+        why = signal_note(number)
         if self._job:
             self._job.forward(number, self._now(), already_there=already_there)
             if number in ENDING_SIGNALS:

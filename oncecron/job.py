@@ -54,6 +54,11 @@ class JobEnd(NamedTuple):
     exit_status: int
 
 
+def signal_note(number: int) -> str:
+    """Return what is recorded of an end that a signal to oncecron asked for."""
+    return f"after {signal.Signals(number).name} to oncecron"
+
+
 def request_note(request: Request) -> str:
     """Return what is recorded of an end that somebody asked for."""
     return f"asked by {request.author}: {request.kind}"
@@ -188,5 +193,5 @@ class Job:
             exit_status = exit_status if override is None else override
         elif outcome == "failed" and by:
             outcome = "stopped"
-            note = f"after {signal.Signals(by).name} to oncecron"
+            note = signal_note(by)
         return JobEnd(Ending(outcome, code, number, now - self._started, note), exit_status)
