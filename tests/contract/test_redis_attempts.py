@@ -141,19 +141,25 @@ def test_a_claim_that_was_lost_with_its_end_is_put_back(
     assert b.lose(minute(2)).reason == "done"
 
 
+def forgotten_attempt(server: RedisServer, host: Host, *, kept: bool) -> Lease:
+    """Begin a second attempt that the server forgets; `kept`: it remembers the end of the first."""
+    lease = host.win(minute(1), retries=1)
+    before_the_end = snapshot(server)
+    assert host.keep(lease)
+    known = snapshot(server) if kept else before_the_end
+    second = host.retry(lease)
+    assert isinstance(second, Lease)
+    forget_since(server, known)
+    return second
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_lost_attempt_is_put_back_by_its_heartbeat(
     server: RedisServer, connect: Connect, kept: bool
 ) -> None:
     """Under the lease that the server knows, with its token; the one before does not stay `running`."""
     a, b = connect(), connect("bb")
-    lease = a.win(minute(1), retries=1)
-    before_the_end = snapshot(server)
-    assert a.keep(lease)
-    known = snapshot(server) if kept else before_the_end
-    second = a.retry(lease)
-    assert isinstance(second, Lease)
-    forget_since(server, known)
+    second = forgotten_attempt(server, a, kept=kept)
     renewed = a.renew(second)
     assert renewed is not None
     assert (renewed.token, renewed.attempt) == (second.token, 2)
@@ -171,13 +177,7 @@ def test_a_lost_attempt_that_has_ended_is_put_in(
 ) -> None:
     """Nobody has renewed it since: its end is in the log, and the lease of the one before is gone."""
     a, b = connect(), connect("bb")
-    lease = a.win(minute(1), retries=1)
-    before_the_end = snapshot(server)
-    assert a.keep(lease)
-    known = snapshot(server) if kept else before_the_end
-    second = a.retry(lease)
-    assert isinstance(second, Lease)
-    forget_since(server, known)
+    second = forgotten_attempt(server, a, kept=kept)
     assert not a.finish(second)
     assert outcomes(server) == [(1, "failed" if kept else "lost"), (2, "succeeded")]
     assert isinstance(b.fire(minute(2)), Lease)
