@@ -89,6 +89,29 @@ def test_whatever_goes_wrong_a_crontab_comes_out(host: Oncecron, data: bytes, to
     assert told in done.err
 
 
+@pytest.mark.parametrize(
+    "typed", ["wrpa", "wrap --mistyped", "wrap --tz", "wrap --in-place", "unwrap here there"]
+)
+def test_a_crontab_comes_out_though_a_word_is_mistyped(host: Oncecron, typed: str) -> None:
+    """From a pipe into a pipe, for whoever installs what comes."""
+    done = piped(host, *typed.split())
+    assert (done.status, done.out) == (64, MINE)
+    assert "Traceback" not in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_mistyped_word_reads_nothing_else(host: Oncecron, crontab: Path) -> None:
+    """Only what would have been rewritten is let through, and only into a pipe."""
+    assert piped(host, "lint", "--mistyped").out == b""
+    with crontab.open("rb") as standing, (crontab.parent / "new").open("w+b") as new:
+        done = subprocess.run(
+            [CONSOLE_SCRIPT, "crontab", "wrap", "--mistyped"],
+            stdin=standing, stdout=new, stderr=subprocess.PIPE, env=host.environment, check=False,
+        )  # fmt: skip
+        new.seek(0)
+        assert (done.returncode, new.read(), standing.tell()) == (64, b"", 0)
+
+
 def test_a_zone_that_is_none(host: Oncecron) -> None:
     """The same, for what has been typed and for what the host says."""
     done = piped(host, "wrap", "--tz", "Mars")

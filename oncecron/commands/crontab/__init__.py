@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
-from oncecron.commands import LazyGroup
+import os
+import stat
+from typing import Any
 
-COMMAND = LazyGroup(
+import click
+
+from oncecron.commands import LazyGroup
+from oncecron.errors import UsageError
+
+
+class CrontabGroup(LazyGroup):
+    """Whoever pipes what wrap and unwrap write into `crontab -` gets the crontab that came in if he has mistyped."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry out a command. Raises what it raises, with the input let through first."""
+        try:
+            return super().invoke(ctx)
+        except (click.UsageError, UsageError):
+            if ctx.invoked_subcommand != "lint":
+                _let_through()
+            raise
+
+
+def _let_through() -> None:
+    """Write standard input to standard output, if both are pipes."""
+    if not all(stat.S_ISFIFO(os.fstat(number).st_mode) for number in (0, 1)):
+        return
+    from oncecron.commands.crontab import files  # noqa: PLC0415 - not for --help
+
+    files.write_output(files.read_source([files.STANDARD_INPUT]).data)
+
+
+COMMAND = CrontabGroup(
     "crontab",
     ("wrap", "unwrap", "lint"),
     __name__,
