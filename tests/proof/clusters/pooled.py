@@ -12,7 +12,8 @@ from servers.postgres import SUPERUSER
 from clusters.cluster import Middleboxes, Place, StoreFault, save_log
 from clusters.database import AWAY, MEGABYTES, ONCE, SETTINGS, ClusterDatabase, storm_fault
 
-MOST_CLIENTS = 80
+MOST_CLIENTS = 240
+"""More than three hosts have at a time, with what they left behind when they were cut off; a storm takes them all."""
 DRAINS = 3.0
 """How long the operator waits for the transactions under way when pausing, in seconds."""
 
