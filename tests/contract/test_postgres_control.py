@@ -261,10 +261,12 @@ def test_who_works_on_the_key_is_no_silent_holder(
     a.win(minute(1), **GOES_ON)
     store.expire(KEY)
     with store.database.connect("owner", autocommit=not works) as other:
+        its_session = other.info.backend_pid
         other.execute(f"select pg_advisory_lock({LOCK}) from oncecron.job_key")  # type: ignore[arg-type]
         answer = b.store.claim(b.firing(minute(1), **GOES_ON), deadline=b.deadline())
         assert isinstance(answer, AskAgain)
         assert answer.why == why
+    eventually(lambda: its_session not in lock_holders(store))
     assert b.win(minute(1), **GOES_ON).attempt == 2
 
 
