@@ -118,7 +118,7 @@ def test_starts_up_to_a_minute_late_are_of_their_minute(world: World) -> None:
         for day in days
         for late in (0, 0.4, 7, 29, 31, 57)
     ]
-    assert set(world.play(dues)) == {QUIET}
+    assert set(world.play(dues, in_turn=True)) == {QUIET}
     assert world.started() == [named(day) for day in days]
     assert len(world.skips("done")) == len(dues) - len(days)
 
