@@ -9,27 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from servers.postgres import Database
+from servers.prepared import can_carry_out, carry_out
 from servers.process import Process, descendants, end, spawn
 from servers.waiting import eventually
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")
-
-
-def installed(
-    database: Database, *, prefix: Sequence[str] = (), script: Path = CONSOLE_SCRIPT
-) -> Database:
-    """Install the schema as its owner; whoever fires from now on may fire and read, and nothing else."""
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": "/nonexistent",
-        "ONCECRON_STORE": database.url("owner"),
-    }
-    grants = ["--run-role", "runner", "--read-role", "runner", "--read-role", "reader"]
-    grants += ["--job-role", "jobber", "--operator-role", "operator"]
-    subprocess.run(
-        [*prefix, script, "init", *grants], env=environment, check=True, capture_output=True
-    )
-    return dataclasses.replace(database, run_as="runner")
 
 
 class Ended(NamedTuple):
@@ -95,9 +79,16 @@ class Oncecron:
         command = [*self.prefix, str(self.script), *map(os.fspath, map(_text, arguments))]
         return Firing(spawn(command, env=self.environment, **pipes))
 
-    def __call__(self, *arguments: object, deadline: float = 60, **options: object) -> Ended:
-        """Run a command to its end."""
-        return self.start(*arguments, **options).wait(deadline)
+    def __call__(
+        self, *arguments: object, deadline: float = 60, cwd: Path | None = None, **options: object
+    ) -> Ended:
+        """Run a command to its end; what people type without an interpreter's start, where that is no difference."""
+        words = [str(self.script), *map(os.fsdecode, map(_text, arguments))]
+        usual = not self.prefix and not options and self.script == CONSOLE_SCRIPT
+        if usual and can_carry_out(words, self.environment):
+            status, out, err = carry_out(words, self.environment, str(cwd or Path.cwd()), deadline)
+            return Ended(status, out, err.decode())
+        return self.start(*arguments, cwd=cwd, **options).wait(deadline)
 
     def run(self, key: str, *arguments: object, deadline: float = 60) -> Ended:
         """Fire once: options, then `--`, then the command."""
@@ -106,6 +97,18 @@ class Oncecron:
     def fire(self, key: str, *arguments: object) -> Firing:
         """Fire once and do not wait."""
         return self.start("run", "--key", key, *arguments)
+
+
+def installed(
+    database: Database, *, prefix: Sequence[str] = (), script: Path = CONSOLE_SCRIPT
+) -> Database:
+    """Install the schema as its owner; whoever fires from now on may fire and read, and nothing else."""
+    owner = Oncecron(database.url("owner"), Path("/nonexistent"), prefix=prefix, script=script)
+    grants = ["--run-role", "runner", "--read-role", "runner", "--read-role", "reader"]
+    grants += ["--job-role", "jobber", "--operator-role", "operator"]
+    done = owner("init", *grants)
+    assert done.status == 0, done.err
+    return dataclasses.replace(database, run_as="runner")
 
 
 def _text(argument: object) -> "str | bytes":
