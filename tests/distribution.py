@@ -8,7 +8,6 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {
     "test_cron_daemons.py": "they look at what the same two minutes have left",
     "test_clusters.py": "they share clusters",
-    "test_chaos.py": "each takes a processor, so that they follow one another",
 }
 """The files whose tests run in one process, and why."""
 

@@ -178,10 +178,10 @@ def test_a_stopped_wrapper_does_not_disturb_its_tree(
     store: Store, new_host: Callable[..., Oncecron], new_journal: Callable[[str], Journal]
 ) -> None:
     """SIGSTOP of the wrapper beyond the ttl: the guard renews, keeps others out, and ends what timed out."""
-    trees = Trees(new_host(), new_journal, "--timeout", "9s", "--grace", "0.5s")
+    trees = Trees(new_host(), new_journal, "--timeout", "12s", "--grace", "0.5s")
     trees.send(signal.SIGSTOP, "wrapper")
     stopped_at = time.monotonic()
-    overtake(new_host("host-b"), trees.journals, deadline=20)
+    overtake(new_host("host-b"), trees.journals, deadline=25)
     assert_nobody_overlapped(trees.journals)
     for kind, journal in trees.journals.items():
         assert journal.runs()[0].last_sign > stopped_at + TTL, kind

@@ -463,7 +463,7 @@ def test_a_command_may_close_its_output_and_go_on(any_store: Store, host: Oncecr
 
 def test_nothing_of_oncecron_outlives_it(store: Store, host: Oncecron) -> None:
     """When cron sees the end, wrapper, guard and command are gone."""
-    firing = host.fire("k", "--", "sleep", "0.3")
+    firing = host.fire("k", "--", "sleep", "2")
     tree = eventually(lambda: len(found := descendants(firing.process.pid)) == 3 and found)
     firing.wait()
     assert not [process for process in tree if process.alive()]

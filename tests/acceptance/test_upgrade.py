@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from log_of import Store
-from servers import Database, Journal, RedisServer, eventually, job
+from servers import Database, RedisServer, eventually
 from servers.oncecron import Oncecron
 
 import oncecron
@@ -53,22 +53,22 @@ def test_a_job_outlives_the_oncecron_that_started_it(
     fault: Fault,
     new_host: Callable[..., Oncecron],
     public_path: Path,
-    journal: Journal,
 ) -> None:
     """Its files are gone, the connection breaks: the lease is renewed, and the end recorded."""
     library = public_path / "library"
     shutil.copytree(Path(oncecron.__file__).parent, library / "oncecron")
     host = new_host(PYTHONPATH=str(library))
-    command = job(journal, "--sleep", 6, "--exit", 3)
-    firing = host.fire("k", "-v", "--ttl", TTL, "--tick", "one", "--", *command)
-    journal.wait_for("start")
-    eventually(lambda: bool(store.executions("k")))
+    started, enough = public_path / "started", public_path / "enough"
+    script = f"touch {started}; until [ -e {enough} ]; do sleep 0.1; done; exit 3"
+    firing = host.fire("k", "-v", "--ttl", TTL, "--tick", "one", "--", "sh", "-c", script)
+    eventually(lambda: started.exists() and bool(store.executions("k")))
     shutil.rmtree(library)
     with fault():
         assert firing.process.stderr
         assert b"not renewed yet" in firing.process.stderr.readline()
     before = store.heartbeat("k") or 0
     eventually(lambda: (store.heartbeat("k") or 0) > before)
+    enough.touch()
     ended = firing.wait()
     assert (ended.status, [record.outcome for record in store.executions("k")]) == (3, ["failed"])
     assert ended.err == ""

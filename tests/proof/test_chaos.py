@@ -23,7 +23,7 @@ BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[
 FOUND_WITHIN = 0.75
 """Minutes that a broken copy is given."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + MINUTES * 120)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300 + MINUTES * 120)]
 
 
 @pytest.fixture
