@@ -177,10 +177,10 @@ def test_late(store: Store, host: Oncecron) -> None:
 def test_overtaken(store: Store, new_host: Hosts) -> None:
     """A newer tick had been claimed before."""
     a, b = new_host("host-a"), new_host("host-b")
+    older = ("--tick", instant(5))
     a.run("billing", "--tick", instant(1), "--", "true")
-    b.run("billing", "--tick", instant(5), "--", "true")
-    asked = ("billing", "--tick", instant(5))
-    text = told_with("passed, a newer tick had been claimed before", a, *asked)
+    b.run("billing", *older, "--", "true")
+    text = told_with("passed, a newer tick had been claimed before", a, "billing", *older)
     assert "did not run: every firing that is known was refused" in text
     assert why(a, "billing")["verdict"] == "succeeded"
 
