@@ -7,6 +7,7 @@ freeze them. The `new_...` fixtures make expendable ones.
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -53,8 +54,15 @@ for name in list(os.environ):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, whatever else the order is."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Begin with what takes long, then mix tests that wait with tests that work, whatever else the order is."""
+    directories = [item.path.parent for item in items]
+    sizes = Counter(directories)
+    given: Counter[Path] = Counter()
+    place: dict[pytest.Item, float] = {}
+    for item, directory in zip(items, directories, strict=True):
+        given[directory] += 1
+        place[item] = given[directory] / sizes[directory]
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, place[item]))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -43,7 +43,7 @@ SETTINGS: dict[str, object] = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": 200,
-    "shared_buffers": "32MB",
+    "shared_buffers": "4MB",
     "max_wal_size": "256MB",
     "dynamic_shared_memory_type": "mmap",  # a killed server leaves it in its directory alone
     "wal_level": "replica",
