@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from servers.process import as_ourselves, kill_tree, spawn
+from servers.process import kill_tree, spawn
 
 SCRIPT = Path(__file__).with_name("prepared_process.py")
 _HEEDED_AT_THE_START = ("PYTHON", "LC_", "LANG", "LD_")
@@ -60,9 +60,12 @@ def _written(file: IO[bytes]) -> bytes:
 
 @functools.cache
 def _prepared() -> socket.socket:
-    """Start the process that forks, in the small environment that cron gives; it ends with the other end."""
+    """Start the process that forks, in the small environment that cron gives.
+
+    It ends when this end of the socket is closed. A death signal would come from the thread that asked first.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [*as_ourselves(), sys.executable, "-P", str(SCRIPT)]
+    command = [sys.executable, "-P", str(SCRIPT)]
     spawn(command, stdin=theirs, env={"PATH": "/usr/bin:/bin"}, stdout=subprocess.DEVNULL)
     theirs.close()
     return ours
