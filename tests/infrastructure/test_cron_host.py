@@ -9,6 +9,9 @@ from servers.cron import just_before_the_minute
 
 NewCronHost = Callable[..., CronHost]
 
+A_MINUTE_MISSED = 80
+"""Seconds until a daemon has fired that a busy machine started only after the minute."""
+
 
 def line(journal: Journal, *options: object) -> str:
     """Return a crontab line that starts the job each minute."""
@@ -31,7 +34,7 @@ def test_skewed_host_fires_by_its_own_clock(new_cron_host: NewCronHost, journal:
     skew = just_before_the_minute()
     crontab = line(journal) + "* * * * * echo at $(date +%s)\n".replace("%", "\\%")
     host = new_cron_host("gamma", crontab, skew=skew)
-    [start] = journal.wait_for("start", deadline=15)
+    [start] = journal.wait_for("start", deadline=A_MINUTE_MISSED)
     assert start.host == "gamma"
     mail = host.wait_mail(lambda text: "\nat " in text, deadline=10)
     assert int(mail.rpartition("\nat ")[2]) % 60 < 10
@@ -58,6 +61,6 @@ def test_daemon_on_a_host_of_a_network(
     """Cron can run on a host that can be cut off; its jobs are there."""
     alpha = network.host("alpha")
     new_cron_host("", line(journal, "--sleep", 60), host=alpha, skew=just_before_the_minute())
-    [start] = journal.wait_for("start", deadline=15)
+    [start] = journal.wait_for("start", deadline=A_MINUTE_MISSED)
     assert start.host == "alpha"
     assert start.pid in [process.pid for process in alpha.processes()]
