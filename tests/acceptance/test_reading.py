@@ -214,17 +214,22 @@ def test_a_terminal_gets_colour_for_the_outcome_and_lines_that_fit(past: Oncecro
     assert "x" * 300 in forced
 
 
-def test_a_terminal_is_told_what_the_table_cannot_tell(past: Oncecron) -> None:
-    """On standard error: that there is nothing, that there is more."""
+def test_a_terminal_is_told_that_there_is_nothing(past: Oncecron) -> None:
+    """On standard error, and not of what was not asked for."""
     assert (
         on_a_terminal(past, "history", "nothing")[1]
         == "oncecron: nothing is recorded of key nothing\n"
     )
     assert on_a_terminal(past, "history", "--limit", "1")[1] == ""
-    for number in range(50):
-        past.run("many", "--tick", f"n{number}", "--", "true")
-    assert "--limit 0 shows all" in on_a_terminal(past, "history", "many")[1]
-    assert past("history", "many").err == ""
+
+
+def test_a_terminal_is_told_that_there_is_more(any_store: Store, host: Oncecron) -> None:
+    """On standard error too; a pipe is not."""
+    for number in range(51):
+        host.run("many", "--tick", f"n{number}", "--", "true")
+    assert len(any_store.executions("many")) == 51
+    assert "--limit 0 shows all" in on_a_terminal(host, "history", "many")[1]
+    assert host("history", "many").err == ""
 
 
 # Where the answer goes

@@ -16,7 +16,7 @@ from servers.process import public_directory, remove_directory
 from servers.require import require_root
 from timeline import draw, summary
 
-MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.3"))
+MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.25"))
 BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[
     os.environ.get("ONCECRON_TEST_MUTATIONS", "few")
 ]

@@ -7,7 +7,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 FIRST_PAUSE = 0.002
-LONGEST_PAUSE = 0.05
+LONGEST_PAUSE = 0.25
+PAUSE_PER_WAITED = 0.1
+"""The pause after a look as a share of what has been waited: who waits for long leaves the processors to others."""
 PAUSE_PER_LOOK = 2
 """So many times as long as a look took is the pause after it: one that starts a process takes no processor alone."""
 
@@ -23,8 +25,7 @@ def eventually(
     `assert` lines therefore ends with a `return True`. After `deadline` seconds the last
     reason is raised as an AssertionError.
     """
-    end = time.monotonic() + deadline
-    pause = FIRST_PAUSE
+    start = time.monotonic()
     while True:
         reason: BaseException | None = None
         began = time.monotonic()
@@ -34,8 +35,10 @@ def eventually(
                 return answer
         except retry_on as error:
             reason = error
-        if time.monotonic() >= end:
+        now = time.monotonic()
+        if now >= start + deadline:
             raise AssertionError(f"not within {deadline} s: {reason or assertion}") from reason
-        took = time.monotonic() - began
-        time.sleep(max(pause, PAUSE_PER_LOOK * took))  # between two looks, never instead of one
-        pause = min(pause * 2, LONGEST_PAUSE)
+        pause = min(max(PAUSE_PER_WAITED * (now - start), FIRST_PAUSE), LONGEST_PAUSE)
+        time.sleep(
+            max(pause, PAUSE_PER_LOOK * (now - began))
+        )  # between two looks, never instead of one
