@@ -21,7 +21,7 @@ from servers import (
 )
 from servers.oncecron import Oncecron
 
-HERD_TICKS = int(os.environ.get("ONCECRON_TEST_HERD_TICKS", "8"))
+HERD_TICKS = int(os.environ.get("ONCECRON_TEST_HERD_TICKS", "5"))
 
 
 @pytest.fixture(params=["postgres", "redis"])

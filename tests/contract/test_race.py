@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
 
 PROCESSES = int(os.environ.get("ONCECRON_TEST_RACE_PROCESSES", "20"))
-TICKS = int(os.environ.get("ONCECRON_TEST_RACE_TICKS", "20"))
+TICKS = int(os.environ.get("ONCECRON_TEST_RACE_TICKS", "10"))
 RACER = Path(__file__).with_name("racer.py")
 
 
@@ -39,7 +39,7 @@ def test_one_start_a_tick_and_never_two_at_a_time(
 ) -> None:
     """One winner per tick, tokens rising, no start before the last end.
 
-    ONCECRON_TEST_RACE_PROCESSES (20) processes go through ONCECRON_TEST_RACE_TICKS (20) ticks, all
+    ONCECRON_TEST_RACE_PROCESSES (20) processes go through ONCECRON_TEST_RACE_TICKS (10) ticks, all
     asking for the same one until somebody has run it.
     """
     written = race(store_kind, store.address, tmp_path / "journal")
