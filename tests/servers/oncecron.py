@@ -76,14 +76,14 @@ class Oncecron:
     def start(self, *arguments: object, **options: object) -> Firing:
         """Start a command and return it while it runs."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        command = [*self.prefix, str(self.script), *map(os.fspath, map(_text, arguments))]
+        command = [*self.prefix, *self._words(arguments)]
         return Firing(spawn(command, env=self.environment, **pipes))
 
     def __call__(
         self, *arguments: object, deadline: float = 60, cwd: Path | None = None, **options: object
     ) -> Ended:
         """Run a command to its end; what people type without an interpreter's start, where that is no difference."""
-        words = [str(self.script), *map(os.fsdecode, map(_text, arguments))]
+        words = self._words(arguments)
         usual = not self.prefix and not options and self.script == CONSOLE_SCRIPT
         if usual and can_carry_out(words, self.environment):
             status, out, err = carry_out(words, self.environment, str(cwd or Path.cwd()), deadline)
@@ -98,6 +98,11 @@ class Oncecron:
         """Fire once and do not wait."""
         return self.start("run", "--key", key, *arguments)
 
+    def _words(self, arguments: Sequence[object]) -> list[str]:
+        """Return the console script and what is typed behind it; bytes may be any."""
+        typed = (each if isinstance(each, bytes) else str(each) for each in arguments)
+        return [str(self.script), *map(os.fsdecode, typed)]
+
 
 def installed(
     database: Database, *, prefix: Sequence[str] = (), script: Path = CONSOLE_SCRIPT
@@ -109,7 +114,3 @@ def installed(
     done = owner("init", *grants)
     assert done.status == 0, done.err
     return dataclasses.replace(database, run_as="runner")
-
-
-def _text(argument: object) -> "str | bytes":
-    return argument if isinstance(argument, bytes) else str(argument)

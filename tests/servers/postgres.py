@@ -51,8 +51,8 @@ SETTINGS: dict[str, object] = {
     "password_encryption": "scram-sha-256",
     "log_line_prefix": "%m [%p] %u@%d ",
 }
-CAN_COPY_WAL = 15_00_00
-"""The first version that copies databases in two ways."""
+COPIES_IN_TWO_WAYS = 15_00_00
+"""The first version of which a database can be had as a copy of files or by the WAL, as it does unasked."""
 HBA = """\
 local all postgres trust
 local all all scram-sha-256
@@ -216,8 +216,9 @@ class PostgresServer:
         name = f"test_{os.getpid()}_{next(_names)}"
         source = template.name if isinstance(template, Database) else template or "template0"
         with self.superuser_connect() as connection:
-            # What newer ones do unasked, to write the copy to the WAL, takes half as long again.
-            copy = "strategy file_copy" if connection.info.server_version >= CAN_COPY_WAL else ""
+            # By the WAL it takes twice as long.
+            two_ways = connection.info.server_version >= COPIES_IN_TWO_WAYS
+            copy = "strategy file_copy" if two_ways else ""
             connection.execute(f"create database {name} owner owner template {source} {copy}")
         return Database(self, name)
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from oncecron.__main__ import main
-from oncecron.cli import COMMANDS, ONCECRON
+from oncecron.cli import COMMANDS
 
 IMPORTED_LATER = (
     "oncecron.stores.postgres.people", "oncecron.stores.redis.people", "oncecron.stores.sqlite.people",
@@ -70,9 +70,7 @@ def become(
 
 
 if __name__ == "__main__":
-    for name in COMMANDS:
-        command = ONCECRON.get_command(None, name)  # type: ignore[arg-type]
-    for name in IMPORTED_LATER:
+    for name in (*(f"oncecron.commands.{command}" for command in COMMANDS), *IMPORTED_LATER):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

@@ -38,7 +38,6 @@ def eventually(
         now = time.monotonic()
         if now >= start + deadline:
             raise AssertionError(f"not within {deadline} s: {reason or assertion}") from reason
+        # Between two looks, never instead of one.
         pause = min(max(PAUSE_PER_WAITED * (now - start), FIRST_PAUSE), LONGEST_PAUSE)
-        time.sleep(
-            max(pause, PAUSE_PER_LOOK * (now - began))
-        )  # between two looks, never instead of one
+        time.sleep(max(pause, PAUSE_PER_LOOK * (now - began)))
