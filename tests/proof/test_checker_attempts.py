@@ -304,6 +304,17 @@ def test_who_meets_another_tick_does_not_wait(run: Invented, tick: str, found: l
     assert broken(run) == found
 
 
+@pytest.mark.parametrize(("fired", "found"), [(101.6, []), (110.0, ["unexplained"])])
+def test_another_tick_may_take_the_lease_before_it_starts(
+    run: Invented, fired: float, found: list[str]
+) -> None:
+    """Who has waited meets the lease, not the job, which a slow host starts later."""
+    run.start(run.fire(options=FAILOVER), lasts=1.5)
+    run.skip(run.fire(100.1, "h2", options=FAILOVER, lasts=3.0))
+    run.start(run.fire(fired, "h3", "t2"), at=fired + 2.0)
+    assert broken(run) == found
+
+
 def test_in_the_calm_every_part_is_started(run: Invented) -> None:
     """Unless another tick's was in its way."""
     run.history.head["keys"]["billing"]["parts"] = 2

@@ -138,7 +138,8 @@ def _waits_beyond(joined: Joined, rows: list[Row], firings: list[Firing]) -> Ite
         others = [
             start
             for start in joined.history.starts
-            if start.key == firing.key and start.tick != firing.tick and start.at <= (firing.ended or 0.0)
+            if start.key == firing.key and start.tick != firing.tick
+            and joined.claimed_after(start) <= (firing.ended or 0.0)
             and alive_until(start) + 2 * joined.history.head["ttl"] >= firing.at
         ]  # fmt: skip
         silent = [row for row, _ in joined.startless if row["key"] == firing.key]
