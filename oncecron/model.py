@@ -73,7 +73,17 @@ AGAIN = "by --again"
 """The note of a further attempt that a person asked for; the stores write it in their own languages too."""
 
 MAX_CLOCK_SKEW = 300.0
-"""Seconds a host's clock may be off the store's before a scheduled tick is refused."""
+"""Seconds a host's clock may be off the store's before a scheduled tick is refused, and a named instant ahead of it."""
+
+
+def why_not_yet(tick: Tick, ahead: float) -> str:
+    """Say why a named instant is refused that the store's clock shows only `ahead` seconds from now."""
+    from oncecron.duration import format_duration  # noqa: PLC0415 - a refusal that ends the firing
+
+    return (
+        f"the tick {tick.text} is {format_duration(ahead)} ahead of the store's clock, and would use up all ticks "
+        "before it: name an instant that has come, or any text that is not an instant, since such a name has no order"
+    )
 
 
 def trust_after(sent: float, ttl: float) -> float:

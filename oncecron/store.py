@@ -10,9 +10,10 @@ The claim is one algorithm, kept by every store, in this order:
    renewed (its answer was lost). If it has ended since, the answer is `done`. An owner is never refused because of
    its own lease: one that comes to light only later, by a claim that was slow, is `AskAgain("contended")`.
 1. The key is registered. `paused` and `drained` are refused. A host clock more than `MAX_CLOCK_SKEW` off the
-   store's is a `ConfigurationError` where the tick is an instant named by that clock. So is a number of parts
-   (`shards`) that differs from the one with which any part of this tick was granted: looked at again when granting,
-   in a place that the claims of all parts of a key share.
+   store's is a `ConfigurationError` where the tick is an instant named by that clock. So is an instant that somebody
+   named (`--tick`) more than that ahead of the store's clock, since it would burn all ticks up to it; any other name
+   has no bound. So is a number of parts (`shards`) that differs from the one with which any part of this tick was
+   granted: looked at again when granting, in a place that the claims of all parts of a key share.
 2. Looking, first without and then under the lock of the key (steps 3 and 4 come between):
    - a lease that ends more than its ttl ahead is cut to now + ttl (the store's clock was set back);
    - somebody has a living lease: `held` for a firing of the same tick. For any other tick, a holder whose last
@@ -102,7 +103,7 @@ class FiringStore(Protocol):
         end the firing waits: it was told `held` before, and another `held` is not recorded again. `Unconfirmed` must
         be asked for again, or given back by `finish`. A claim that was not answered (`StoreError.unanswered`) may
         have been granted. Raises `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW`
-        apart, or when other hosts divide the key otherwise.
+        apart, a named instant is that far ahead, or other hosts divide the key otherwise.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:

@@ -10,7 +10,7 @@ from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 from oncecron import clock
 from oncecron.errors import ConfigurationError
 from oncecron.model import MAX_CLOCK_SKEW, AskAgain, Lease, trust_after
-from oncecron.tick import NO_TICK, named_tick
+from oncecron.tick import NO_TICK, minute_tick, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -113,6 +113,18 @@ def test_a_name_does_not_depend_on_clocks(
     wall = clock.wall
     monkeypatch.setattr(clock, "wall", lambda: wall() + 2 * MAX_CLOCK_SKEW)
     assert isinstance(a.fire(named_tick("2026-11")), Lease)
+
+
+def test_an_instant_named_far_ahead_is_refused_whatever_clocks_show(a: Host, log: Log) -> None:
+    """It would use up all ticks before it; no clock is blamed, for none made it."""
+    ahead = minute_tick(clock.wall() + 86400 * 3).text
+    with pytest.raises(ConfigurationError) as error:
+        a.fire(named_tick(str(ahead)))
+    assert error.value.exit_status == 78
+    assert f"the tick {ahead} is 3d0h ahead of the store's clock" in str(error.value)
+    assert "is not an instant" in str(error.value)
+    assert "wrong" not in str(error.value)
+    assert log.executions() == []
 
 
 # 2. Looking

@@ -88,7 +88,7 @@ begin
     return a;
   end if;
 
-  -- 1. Paused or drained; clocks too far apart to name a tick; other hosts divide it otherwise.
+  -- 1. Paused or drained; clocks too far apart, or an instant named too far ahead; other hosts divide it otherwise.
   a := {ns}.gate_v1(p_key, p_host);
   if a.answer is not null then
     return a;

@@ -17,6 +17,7 @@ from oncecron.model import (
     Refusal,
     Request,
     trust_after,
+    why_not_yet,
 )
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.wire import StatementError, Wire
@@ -113,6 +114,8 @@ class PostgresFiringStore:
                 f"this one into {firing.shards}; give --shards the same number on every host"
             )
         if answer.text(0) == "clocks":
+            if firing.tick.rule == "name":
+                raise ConfigurationError(why_not_yet(firing.tick, answer.number(12)))
             raise ConfigurationError(
                 f"the tick {firing.tick.text} is {abs(answer.number(12)):.0f} s off: "
                 "this host's clock or the store's is wrong; compare "

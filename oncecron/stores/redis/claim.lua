@@ -38,7 +38,7 @@ local function guarded_for()
   return recorded.guard_from + largest - now
 end
 
--- 1. Paused or drained; clocks too far apart to name a tick; another number of parts than that of others.
+-- 1. Paused or drained; clocks too far apart, or an instant named too far ahead; another number of parts than that of others.
 local function gate()
   local refusal = stopped_by_people(given.key, given.host)
   if refusal then return refusal end

@@ -12,6 +12,7 @@ from oncecron.model import (
     InTheWay,
     Refusal,
     Unconfirmed,
+    why_not_yet,
 )
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.resp import ReplyError
@@ -90,8 +91,11 @@ class RedisFiringStore:
             error = self._unreplicated("the claim", deadline)
             return Unconfirmed(lease, error) if error else lease
         if kind == "clocks":
+            off = float(answer["off"])
+            if firing.tick.rule == "name":
+                raise ConfigurationError(why_not_yet(firing.tick, off))
             raise ConfigurationError(
-                f"the tick {firing.tick.text} is {abs(float(answer['off'])):.0f} s off: "
+                f"the tick {firing.tick.text} is {abs(off):.0f} s off: "
                 "this host's clock or the store's is wrong; compare "
                 "`date +%s` here with `redis-cli time` there, and set the wrong one"
             )

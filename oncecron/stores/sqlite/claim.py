@@ -7,8 +7,8 @@ clock ends needs no second bolt.
 
 Who is alive is decided by the lease clock (the machine's boot and CLOCK_MONOTONIC) at the moment when the
 transaction began; the wall clock is for the log, the gap, the deadline and the fencing token. On one machine
-the host's clock is the store's own, so that they are never apart; only a tick that lies further ahead than any
-skew allows shows that the clock was wrong when the tick was derived.
+the host's clock is the store's own, so that they are never apart; only a derived tick that lies further ahead than
+any skew allows shows that the clock was wrong when the tick was derived.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from oncecron.model import (
     Lease,
     Refusal,
     trust_after,
+    why_not_yet,
 )
 
 TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
@@ -143,8 +144,11 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
         return refusal
     instant = firing.tick.instant
     if instant is not None and instant > asked["now"] + MAX_CLOCK_SKEW:
+        ahead = instant - asked["now"]
+        if firing.tick.rule == "name":
+            raise ConfigurationError(why_not_yet(firing.tick, ahead))
         raise ConfigurationError(
-            f"the tick {firing.tick.text} is {instant - asked['now']:.0f} s ahead of this machine's clock: "
+            f"the tick {firing.tick.text} is {ahead:.0f} s ahead of this machine's clock: "
             "the clock was wrong when the tick was derived, or it is wrong now; compare `date -u`"
         )
     other = store.one("other_number_of_parts", **asked)
