@@ -205,6 +205,13 @@ def test_a_key_without_a_lease_is_freed(a: Host, store: StoreKind, log: Log) -> 
     assert store.fence(KEY) > lease.token
 
 
+def test_a_part_that_never_was_is_not_made(a: Host, log: Log) -> None:
+    """It is free, and stays unknown: a mistyped number leaves nothing behind."""
+    a.run(minute(1))
+    assert release(log, None, shard=7).answer == "free"
+    assert [part.shard for part in log.people.job_keys()] == [0]
+
+
 def test_who_has_the_key_by_now_is_left_alone(a: Host, b: Host, store: StoreKind, log: Log) -> None:
     """Alive or expired: somebody else's execution was meant, or none."""
     first = a.win(minute(1))

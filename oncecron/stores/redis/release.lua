@@ -1,5 +1,6 @@
 -- Free a part whose lease has ended, or has gone: {'free' | 'alive' | 'other', seconds until a living lease ends}.
 local lease = hash(own.lease)
+if not lease.owner and not redis.call('ZSCORE', shared.parts, given.part) then return {'free', '0'} end -- never claimed
 local holder = lease.execution_id or redis.call('HGET', own.key, 'running') or given.execution_id
 if holder ~= given.execution_id then return {'other', '0'} end
 if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- the server's clock was set back
