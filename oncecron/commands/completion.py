@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oncecron.options import Option
 
 _VALUES = {
-    STORE.name: ("local", "postgresql://", "sqlite:///"),
+    STORE.name: ("local", "postgresql://", "redis://", "rediss://", "sqlite:///"),
     LOG.name: ("postgresql://", "sqlite:///"),
     "outcome": tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
 }

@@ -155,7 +155,7 @@ _oncecron() {
     if [[ " $valued " == *" $before "* ]]; then
         case $before in
         --on-store-error) COMPREPLY=($(compgen -W 'fail skip run' -- "$word")) ;;
-        --store) COMPREPLY=($(compgen -W 'local postgresql:// sqlite:///' -- "$word")) ;;
+        --store) COMPREPLY=($(compgen -W 'local postgresql:// redis:// rediss:// sqlite:///' -- "$word")) ;;
         --log) COMPREPLY=($(compgen -W 'postgresql:// sqlite:///' -- "$word")) ;;
         --outcome) COMPREPLY=($(compgen -W 'running succeeded failed timed-out stopped lost not-started unclaimed held done passed recent late paused drained exhausted broken no-store' -- "$word")) ;;
         --format) COMPREPLY=($(compgen -W 'table json ndjson csv' -- "$word")) ;;

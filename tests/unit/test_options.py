@@ -277,6 +277,7 @@ def completed(*words: str) -> list[str]:
         ("oncecron history --format = js", ["json"]),
         ("oncecron history --format =", ["table", "json", "ndjson", "csv"]),
         ("oncecron history --host ''", []),
+        ("oncecron locks --store re", ["redis://", "rediss://"]),
         ("oncecron run --key x --ti", ["--timeout"]),
         ("oncecron run --key = x --on-store-error s", ["skip"]),
         ("oncecron run --key x -- env --ti", []),
