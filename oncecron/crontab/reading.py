@@ -33,18 +33,3 @@ def shell_command(command: bytes) -> bytes:
         escaped = not escaped and byte == ord("\\")
         found.append(byte)
     return bytes(found)
-
-
-def standard_input(command: bytes) -> bytes:
-    """Return what cron writes to the command's standard input."""
-    _, behind = split_command(command)
-    if not behind:
-        return b""
-    lines = behind.replace(b"\\%", b"\0").replace(b"%", b"\n").replace(b"\0", b"%")
-    ended = lines.rstrip(b"\\")  # cron looks no further than to what is no backslash
-    return lines + (b"\n" if ended and not ended.endswith(b"\n") else b"")
-
-
-def escaped(text: bytes) -> bytes:
-    """Return a text written so that cron reads it as it is, in a command before any `%`."""
-    return text.replace(b"\\", b"\\\\").replace(b"%", b"\\%")

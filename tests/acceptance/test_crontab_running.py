@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from crontabs import EXAMPLES, runnable_commands
+from crontabs import EXAMPLES, runnable_commands, standard_input
 from hypothesis import HealthCheck, example, given, settings
 from servers.oncecron import CONSOLE_SCRIPT
 from servers.process import public_directory, remove_directory
 
-from oncecron.crontab.reading import shell_command, standard_input
+from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import Guarding, wrap
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 from servers.require import program
 
+from oncecron.crontab.reading import split_command
+
 EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "200"))
 """How many lines are made up for one property."""
 REALISTIC = sorted((Path(__file__).parent / "realistic").iterdir())
@@ -23,6 +25,16 @@ def accepted_by_cron(data: bytes, directory: Path) -> bool:
     accepted = "successfully checked" in done.stderr
     assert accepted or "can't install" in done.stderr or "is too long" in done.stderr, done.stderr
     return accepted
+
+
+def standard_input(command: bytes) -> bytes:
+    """Return what cron writes to the command's standard input."""
+    _, behind = split_command(command)
+    if not behind:
+        return b""
+    lines = behind.replace(b"\\%", b"\0").replace(b"%", b"\n").replace(b"\0", b"%")
+    ended = lines.rstrip(b"\\")  # cron looks no further than to what is no backslash
+    return lines + (b"\n" if ended and not ended.endswith(b"\n") else b"")
 
 
 # Lines

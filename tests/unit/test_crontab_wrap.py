@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from crontabs import EXAMPLES, REALISTIC, accepted_by_cron, commands, lines
+from crontabs import EXAMPLES, REALISTIC, accepted_by_cron, commands, lines, standard_input
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.guards import read_guard
-from oncecron.crontab.reading import shell_command, standard_input
+from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Guarding, Rewritten, schedule_of, unwrap, wrap
 
