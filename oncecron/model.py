@@ -308,8 +308,6 @@ class JobKey(NamedTuple):
     shard: int
     schedule: str | None
     zone: str | None
-    ttl: float | None
-    high_water: float | None
 
 
 class LeaseView(NamedTuple):

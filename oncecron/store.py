@@ -40,8 +40,8 @@ The claim is one algorithm, kept by every store, in this order:
    start in the future counts as now. The minute rule does not look at it where a tick goes on after a lost attempt.
    `late`: more than `starting_deadline` after an instant.
 7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
-   attempt of its tick, the lease, the high-water mark, and what the key looks like (schedule, zone, ttl, parts,
-   digest). One that goes on after an attempt that was lost, or not followed, says so in its note: `TAKEOVER`.
+   attempt of its tick, the lease, the high-water mark, and the key's schedule and zone. One that goes on after an
+   attempt that was lost, or not followed, says so in its note: `TAKEOVER`.
 
 Whoever listens to a part of a key (`listen`) is stirred when it is granted, when it ends and when its holder is asked
 for something; nobody depends on it.

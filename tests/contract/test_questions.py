@@ -113,12 +113,11 @@ def test_the_timeline_is_in_the_order_of_starts_part_by_part(
 
 def test_keys_tell_how_they_were_claimed_last(a: Host, log: Log) -> None:
     """Schedule and zone of the last claim, also none."""
-    tick = minute(5)
-    a.run(tick, schedule="*/5 * * * *", zone="Europe/Berlin")
-    a.run(minute(1), key="weekly", ttl=30.0)
+    a.run(minute(5), schedule="*/5 * * * *", zone="Europe/Berlin")
+    a.run(minute(1), key="weekly")
     assert list(log.people.job_keys()) == [
-        JobKey(KEY, 0, "*/5 * * * *", "Europe/Berlin", 60.0, tick.instant),
-        JobKey("weekly", 0, None, None, 30.0, minute(1).instant),
+        JobKey(KEY, 0, "*/5 * * * *", "Europe/Berlin"),
+        JobKey("weekly", 0, None, None),
     ]
     a.run(minute(6))
     assert next(iter(log.people.job_keys())).schedule is None

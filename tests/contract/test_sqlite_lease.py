@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import COMMAND, KEY, TTL, Host, minute
+from hosts import KEY, TTL, Host, minute
 
 from oncecron import clock
 from oncecron.errors import (
@@ -97,19 +97,6 @@ def test_the_fence_rises_when_a_lease_is_taken_away(
     store.expire(KEY)
     b.lose(minute(1))
     assert store.fence(KEY) > lease.token
-
-
-def test_a_grant_says_what_the_key_looks_like(store: SQLiteKind, a: Host) -> None:
-    """As it was last claimed; a changed command shows by its digest."""
-    looks = "SELECT schedule, zone, ttl, shards, command_digest, last_lateness FROM job_key"
-    a.run(minute(1), schedule="0 2 * * *", zone="Europe/Berlin")
-    [first] = store.run(looks)
-    assert first[:4] == ("0 2 * * *", "Europe/Berlin", TTL, 1)
-    a.run(minute(2), command=COMMAND + " --fast", shards=3)
-    [second] = store.run(looks)
-    assert second[:4] == (None, None, TTL, 3)
-    assert second[4] != first[4]
-    assert second[5] == pytest.approx(1, abs=0.001)
 
 
 def test_a_start_taken_back_uncovers_the_one_before(a: Host, b: Host) -> None:

@@ -249,8 +249,7 @@ begin
      set fence = a.fencing_token, high_water = greatest(high_water, p_tick_at), last_execution_id = a.execution_id,
          last_started_at = v_now, last_lateness = mod({ns}.epoch(p_fired_at)::numeric, 60),
          previous_started_at = last_started_at, previous_lateness = last_lateness,
-         schedule = p_schedule, zone = p_zone, ttl = p_ttl, shards = p_shards,
-         command_digest = left(encode(sha256(convert_to(p_command, 'UTF8')), 'hex'), 16)
+         schedule = p_schedule, zone = p_zone, ttl = p_ttl, shards = p_shards
    where key_id = v_id;
   a.locked := v_got or p_session and p_alone and {ns}.take_lock_v1(v_id);
   insert into {ns}.lease

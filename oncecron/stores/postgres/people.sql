@@ -135,7 +135,7 @@ select {traced_columns}
  order by e.key, e.shard, e.started_at, e.execution_id
 
 -- name: keys
-select k.key, k.shard, k.schedule, k.zone, extract(epoch from k.ttl)::float8, extract(epoch from k.high_water)::float8
+select k.key, k.shard, k.schedule, k.zone
   from {ns}.keys k
  order by k.key, k.shard
 

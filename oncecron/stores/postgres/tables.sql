@@ -28,7 +28,6 @@ create table {ns}.job_key (
   zone              text,
   shards            integer not null default 1,
   ttl               interval,
-  command_digest    text,
   unique (key, shard)
 );
 

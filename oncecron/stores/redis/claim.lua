@@ -126,13 +126,12 @@ local function grant(key)
   end
   local id, row = start(given, key, attempt, note or nil)
   grant_lease(id, row)
-  local marks = {schedule = given.schedule, zone = given.zone, ttl = given.ttl, shards = given.shards,
-    command_digest = redis.sha1hex(given.command)}
+  local marks = {schedule = given.schedule, zone = given.zone}
   if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
     marks.high_water, marks.high_water_tick = given.tick_instant, given.tick
   end
   redis.call('HDEL', own.key, 'schedule', 'zone')
-  set(own.key, marks)
+  if next(marks) then set(own.key, marks) end
   divide(row)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
     set(shared.namespace, {largest_ttl = given.ttl})

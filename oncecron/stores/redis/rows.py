@@ -29,7 +29,6 @@ _FLOATS = (
         "at",
         "until",
         "ttl",
-        "high_water",
         "request_heard_at",
     ),
 )
@@ -82,18 +81,13 @@ def output_of(text: bytes) -> Output:
 def key_of(part: str, values: list[bytes | None]) -> JobKey:
     """Return a part of a key by its name and the fields of its hash, in the order of `KEY_FIELDS`."""
     key, _, shard = part.rpartition("#")
-    fields = {
-        name: value.decode("utf-8", "replace")
-        for name, value in zip(KEY_FIELDS, values, strict=True)
-        if value is not None
-    }
-    row = decoded(fields)
-    return JobKey(
-        key, int(shard), row.get("schedule"), row.get("zone"), row.get("ttl"), row.get("high_water")
+    schedule, zone = (
+        None if value is None else value.decode("utf-8", "replace") for value in values
     )
+    return JobKey(key, int(shard), schedule, zone)
 
 
-KEY_FIELDS = ("schedule", "zone", "ttl", "high_water")
+KEY_FIELDS = ("schedule", "zone")
 
 
 def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:

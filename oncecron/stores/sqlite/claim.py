@@ -13,8 +13,6 @@ any skew allows shows that the clock was wrong when the tick was derived.
 
 from __future__ import annotations
 
-from binascii import crc32
-
 from oncecron import clock
 from oncecron.errors import ConfigurationError
 from oncecron.model import (
@@ -259,7 +257,6 @@ def _grant(store: Connection, firing: Firing, asked: Values, left: Any) -> Lease
         "lateness": firing.fired_at % 60,
         "retries": firing.retries,
         "note": _note(firing, granted["attempt"], left),
-        "digest": f"{crc32(firing.command.encode()):08x}",
     }
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
     store.execute("insert_lease", **asked)

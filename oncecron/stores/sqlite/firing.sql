@@ -102,7 +102,7 @@ UPDATE job_key
    SET fence = :fencing_token, high_water = max(coalesce(high_water, :tick_instant), coalesce(:tick_instant, high_water)),
        last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
        previous_start = last_start, previous_lateness = last_lateness,
-       schedule = :schedule, zone = :zone, shards = :shards, ttl = :ttl, command_digest = :digest
+       schedule = :schedule, zone = :zone
  WHERE key = :key AND shard = :shard
 
 -- name: renew_lease

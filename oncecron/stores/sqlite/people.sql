@@ -87,7 +87,7 @@ SELECT {traced_columns}
  ORDER BY key, shard, started_at, execution_id
 
 -- name: keys
-SELECT key, shard, schedule, zone, ttl, high_water FROM job_key ORDER BY key, shard
+SELECT key, shard, schedule, zone FROM job_key ORDER BY key, shard
 
 -- name: leases
 -- `stale`: over by the lease clock, or its holder silent for more than two heartbeats. What is left is told by the lease

@@ -25,9 +25,6 @@ CREATE TABLE job_key (
   previous_lateness  REAL,
   schedule           TEXT,
   zone               TEXT,
-  shards             INTEGER,                     -- how many parts the key was divided into
-  ttl                REAL,
-  command_digest     TEXT,
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
 
