@@ -100,8 +100,8 @@ def _role(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def install(wire: Wire, namespace: str, *, deadline: float) -> bool:
-    """Make the schema if it is not there, in one transaction behind a lock; return whether it was made.
+def install(wire: Wire, namespace: str, *, deadline: float) -> None:
+    """Make the schema if it is not there, in one transaction behind a lock.
 
     `CREATE SCHEMA IF NOT EXISTS` alone fails for most of many sessions at once (49 of 80 measured).
     Raises `StatementError`, which leaves nothing behind.
@@ -113,15 +113,12 @@ def install(wire: Wire, namespace: str, *, deadline: float) -> bool:
             (lock_name(namespace),),
             deadline=deadline,
         )
-        if _version(wire, namespace, deadline) is not None:
-            wire.ask(b"commit", (), deadline=deadline)
-            return False
-        wire.script(script(namespace).encode(), deadline=deadline)
+        if _version(wire, namespace, deadline) is None:
+            wire.script(script(namespace).encode(), deadline=deadline)
         wire.ask(b"commit", (), deadline=deadline)
     except BaseException:
         wire.close()
         raise
-    return True
 
 
 def _version(wire: Wire, namespace: str, deadline: float) -> int | None:
