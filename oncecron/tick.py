@@ -121,7 +121,7 @@ def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
 
     Raises ValueError if the schedule is none of Debian cron's, or never fires, or the zone is unknown.
     """
-    return _at(_Crontab(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
+    return _at(Crontab(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
 
 
 def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
@@ -129,10 +129,10 @@ def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
 
     Raises ValueError as `scheduled_tick` does, at once and not at the first step.
     """
-    return _ascending(_Crontab(schedule, zone), int(after // 1))
+    return _ascending(Crontab(schedule, zone), int(after // 1))
 
 
-def _ascending(crontab: _Crontab, after: int) -> Iterator[Tick]:
+def _ascending(crontab: Crontab, after: int) -> Iterator[Tick]:
     while True:
         after = crontab.following(after)
         yield _at(after, "schedule")
@@ -183,11 +183,10 @@ def _instant_named(name: str) -> float | None:
     return instant if _utc_text(instant) == name else None
 
 
-class _Crontab:
+class Crontab:
     """The instants of one schedule in one zone, in whole epoch seconds.
 
-    Local times are counted as epoch seconds too, as if they were UTC. A change is the first second of
-    another offset of the zone; its opening is the first local time that is due from then on.
+    Local times are epoch seconds too, as if they were UTC. A change is the first second of another offset of the zone.
     """
 
     __slots__ = ("_fields", "_fixed", "_schedule", "_zone")
@@ -204,31 +203,32 @@ class _Crontab:
         while True:
             offset = self.offset(at)
             local = self._scheduled(at + offset + 1, reverse=True)
-            change = self._change(at, local - offset - _SHIFT)
+            change = self.change(at, local - offset - _SHIFT)
             if change is None:
                 return local - offset
-            if local >= self._opening(change):
+            if local >= self.opening(change):
                 return max(change, local - offset)
             at = change - 1
 
     def following(self, after: int) -> int:
         """Return the earliest tick that is later than `after`."""
         start, passed = after, after + self.offset(after)
-        change = self._change(after, after - _SHIFT)
+        change = self.change(after, after - _SHIFT)
         if change is not None:
-            passed = max(passed, self._opening(change) - 1)
+            passed = max(passed, self.opening(change) - 1)
         while True:
             instant = max(start, self._scheduled(passed, reverse=False) - self.offset(start))
-            change = self._change(start, instant)
+            change = self.change(start, instant)
             if change is None:
                 return instant
-            start, passed = change, self._opening(change) - 1
+            start, passed = change, self.opening(change) - 1
 
-    def _opening(self, change: int) -> int:
+    def opening(self, change: int) -> int:
+        """Return the first local time that is due from a change on."""
         before, now = self.offset(change - 1), self.offset(change)
         return change + (before if self._fixed and abs(now - before) < _SHIFT else now)
 
-    def _change(self, start: int, stop: int) -> int | None:
+    def change(self, start: int, stop: int) -> int | None:
         """Return the change of offset between the two that is nearest to `start`, as its first second.
 
         Looked for in steps of a day, since no zone changes twice within one.
@@ -379,7 +379,7 @@ def _zone_of_copy() -> str:
             name = file.read().strip()
     except OSError:
         raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
-    crontab = _Crontab("@daily", name)
+    crontab = Crontab("@daily", name)
     instants = [int(time()) + quarter * 91 * _DAY for quarter in range(4)]
     if any(localtime(instant).tm_gmtoff != crontab.offset(instant) for instant in instants):
         raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")

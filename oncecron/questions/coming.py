@@ -6,22 +6,18 @@ first one from it on are marked, unless they are so far apart that there is anot
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
 
 from oncecron import tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import tzinfo
 
     from oncecron.model import JobKey
 
-_DAY = 86400
-_AHEAD = 400 * _DAY  # a zone that changes at all does so twice within it
-_SHIFT = 3 * 3600  # the least change that Debian's cron takes for a corrected clock
+_AHEAD = 400 * 86400  # a zone that changes at all does so twice within it
 _LAST = 221_845_392_000  # the year 9000: the calendar of Python ends with 9999
 
 
@@ -82,12 +78,7 @@ class _Calendar:
     def __init__(self, schedule: str, zone: str) -> None:
         self._schedule = schedule
         self.name = zone
-        next(tick.next_ticks(schedule, zone, 0))  # raises what is wrong with the two
-        self._zone: tzinfo = UTC if zone in ("UTC", "Etc/UTC") else ZoneInfo(zone)
-        fields = schedule.split()
-        self._fixed = fields != ["@hourly"] and not any(
-            field.startswith("*") for field in fields[:2]
-        )
+        self._crontab = tick.Crontab(schedule, zone)
 
     def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
         """Yield the ticks from an instant on."""
@@ -112,18 +103,17 @@ class _Calendar:
                 yield first, after
 
     def changes(self, start: int, stop: int) -> Iterator[_Change]:
-        """Yield the changes later than `start` and no later than `stop`: no zone has two within a day."""
-        while start < stop:
-            probe = min(start + _DAY, stop)
-            before, now = self._offset(start), self._offset(probe)
-            if before != now:
-                yield _Change(self._first_second(start, probe), before, now)
-            start = probe
+        """Yield the changes later than `start` and no later than `stop`."""
+        offset = self._crontab.offset
+        while (at := self._crontab.change(start, stop)) is not None:
+            yield _Change(at, offset(at - 1), offset(at))
+            start = at
 
     def texts(self, instant: int) -> tuple[str, str]:
         """Return the text of a tick, and its local time."""
         name = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%MZ")
-        return name, datetime.fromtimestamp(instant, self._zone).isoformat(timespec="seconds")
+        zone = timezone(timedelta(seconds=self._crontab.offset(instant)))
+        return name, datetime.fromtimestamp(instant, zone).isoformat(timespec="seconds")
 
     def _told(self, change: _Change) -> tuple[str, str]:
         """Return the marks of the ticks before and after a change."""
@@ -135,25 +125,11 @@ class _Calendar:
         if not times:
             return before, after
         forward = change.now > change.before
-        fixed = self._fixed and high - low < _SHIFT
+        fixed = self._crontab.opening(change.at) == change.at + change.before
         if fixed and not forward:
             return f"{before}: {_listed(times)} not due again", after
         what = "due now" if fixed else "skipped" if forward else "due again"
         return before, f"{after}: {_listed(times)} {what}"
-
-    def _offset(self, instant: int) -> int:
-        offset = datetime.fromtimestamp(instant, self._zone).utcoffset() or timedelta()
-        return offset // timedelta(seconds=1)
-
-    def _first_second(self, before: int, after: int) -> int:
-        offset = self._offset(before)
-        while after - before > 1:
-            middle = (before + after) // 2
-            if self._offset(middle) == offset:
-                before = middle
-            else:
-                after = middle
-        return after
 
 
 def _clock(local: int) -> str:
