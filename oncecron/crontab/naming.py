@@ -5,8 +5,8 @@ gives it. So it is made of the command alone, as the shell gets it (`%` and what
 never changes: hosts are upgraded in any order, and another key is another job.
 
     name     the last part of the path of the first program that is no launcher (`nice`, `env`, `flock FILE`,
-             `cd DIRECTORY`, `bash -c`, `php`, `[ ... ]`...); other letters than A-Z a-z 0-9 . _ are made `-`; at most
-             40; else `job`
+             `cd DIRECTORY`, `su USER -c`, `bash -c`, `php`, `[ ... ]`, `test -e FILE`...) and no device; other
+             letters than A-Z a-z 0-9 . _ are made `-`; at most 40; else `job`
     digest   CRC-32 of the command without the blanks around it, eight hexadecimal digits
 """
 
@@ -20,25 +20,28 @@ PREFIX_VARIABLE = "ONCECRON_KEY_PREFIX"
 """Whose value comes first in derived keys: for users whose commands are alike."""
 _LONGEST_NAME = 40
 _WORD_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+_WITHOUT_WORDS = OF_THE_SHELL.difference((b"echo", b"printf", b"kill", b"r")).union(
+    b"""
+    nohup setsid chronic cronic eatmydata systemd-cat systemd-inhibit stdbuf unbuffer sh bash dash ash ksh zsh python
+    python2 python3 perl ruby php node java Rscript bundle
+    """.split()
+)
 # Launchers by how many words of theirs come before the program, and which of their options take a word.
 _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
+    **dict.fromkeys(_WITHOUT_WORDS, (0, b"")),
     **dict.fromkeys((b"cd", b".", b"source", b"export", b"sleep", b"chroot"), (1, b"")),
     b"chrt": (1, b"T"),
     b"env": (0, b"uCS"),
     b"flock": (1, b"wE"),
     b"ionice": (0, b"cn"),
     b"nice": (0, b"n"),
-    b"runuser": (0, b"ug"),
+    b"runuser": (0, b"lug"),  # -l takes none, but the user stands behind it
     b"set": (0, b"o"),
+    b"su": (1, b"gGs"),
     b"sudo": (0, b"ugCDRT"),
+    b"test": (0, b"bcdefghkLnprsSuwz"),  # not x: that is the program itself, most often
     b"timeout": (1, b"sk"),
 }
-_SKIPPED = OF_THE_SHELL.difference((b"echo", b"printf", b"kill", b"r")).union(
-    b"""
-    nohup setsid chronic cronic eatmydata systemd-cat systemd-inhibit stdbuf unbuffer sh bash dash ash ksh zsh python
-    python2 python3 perl ruby php node java Rscript bundle
-    """.split()
-)
 # What is between the two is a condition, or the words of a loop.
 _PAIRS = {b"[": b"]", b"[[": b"]]", b"for": b"do", b"while": b"do", b"until": b"do", b"case": b"in"}
 
@@ -71,16 +74,17 @@ def _program(command: bytes) -> bytes:
             until = _PAIRS[word]
         elif word.startswith(b"-"):
             skip = len(word) == 2 and word[1:] in options  # noqa: PLR2004 - a dash and a letter
+            ahead = 0 if word == b"-c" else ahead  # a command is next
         elif ahead and word != b"$":
             ahead -= 1
         elif name in _LAUNCHERS:
             ahead, options = _LAUNCHERS[name]
-        elif not _is_no_program(word, name):
+        elif not _is_no_program(word):
             return word
     return b""
 
 
-def _is_no_program(word: bytes, name: bytes) -> bool:
+def _is_no_program(word: bytes) -> bool:
     number = not word.strip(b"0123456789.,:+-%$\\") or word[:-1].isdigit()  # also 60s
     variable = b"=" in word or (word.startswith(b"$") and b"/" not in word)
-    return number or variable or name in _SKIPPED
+    return number or variable or word.startswith(b"/dev/")
