@@ -7,6 +7,7 @@
     ended    the lease was given back, and the log tells how the command ended
     gone     the lease is over and was not given back: nobody has told how the command ended
     alive    the lease still lives when nobody waits any longer
+    locked   there is no lease, only a session of PostgreSQL that holds the lock: nobody can be asked
 
 Wall times are the store's. A holder may begin the next attempt before it hears, and another host may take over what
 was lost: such a further execution of the same tick is asked as well.
@@ -50,7 +51,7 @@ class Fate(NamedTuple):
     user: str | None
     heard_at: float | None
     """When the holder was told what was asked of it."""
-    answer: Literal["ended", "gone", "alive"]
+    answer: Literal["ended", "gone", "alive", "locked"]
     outcome: str | None
     exit_code: int | None
     signal: int | None
@@ -198,7 +199,8 @@ class Asking:
 
 
 def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
-    """Return what became of an execution whose lease is over, by its record in the log."""
+    """Return what became of an execution whose lease is over, by its record in the log; and of a lock without one."""
+    locked = lease.execution_id is None
     told = execution is not None and execution.outcome != "running"
     told = told and (execution.outcome != "lost" or execution.duration is not None)  # type: ignore[union-attr]
     return Fate(
@@ -211,8 +213,8 @@ def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
         pid=lease.pid,
         user=lease.user,
         heard_at=lease.request_heard_at,
-        answer="ended" if told else "gone",
-        outcome=execution.outcome if told and execution else "lost",
+        answer="ended" if told else "locked" if locked else "gone",
+        outcome=execution.outcome if told and execution else None if locked else "lost",
         exit_code=execution.exit_code if execution else None,
         signal=execution.signal if execution else None,
         lease_ends_at=lease.expires_at,
@@ -223,6 +225,11 @@ def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
 def name_of(part: LeaseView | Fate) -> str:
     """Return how a key, or its part, is called in a sentence."""
     return part.key if part.shards == 1 else f"{part.key} part {part_of(part.shard, part.shards)}"
+
+
+def typed_name(part: LeaseView | Fate) -> str:
+    """Return how a key, or its part alone, is named to a command."""
+    return part.key if part.shards == 1 else f"{part.key} --shard {part.shard}"
 
 
 def ttl_of(lease: LeaseView) -> float:

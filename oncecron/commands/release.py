@@ -65,7 +65,7 @@ def _answers(store: PeopleStore, key: str, settings: Settings) -> Iterator[tuple
     """Yield of each part whether it is free, and what is said of it."""
     living, over = found(store, key, settings["shard"])
     if not living and not over:
-        yield _nothing_held(store, key, settings["shard"] or 0, force=settings["force"])
+        yield _nothing_held(store, key, settings["shard"], force=settings["force"])
     if settings["force"]:
         yield from map(_not_by_force, living)
     else:
@@ -122,12 +122,15 @@ def _what_became(lease: LeaseView, fate: Fate | None) -> str:
 
 
 def _why_not(name: str, lease: LeaseView, answer: Released) -> str:
+    from oncecron.asking import typed_name
+
     if answer.answer == "alive":
         return f"{name} is not released: its lease was renewed and {_lives(answer.ends_in)}"
     backend = "" if answer.backend_pid is None else f" of backend pid {answer.backend_pid}"
+    lease_is = "it has no lease" if lease.execution_id is None else "its lease has ended"
     return (
-        f"{name} is not released: its lease has ended, but a session{backend} still holds its lock, or a job's "
-        f"transaction its fence; oncecron release --force {lease.key} ends that session"
+        f"{name} is not released: {lease_is}, but a session{backend} still holds its lock, or a job's "
+        f"transaction its fence; oncecron release --force {typed_name(lease)} ends that session"
     )
 
 
@@ -164,13 +167,16 @@ def _lives(seconds: float) -> str:
     return f"lives for {format_duration(max(1, round(seconds)))} more if nobody renews it"
 
 
-def _nothing_held(store: PeopleStore, key: str, shard: int, *, force: bool) -> tuple[bool, str]:
+def _nothing_held(
+    store: PeopleStore, key: str, shard: int | None, *, force: bool
+) -> tuple[bool, str]:
     """Ask the store all the same: a job's transaction may hold the fence of a lease that was taken away."""
-    answer = store.release(key, shard, None, author=author(), force=force)
+    answer = store.release(key, shard or 0, None, author=author(), force=force)
     if answer.answer == "locked":
+        typed = key if shard is None else f"{key} --shard {shard}"
         return False, (
             f"{key} has no lease, but backend pid {answer.backend_pid} holds its lock or its fence; "
-            f"oncecron release --force {key} ends that session"
+            f"oncecron release --force {typed} ends that session"
         )
     return True, f"nothing held {key}"
 

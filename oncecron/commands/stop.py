@@ -86,7 +86,9 @@ def _ended_before(store: PeopleStore, over: Sequence[LeaseView]) -> list[Fate]:
     from oncecron.asking import fate_of
 
     numbers = ((lease, lease.execution_id) for lease in over)
-    return [fate_of(lease, store.execution(number)) for lease, number in numbers if number]
+    return [
+        fate_of(lease, store.execution(number) if number else None) for lease, number in numbers
+    ]
 
 
 def found(
@@ -180,15 +182,19 @@ def how_it_ended(fate: Fate) -> str:
 
 def _gone(lease: LeaseView, clock: Clock) -> str:
     """Return what is said of a lease that had ended before anybody could be asked, and of a lock without one."""
-    from oncecron.asking import name_of
+    from oncecron.asking import name_of, typed_name
     from oncecron.texts import visible
 
-    free = f"the next firing goes on, or oncecron release {lease.key} frees it"
+    name = typed_name(lease)
     if lease.execution_id is None:
-        return f"{name_of(lease)} is not running; backend pid {lease.backend_pid} holds its session lock: {free}"
+        return (
+            f"{name_of(lease)} is not running; backend pid {lease.backend_pid} holds its session lock: "
+            f"oncecron release --force {name} ends that session"
+        )
     return (
         f"{name_of(lease)}: {visible(lease.host or '-')} (pid {lease.pid}) has gone: its lease ended at "
-        f"{clock.seconds(lease.expires_at)}, and its command is dead; {free}"
+        f"{clock.seconds(lease.expires_at)}, and its command is dead; the next firing goes on, or oncecron release "
+        f"{name} frees it"
     )
 
 

@@ -1,0 +1,66 @@
+"""What `stop` and `release` say and publish of leases that have ended, and of locks without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from oncecron.asking import fate_of
+from oncecron.commands import release, stop
+from oncecron.model import LeaseView, Released
+from oncecron.texts import Clock
+
+if TYPE_CHECKING:
+    from oncecron.store import PeopleStore
+
+OVER = LeaseView(
+    *("k", 0, "t1", 7, 1, "stale", "host-a", 4711, "batch", 0.0, 0.0, 60.0, 5, 99, None)
+)
+LOCK = OVER._replace(tick=None, execution_id=None, attempt=None, expires_at=None)
+PART: dict[str, Any] = {"shard": 1, "shards": 2}
+
+
+class Locked:
+    """A store in which a session holds every lock."""
+
+    def release(self, *_part: object, **_how: object) -> Released:
+        """Answer so."""
+        return Released("locked", 0.0, 99)
+
+
+@pytest.mark.parametrize(
+    ("lease", "advice"),
+    [
+        (OVER, "oncecron release k frees it"),
+        (OVER._replace(**PART), "oncecron release k --shard 1 frees it"),
+        (LOCK, "oncecron release --force k ends that session"),
+        (LOCK._replace(**PART), "oncecron release --force k --shard 1 ends that session"),
+    ],
+)
+def test_advice_means_no_other_part_and_needs_no_further_advice(
+    lease: LeaseView, advice: str
+) -> None:
+    """Of `stop`."""
+    assert stop._gone(lease, Clock(utc=True)).endswith(advice)
+
+
+@pytest.mark.parametrize("lease", [OVER, LOCK])
+@pytest.mark.parametrize(
+    ("part", "typed"), [({}, "--force k ends"), (PART, "--force k --shard 1 ends")]
+)
+def test_release_means_no_other_part(lease: LeaseView, part: dict[str, Any], typed: str) -> None:
+    """And says what has ended only where it was."""
+    store = cast("PeopleStore", Locked())
+    freed, text = release._freed(store, lease._replace(**part), None, force=False)
+    assert not freed
+    assert typed in text
+    assert ("it has no lease, but" in text) == (lease is LOCK)
+    assert typed in release._nothing_held(store, "k", part.get("shard"), force=False)[1]
+
+
+def test_a_lock_without_a_lease_is_published() -> None:
+    """As no execution that ran."""
+    fate = fate_of(LOCK, None)
+    assert (fate.answer, fate.outcome, fate.execution_id) == ("locked", None, None)
+    assert fate_of(OVER, None)[-6:-3] == ("gone", "lost", None)
