@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _POLL = 0.5  # seconds, with jitter; nothing tells people that something has happened
 _USUAL_TTL = 60.0
+DEAD_BY_THEN = "its command is dead unless both processes of oncecron were stopped or killed"
+"""What is true after the end of a lease: nobody else would have ended the command."""
+
 _FOLLOWED = ("lost", "failed", "timed-out")
 """Outcomes after which the tick may go on by itself."""
 
@@ -154,7 +157,7 @@ class Asking:
             self._once(
                 watched,
                 "silent",
-                f"{host} has not answered since {since}; its lease ends in {left}, by then its command is dead",
+                f"{host} has not answered since {since}; its lease ends in {left}, by then {DEAD_BY_THEN}",
             )
 
     def _once(self, watched: _Watched, event: str, text: str) -> None:

@@ -187,10 +187,10 @@ COMMAND = TableCommand(
     _release,
     short="Free a key whose holder cannot give it back.",
     about="Free a key, or one part, safely: the holder is asked to end its command and waited for as long as it "
-    "could answer. If it does not, and its lease lives, the key is not freed (exit status 75): only when the lease has "
-    "ended is the command dead, and then this declares the execution lost and raises the fencing token. The next "
-    "firing after the end of a lease does the same by itself. --force works only after that end too: it ends the "
-    "session of PostgreSQL that still holds the lock, or the fence. A key that nothing holds is no fault (exit "
-    "status 0).",
+    "could answer. If it does not, and its lease lives, the key is not freed (exit status 75): only after the lease "
+    "its command is dead (unless both processes of oncecron were stopped or killed), and then this declares the "
+    "execution lost and raises the fencing token. The next firing after the end of a lease does the same by itself. "
+    "--force works only after that end too: it ends the session of PostgreSQL that still holds the lock, or the fence. "
+    "A key that nothing holds is no fault (exit status 0).",
     words=click.Argument(["words"], metavar="KEY"),
 )

@@ -182,7 +182,7 @@ def how_it_ended(fate: Fate) -> str:
 
 def _gone(lease: LeaseView, clock: Clock) -> str:
     """Return what is said of a lease that had ended before anybody could be asked, and of a lock without one."""
-    from oncecron.asking import name_of, typed_name
+    from oncecron.asking import DEAD_BY_THEN, name_of, typed_name
     from oncecron.texts import visible
 
     name = typed_name(lease)
@@ -193,7 +193,7 @@ def _gone(lease: LeaseView, clock: Clock) -> str:
         )
     return (
         f"{name_of(lease)}: {visible(lease.host or '-')} (pid {lease.pid}) has gone: its lease ended at "
-        f"{clock.seconds(lease.expires_at)}, and its command is dead; the next firing goes on, or oncecron release "
+        f"{clock.seconds(lease.expires_at)}, and {DEAD_BY_THEN}; the next firing goes on, or oncecron release "
         f"{name} frees it"
     )
 
@@ -220,9 +220,11 @@ COMMAND = TableCommand(
     _stop,
     short="Stop what runs, wherever it runs.",
     about="Ask the holder of a key, or of each of its parts, on whatever host, to end its command, and wait until it "
-    "has ended. That is final for the tick: it is recorded as stopped with your name, and neither retried nor taken "
-    "over. Standard error tells who was asked, who has heard, and who cannot be reached: his command is dead when his "
-    "lease ends, which is waited for. Exit status 75 if something has not ended within its grace and the ttl. A key "
+    "has ended. That is final for the tick: it is recorded as stopped with your name, or stays failed where it waited "
+    "for a further attempt, and is neither retried nor taken over. Standard error tells who was asked, who has heard, "
+    "and who cannot be reached: then the end of the lease is waited for, after which the command is dead unless both "
+    "processes of oncecron were stopped or killed. Exit status 75 if something has not ended within the grace and the "
+    "ttl; the grace is --grace, else what is configured here, else 10s: one that was typed at run is not known. A key "
     "that is not running is no fault (exit status 0). The next tick runs: oncecron pause keeps it from that.",
     words=click.Argument(["words"], metavar="KEY"),
 )
