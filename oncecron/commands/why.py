@@ -69,6 +69,8 @@ def _tick(settings: Settings) -> str | None:
     from oncecron.tick import named_tick
 
     text: str | None = settings["tick"]
+    if text == "":
+        raise UsageError("--tick is empty (an unset variable?); leave it out to mean the newest")
     try:
         return None if text is None else named_tick(text).text
     except ValueError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron import tick
 from oncecron.duration import format_duration
 from oncecron.model import AGAIN, ALL_KEYS, TAKEOVER
-from oncecron.questions.jobs import is_living
+from oncecron.questions.jobs import NO_END, as_known, is_living
 from oncecron.questions.parts import division
 from oncecron.texts import part_of, signal_name, visible
 
@@ -31,11 +31,12 @@ _ENDED = {
 }
 _HEADLINES = {
     "running": "is running{by}",
+    NO_END: "was started{by}, and no end is recorded",
     "succeeded": "succeeded{by}",
     "failed": "failed{by}",
     "timed-out": "timed out{by}",
     "stopped": "was stopped{by}",
-    "lost": "was lost{by}: it was started, and its end is unknown",
+    "lost": "was lost{by}",
     "unclaimed": "ran without any promise{by}, since the store was away",
     "not-started": "did not start: a host had it and gave it back",
     "refused": "did not run: every firing that is known was refused",
@@ -53,13 +54,18 @@ class Account(NamedTuple):
     """What happened at a tick."""
 
     verdict: str
-    """The outcome of its last attempt, of parts the worst one, or `incomplete` where one was not started; else
-    `not-started`, `refused`, `no-store`, `not-fired` or `to-come`."""
+    """The outcome of its last attempt, `no-end` where it is not known, of parts the worst one, or `incomplete` where
+    one was not started; else `not-started`, `refused`, `no-store`, `not-fired` or `to-come`."""
     sentences: list[str]
 
 
 def account(facts: Facts, clock: Clock) -> Account:
     """Return what happened, the outcome first."""
+    known = [
+        each._replace(execution=as_known(each.execution, facts.leases, facts.now))
+        for each in facts.executions
+    ]
+    facts = facts._replace(executions=known)
     verdict = _verdict(facts)
     telling = _Telling(facts, clock)
     return Account(verdict, [telling.headline(verdict), *telling.all(verdict)])
@@ -108,16 +114,18 @@ class _Telling:
         return f"{tick_of} of key {facts.key} {_HEADLINES[verdict].format(by=by)}{self._at_last()}."
 
     def _at_last(self) -> str:
-        """Return the end of the headline: whether it goes on, or was given up."""
+        """Return the end of the headline: whether that is all, whether it goes on, or was given up."""
         last = self._facts.executions[-1].execution if self._facts.executions else None
         if last is None:
             return ""
         if self._is_kept(last):
             return "; another attempt is to follow"
+        unknown = last.outcome == "lost" and last.duration is None
+        end = ": it was started, and its end is unknown" if unknown else ""
         if last.execution_id not in self._facts.exhausted:
-            return ""
+            return end
         attempts = f"after {last.attempt} attempts" if last.attempt > 1 else "at its only attempt"
-        return f"; it was given up {attempts}"
+        return f"{end}; it was given up {attempts}"
 
     def all(self, verdict: str) -> Iterator[str]:
         """Yield what led to it."""
@@ -172,6 +180,11 @@ class _Telling:
         execution = traced.execution
         if execution.outcome == "running":
             yield from self._running(execution)
+        elif execution.outcome == NO_END:
+            yield (
+                "It is recorded as running and has no living lease: its host died or cannot tell, and the next firing "
+                "will declare it lost."
+            )
         elif execution.outcome == "lost":
             yield from self._lost(traced)
         else:
@@ -239,10 +252,7 @@ class _Telling:
     def _running(self, execution: Execution) -> Iterator[str]:
         lease = self._lease_of(execution)
         if lease is None:
-            yield (
-                "It is recorded as running and has no living lease: its host died or cannot tell, and the next firing "
-                "will declare it lost."
-            )
+            yield "It has only just begun."
             return
         now = lease.asked_at or self._facts.now
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
@@ -326,7 +336,7 @@ class _Telling:
     def _unfired(self) -> Iterator[str]:
         facts = self._facts
         if facts.near:
-            yield f"Nearly this name have: {', '.join(map(visible, facts.near))}."
+            yield f"Ticks of nearly this name: {', '.join(map(visible, facts.near))}."
         plan = next((part for part in facts.parts if part.schedule is not None), None)
         if plan and plan.schedule and facts.instant is not None:
             zone = f" ({plan.zone})" if plan.zone else ""
@@ -343,13 +353,9 @@ class _Telling:
     def _present(self) -> Iterator[str]:
         for pause in self._facts.pauses:
             what = "Every key" if pause.key == ALL_KEYS else f"Key {pause.key}"
-            until = (
-                f" until {self._at(pause.until)}"
-                if pause.until is not None
-                else " until it is resumed"
-            )
+            until = "it is resumed" if pause.until is None else self._at(pause.until)
             reason = f": {visible(pause.reason)}" if pause.reason else ""
-            yield f"{what} is paused since {self._at(pause.since)}{until}, by {visible(pause.author)}{reason}."
+            yield f"{what} is paused since {self._at(pause.since)} until {until}, by {visible(pause.author)}{reason}."
         if not self._facts.executions and self._facts.tick and self._verdict_is_open():
             yield (
                 "A host that could not reach the store keeps its record in a spool of its own: `oncecron why` there "

@@ -63,9 +63,9 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
     spooled = [record for spool in sources.spools for _, record in spool.pending(key)]
     _check_key(key, {part.key for part in parts}, known=bool(spooled))
     text = _newest(sources.log, key, spooled) if wanted is None else _canonical(wanted)
+    leases = [lease for lease in sources.store.leases() if lease.key == key]
     executions = _executions(sources.log, key, text)
     skips = _skips(sources.log, key, text)
-    leases = [lease for lease in sources.store.leases() if lease.key == key]
     return Facts(
         key=key,
         tick=text,

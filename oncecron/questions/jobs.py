@@ -1,12 +1,13 @@
 """One line a key: how it went last, where it runs, how it usually goes, when it is due, whether it is paused.
 
 What counts is the tick: of several attempts the last, of several parts the worst. One that goes on, since a part
-runs or its lease is kept for the next attempt, has not ended.
+runs or its lease is kept for the next attempt, has not ended; what is recorded as running without a living lease has.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ from oncecron import tick
 from oncecron.model import ALL_KEYS, HistoryQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oncecron.model import Execution, JobKey, LeaseView, Pause
     from oncecron.store import PeopleStore
@@ -26,12 +27,16 @@ USUAL_OF = 20
 """Successes whose median is the usual duration."""
 
 
+NO_END = "no-end"
+"""What people are told instead of `running` where nothing can be running any more."""
+
+
 class Job(NamedTuple):
     """A key at a glance, in the order of its published fields."""
 
     key: str
     outcome: str | None
-    """Of the newest tick, or firing without one, that has ended; `running` where none has."""
+    """Of the newest tick, or firing without one, that is over; `running` where one goes on and none is."""
     exit_code: int | None
     signal: int | None
     started_at: float | None
@@ -67,18 +72,42 @@ def jobs(store: PeopleStore, log: PeopleStore, now: float) -> Iterator[Job]:
         parts.setdefault(part.key, []).append(part)
     pauses = {pause.key: pause for pause in store.pauses()}
     running: dict[str, list[LeaseView]] = {}
+    asked = now
     for lease in store.leases():
+        asked = lease.asked_at or now
         if is_living(lease, now):
             running.setdefault(lease.key, []).append(lease)
     for key in sorted(parts):
-        pause = pauses.get(key) or pauses.get(ALL_KEYS)
         leases = running.get(key, [])
-        yield _job(key, parts[key], _past(log, key, leases), leases, pause, now)
+        past = _past(log, key, leases, asked)
+        yield _job(key, parts[key], past, leases, _pause_of(key, pauses), now)
+
+
+def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
+    """Return what keeps a key from starting the longest."""
+    found = [pauses[name] for name in (key, ALL_KEYS) if name in pauses]
+    ends = (math.inf if pause.until is None else pause.until for pause in found)
+    return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 def is_living(lease: LeaseView, now: float) -> bool:
     """Return whether a lease keeps others out; `now` where the store did not tell its own time."""
     return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)
+
+
+def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
+    """Return it with `NO_END` where it is recorded as running and none of its key's leases is its own and lives.
+
+    What began after they had been asked for runs; `now` is when that was, where the store did not tell its own time.
+    """
+    if execution.outcome != "running" or any(
+        (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
+        and is_living(lease, now)
+        for lease in leases
+    ):
+        return execution
+    asked = next((lease.asked_at for lease in leases if lease.asked_at is not None), now)
+    return execution._replace(outcome=NO_END) if execution.started_at < asked else execution
 
 
 def dead_letters(
@@ -100,20 +129,32 @@ def succeeded(execution: Execution) -> bool:
     return execution.outcome == "succeeded" or unclaimed
 
 
-def _past(log: PeopleStore, key: str, running: Sequence[LeaseView]) -> _Past:
-    newest = list(log.history(HistoryQuery(key=key, limit=STREAK_AT_MOST)))
+def _past(log: PeopleStore, key: str, running: Sequence[LeaseView], asked: float) -> _Past:
+    found = log.history(HistoryQuery(key=key, limit=STREAK_AT_MOST))
+    newest = [as_known(each, running, asked) for each in found]
     ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
-    successes = [each for each in newest if succeeded(each)][:USUAL_OF]
-    if not successes and len(newest) == STREAK_AT_MOST:
-        successes = list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
+    last = next(iter(ended or newest), None)
+    if last and running and not ended:
+        last = last._replace(outcome="running", exit_code=None, signal=None)
+    well = [each for each in ended if succeeded(each)]
+    successes = _successes(log, key, newest)
+    if newest and newest[0].shards > 1 and not well:
+        successes = []  # of single parts
     durations = [each.duration for each in successes if each.duration is not None]
-    well = [each for each in ended if succeeded(each)] or successes
+    well = well or successes
     return _Past(
-        ended[0] if ended else newest[0] if newest else None,
+        last,
         well[0] if well else None,
         len(list(itertools.takewhile(lambda each: succeeded(each) == succeeded(ended[0]), ended))),
         statistics.median(durations) if durations else None,
     )
+
+
+def _successes(log: PeopleStore, key: str, newest: Sequence[Execution]) -> list[Execution]:
+    successes = [each for each in newest if succeeded(each)][:USUAL_OF]
+    if not successes and len(newest) == STREAK_AT_MOST:
+        return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
+    return successes
 
 
 def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> list[Execution]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.questions.jobs import NO_END
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "running": "running",
+    NO_END: "without an end",
     "lost": "lost",
     "failed": "failed",
     "timed-out": "timed out",

@@ -216,7 +216,8 @@ def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
     host.run("billing", "--tick", "month-07", "--", "true")
     refused(host("why", "biling"), 1, "nothing is known of key biling", "did you mean billing?")
     refused(host("why", "xyz"), 1, "`oncecron jobs` lists all keys")
-    assert "Nearly this name have: month-07." in told(host, "billing", "--tick", "month-7")
+    refused(host("why", "billing", "--tick", ""), 64, "--tick is empty", "leave it out")
+    assert "Ticks of nearly this name: month-07." in told(host, "billing", "--tick", "month-7")
 
 
 def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:

@@ -10,7 +10,10 @@ from hosts import COMMAND, KEY, Host, execution_record, minute, skip_record
 
 from oncecron import clock
 from oncecron.model import HistoryQuery, JobKey, Lease
+from oncecron.questions.account import account
 from oncecron.questions.audit import Question, audit
+from oncecron.questions.facts import Sources, gather
+from oncecron.questions.jobs import jobs
 from oncecron.texts import Clock
 from oncecron.tick import scheduled_tick
 
@@ -121,6 +124,24 @@ def test_keys_tell_how_they_were_claimed_last(a: Host, log: Log) -> None:
     ]
     a.run(minute(6))
     assert next(iter(log.people.job_keys())).schedule is None
+
+
+def test_what_has_no_living_lease_is_known_to_run_no_more(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """By the store's clock and the token of its lease."""
+    a.win(minute(1))
+    assert outcomes(log) == ["running"] * 2
+    store.expire(KEY)
+    assert outcomes(log) == ["no-end"] * 2
+
+
+def outcomes(log: Log) -> list[str | None]:
+    """Return how the only key goes, at a glance and in an account."""
+    now = clock.wall()
+    facts = gather(Sources(log.people, log.people, (), now), KEY, None)
+    [job] = jobs(log.people, log.people, now)
+    return [job.outcome, account(facts, Clock(utc=True)).verdict]
 
 
 # The audit, where time has to be moved
