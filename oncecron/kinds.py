@@ -145,6 +145,7 @@ SKIPS = Kind(
         Column("HOST", _plain("host")),
         Column("HOLDER", _holder),
         Column("COUNT", _plain("count"), right=True),
+        Column("SHARD", _plain("shard"), right=True),
         Column("DETAIL", _plain("detail")),
     ),
 )

@@ -42,7 +42,7 @@ def refusal_sentence(firing: Firing, refusal: Refusal, *, waits: bool = False) -
         "recent": f"was started{by}, which is too recent; --again runs it all the same",
         "exhausted": f"has had all its attempts{by}; --again runs it once more",
         "late": "is later than --starting-deadline allows",
-        "paused": f"is paused{by}; oncecron resume ends it",
+        "paused": f"is paused{by}; oncecron resume {firing.key} ends it, or resume --all where every key is",
         "drained": f"is refused: this host is drained{by}; oncecron undrain ends it",
     }.get(refusal.reason, f"is refused: {refusal.reason}{by}")
     return f"key {firing.key}{tick} {what}"

@@ -142,7 +142,9 @@ def _tell_the_reader(settings: Settings, query: HistoryQuery, shown: int) -> Non
     from oncecron.messages import complain
 
     if not shown:
-        complain("nothing is recorded" + (f" of key {query.key}" if query.key else ""))
+        filters = ("since", "host", "outcome", "tick", "exhausted", "skips")
+        what = "nothing like that" if any(map(settings.typed, filters)) else "nothing"
+        complain(f"{what} is recorded" + (f" of key {query.key}" if query.key else ""))
     elif shown == query.limit and not settings.typed("limit"):
         complain(f"the newest {shown}; --limit 0 shows all")
 

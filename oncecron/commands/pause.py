@@ -128,8 +128,10 @@ def was(what: str, before: Pause | None) -> str:
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return which of the known names may have been meant."""
+    from oncecron.texts import visible
+
     found = difflib.get_close_matches(name, sorted(known), 3)
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
+    return f" (did you mean {' or '.join(map(visible, found))}?)" if found else ""
 
 
 COMMAND = TableCommand(

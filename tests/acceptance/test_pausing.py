@@ -35,7 +35,7 @@ def test_pause_and_resume(store: Store, host: Oncecron, operator: Oncecron) -> N
     ended = host.run("k", "--tick", "t2", "--", "echo", "ran")
     assert (ended.status, ended.out, ended.err) == (0, b"", "")
     loud = host.run("k", "-v", "--tick", "t2", "--", "echo", "ran")
-    assert f"(by {ME}: moving house); oncecron resume ends it" in loud.err
+    assert f"(by {ME}: moving house); oncecron resume k ends it, or resume --all" in loud.err
     assert said(operator, "resume", "k").startswith(f"resumed k; before: paused by {ME} since ")
     assert said(operator, "resume", "k") == "k was not paused\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
