@@ -106,6 +106,8 @@ def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecr
     refused(
         as_role("reader")("history"), 78, "role reader has no rights", "init --read-role reader"
     )
+    for command in ("stop", "release"):
+        refused(as_role("reader")(command, "k"), 78, "`oncecron init --operator-role reader`")
     as_role()("init", "--read-role", "reader")
     assert as_role("reader")("history").status == 0
 

@@ -47,6 +47,10 @@ _OLDEST_SERVER = 130000
 _INSUFFICIENT_PRIVILEGE = "42501"
 _UNDEFINED_OBJECT = "42704"
 _READERS_CURE = "have the schema's owner run `oncecron init --read-role ROLE`"
+_WATCHERS_CURE = (
+    "have the schema's owner run `oncecron init --read-role ROLE`, or `oncecron init --operator-role ROLE`, which "
+    "suffices also to stop and release"
+)
 _OPERATORS_CURE = "have the schema's owner run `oncecron init --operator-role ROLE`"
 _ENDERS_CURE = (
     "do it as a role that has that session's rights, or have a superuser run "
@@ -147,7 +151,7 @@ class PostgresPeopleStore:
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
-        return [_lease(row) for row in self._ask("leases", {})]
+        return [_lease(row) for row in self._ask("leases", {}, _WATCHERS_CURE)]
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""
