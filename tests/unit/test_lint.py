@@ -186,6 +186,10 @@ CASES = [
     ("secret", "0 2 * * * curl -u joe:hunter2 http://h\n", "-u", "0 2 * * * curl -u joe http://h; sort -u a:b\n"),
     ("secret", "0 2 * * * curl -H 'Authorization: Bearer hunter2' h\n", "header", '0 2 * * * curl -H "Authorization: Bearer $T" h\n'),
     ("secret", "0 2 * * * wget https://joe:hunter2@h/x\n", "the password in an address", "0 2 * * * rsync joe@h:x . ; wget https://h:80/@x\n"),
+    ("secret", line("-- mysqldump -phunter2 app"), "-p on", line("--shell 'find /lib/mysql -print; sudo -u mysql tar -pxf a'")),
+    ("secret", line("--shell 'cd /x && MYSQL_PWD=hunter2 mysqldump app > b'"), "MYSQL_PWD", line("--shell 'TOKEN=$(cat x) a; find mysql -print'")),
+    ("secret", "0 2 * * * bash -c \"cd /x; mysql -phunter2 -e 'a'\"\n", "-p on", "0 2 * * * bash -c 'cd $(pwd); a `b`'\n"),
+    ("secret", "0 2 * * * a=$(nice /opt/mysql/bin/mysql -phunter2 -e b)\n", "-p on", "0 2 * * * docker run --name mysql -p3306:3306 x\n"),
     ("percent", "0 2 * * * date +%F\n", "cron ends the command at the first %", "0 2 * * * date +\\%F\n"),
     ("percent", "0 2 * * * tar c x > $(date '+%F').tar\n", "standard input", "0 2 * * * mail -s \"It's 10pm\" joe%Joe,%%Where?%\n"),
     ("percent", "0 2 * * * curl http://h/a%20b\n", r"write \%", "0 2 * * * cat %hello\n"),
@@ -428,6 +432,10 @@ def test_a_secret_is_never_shown() -> None:
         "DB_PASSWORD=hunter2 a",
         "a p://u:hunter2@h",
         "sh -c 'a p://u:hunter2@h'",
+        "sudo -u x nice -n 9 mysqldump -phunter2",
+        "flock /x -c 'mysqldump -phunter2'",
+        "a=`mysqldump -phunter2 b`",
+        "a --password=hunter2 --token=hun'ter'2",
     )
     for command in secrets:
         text = f"0 2 * * * {command}\n" + line(f"-- {command} && {command}")

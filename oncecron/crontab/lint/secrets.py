@@ -19,7 +19,10 @@ _OPTION = re.compile(
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(\S+)", re.IGNORECASE)
-_OF_MYSQL = frozenset(("mysql", "mysqldump", "mysqladmin", "mysqlcheck", "mariadb", "mariadb-dump"))
+_PROGRAM = re.compile(r"(?:\S*/s?bin/)?(mysql(?:dump|admin|check)?|mariadb(?:-dump)?|curl|find)")
+"""Those whose options are known; others that `find /var/lib/mysql -print` names are none that it starts."""
+_BEFORE_A_NAME = frozenset(("-u", "--user", "--name"))  # `sudo -u mysql`, `docker run --name mysql`
+_SUBSTITUTED = re.compile(r"\$(?=\()|`")
 _NOT_ITSELF = ("$", "`", "/", "./", "~", "<", "@", "-", "{")
 _MASK = "***"
 
@@ -30,14 +33,19 @@ def in_variable(name: str, value: str) -> str | None:
 
 
 def in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield by what name a secret stands among the words of a command, and the secret."""
-    program = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "").rpartition("/")[
-        2
-    ]
+    """Yield by what name a secret stands among the words of a command, or of one within a word, and the secret."""
+    program, before = "", ""
     for word, following in pairwise((*words, "")):
+        named = _PROGRAM.fullmatch(word)
+        if named and not program and before not in _BEFORE_A_NAME:
+            program = named[1]  # whatever starts it: nice, sudo, oncecron
         found = _in_word(word, following, program)
         if found and _is_literal(found[1]):
             yield found
+        for part in parts(_SUBSTITUTED.sub(";", word)) or ():
+            if part.words != (word,):  # such as what --shell, or sh -c, is given
+                yield from in_arguments(part.words)
+        before = word
 
 
 def _in_word(word: str, following: str, program: str) -> tuple[str, str] | None:
@@ -58,7 +66,7 @@ def _in_word(word: str, following: str, program: str) -> tuple[str, str] | None:
 
 
 def _in_short_option(word: str, following: str, program: str) -> tuple[str, str] | None:
-    if program in _OF_MYSQL and word.startswith("-p"):
+    if program.startswith(("mysql", "mariadb")) and word.startswith("-p"):
         return "-p", word[2:]
     if program == "curl" and word in ("-u", "--user"):
         return word, following.partition(":")[2]
@@ -66,12 +74,15 @@ def _in_short_option(word: str, following: str, program: str) -> tuple[str, str]
 
 
 def masked(command: str) -> str:
-    """Return a command without its secrets."""
+    """Return a command without its secrets; nothing of it where one is written in pieces."""
     divided = parts(command)
+    shown = command
     for words in [command.split()] if divided is None else [part.words for part in divided]:
         for _, secret in in_arguments(words):
-            command = command.replace(secret, _MASK)
-    return command
+            if secret not in command:
+                return _MASK
+            shown = shown.replace(secret, _MASK)
+    return shown
 
 
 def _in_urls(text: str) -> str | None:
