@@ -95,6 +95,18 @@ CASES = [
         line("-- /bin/bill || mail joe"),
     ),
     (
+        *("part", line("-- bill || { echo x; mail joe; } && pay"), "`pay` runs"),
+        line("-- bill || { echo x; mail joe; } > failed"),
+    ),
+    ("part", line("-- bill; (echo x; mail joe)"), "`echo x` runs", line("-- bill || (echo x; mail joe) | mail joe; exit 0")),
+    ("part", line("-- bill; then mail joe; fi", before="if "), "`mail joe` runs", line("-- bill; then echo x; mail joe; fi", before="if ! ")),
+    (
+        *("part", line("-- bill; then mail joe; else pay; fi", before="if ! "), "`pay` runs"),
+        line("-- bill | logger; then :; else echo x | mail joe; fi >> log", before="if "),
+    ),
+    ("part", line("-- bill | grep -v x || mail joe"), "`mail joe` runs", line("-- bill && exit || mail joe") + line("-- bill | ts || mail joe")),
+    ("part", line("-- bill; do sleep 9; done", before="while "), "`sleep 9` runs", line("-- bill; do sleep 9; done", before="until ")),
+    (
         *("part", line("-- bill", before="./fetch && "), "`./fetch` runs on every host"),
         line("-- bash -c './fetch && bill'"),
     ),

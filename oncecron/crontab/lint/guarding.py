@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.lines import shown
+from oncecron.crontab.lint.losers import passed_over
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.lint.shell import parts
 
@@ -69,9 +70,9 @@ def check_parts(line: Line) -> Iterator[Finding]:
     guarded = _guarded_parts(line)
     if not guarded:
         return
-    skips = any(guard.options.get("skip-exit", "0") != "0" for guard in line.guards)
+    harmless = guarded | _passed_over(line)
     for number, part in enumerate(line.parts):
-        if number in guarded or _is_harmless(part, before=number < min(guarded), skips=skips):
+        if number in harmless or _is_harmless(part, before=number < min(guarded)):
             continue
         yield line.finding(
             "part",
@@ -83,9 +84,11 @@ def check_parts(line: Line) -> Iterator[Finding]:
 
 def check_redirections(line: Line) -> Iterator[Finding]:
     """Yield the files that hosts empty though they lose."""
-    guarded = _guarded_parts(line)
+    guarded, passed = _guarded_parts(line), _passed_over(line)
     for number, part in enumerate(line.parts):
         if not guarded or number < min(guarded) or (part.words and number not in guarded):
+            continue
+        if number in passed:
             continue
         target = next((file for operator, file in part.redirects if operator in _TRUNCATING), None)
         if target and not target.startswith("/dev/"):
@@ -102,14 +105,19 @@ def _guarded_parts(line: Line) -> set[int]:
     return set() if None in numbers else {number for number in numbers if number is not None}
 
 
-def _is_harmless(part: Part, *, before: bool, skips: bool) -> bool:
+def _passed_over(line: Line) -> set[int]:
+    """Return the numbers of the parts that hosts that lose do not run."""
+    if any(guard.options.get("skip-exit", "0") != "0" for guard in line.guards):
+        return set()
+    return passed_over(line.parts, _guarded_parts(line))
+
+
+def _is_harmless(part: Part, *, before: bool) -> bool:
     program = _program(part)
     if not program:
         return True
     if before:
         return program in _PREPARING or bool(_RANDOM.search(part.text))
-    if part.before == "||":
-        return not skips  # a refusal is a success
     return program in _FILTERS
 
 

@@ -11,8 +11,12 @@ from typing import NamedTuple
 
 _OPERATORS = ("&&", "||", ";;", "|&", "\n", ";", "|", "&", "(", ")")
 _REDIRECT = re.compile(r"(\d*)(&>>|&>|<<<|<<-|<<|<>|>>|>\||>&|<&|>|<)")
-_OPENING = frozenset(("if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"))
-_CLOSING = frozenset(("fi", "done", "}", "esac"))
+_RESERVED = frozenset(
+    (
+        *("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac"),
+        *("!", "{", "}", "time"),
+    )
+)
 _BLANKS = " \t"
 
 
@@ -27,6 +31,8 @@ class Part(NamedTuple):
     """The words as they are written, quotes included."""
     redirects: tuple[tuple[str, str], ...]
     """Operator and target."""
+    keywords: tuple[str, ...]
+    """The brackets and reserved words in front of it: those that end what is before it, and its own."""
 
     @property
     def text(self) -> str:
@@ -56,6 +62,7 @@ class _Reader:
         self._words: list[str] = []
         self._written: list[str] = []
         self._redirects: list[tuple[str, str]] = []
+        self._keywords: list[str] = []
         self._before = ""
 
     def parts(self) -> list[Part]:
@@ -81,23 +88,22 @@ class _Reader:
 
     def _end_part(self, operator: str) -> None:
         if self._words or self._redirects:
-            part = (self._before, tuple(self._words), tuple(self._written), tuple(self._redirects))
-            self._parts.append(Part(*part))
-            self._before = ""
+            words = (tuple(self._words), tuple(self._written))
+            more = (tuple(self._redirects), tuple(self._keywords))
+            self._parts.append(Part(self._before, *words, *more))
+            self._before, self._keywords = "", []
         self._words, self._written, self._redirects = [], [], []
-        # A bracket tells nothing of what joins the commands within to those around.
-        if operator not in ("(", ")") or not self._before:
-            self._before = {"\n": ";", ";;": ";", "(": self._before, ")": ""}.get(
-                operator, operator
-            )
+        if operator in ("(", ")"):
+            self._keywords.append(operator)
+        else:
+            self._before = {"\n": ";", ";;": ";"}.get(operator, operator)
 
     def _add_word(self) -> None:
         start = self._at
         word = self._word()
-        if not self._words and word in _OPENING:
+        if not self._words and word in _RESERVED:
             self._before = self._before or (";" if self._parts else "")
-        elif not self._words and word in _CLOSING:
-            self._before = self._before or ";"
+            self._keywords.append(word)
         else:
             self._words.append(word)
             self._written.append(self._text[start : self._at])
