@@ -111,6 +111,13 @@ CASES = [
         line("-- bash -c './fetch && bill'"),
     ),
     (
+        *("part", line('-- bill; pay"', before='nice bash -c "'), "guards only `bill`: `pay` runs"),
+        line('-- bill || mail joe"', before='cd / && bash -c "cd /x && ') + line('-- bill" || mail joe', before='sh -c "'),
+    ),
+    ("part", line('-- bill" && pay', before='sh -c "'), "`pay` runs", line("-- sh -c 'oncecron run --key b -- bill; pay'")),
+    ("truncate", line('-- bill >x"', before='bash -c "'), "`x`", line('-- bill"', before='bash -c ">x; ')),
+    ("truncate", line('-- bill" >x', before='bash -c "'), "`x`", line('-- bill" >/dev/null', before='bash -c "true; ')),
+    (
         *("truncate", line("-- /bin/bill > /var/log/bill.log 2>&1"), "hosts that lose empty `/var/log/bill.log`"),
         line("-- /bin/bill >> /var/log/bill.log 2>&1"),
     ),
@@ -156,6 +163,10 @@ CASES = [
         f"0 2 * * * sleep 30; {RUN} --key k -- a\n",
     ),
     (
+        *("random-sleep", f"0 2 * * * bash -c 'sleep $((RANDOM \\% 60)); {RUN} --key k -- a'\n", "different minutes"),
+        line('-- a"', before='bash -c "sleep $((RANDOM \\% 60)); '),
+    ),
+    (
         *("frequent", f"*/4 * * * * {RUN} --key k -- a\n", "write --schedule '*/4 * * * *'"),
         f"*/5 * * * * {RUN} --key k -- a\n",
     ),
@@ -187,6 +198,7 @@ CASES = [
     ("sudo", "0 2 * * * sudo /bin/bill\n", "root's crontab", "0 2 * * * visudo -c\n"),
     ("sudo", line("--shell 'cd /x && A=b /usr/bin/sudo bill'"), "another user's", line("--shell 'echo sudo'")),
     ("sudo", line("-- bill && sudo pay"), "root's crontab", line("-- bill", before="cd /x && sudo -u www ")),
+    ("sudo", line('-- sudo bill"', before='sudo sh -c "'), "another user's", line('-- bill"', before='sudo sh -c "')),
     ("sudo", line("--shell 'sudo bill'"), "another user's", line("-- echo sudo")),
     ("secret", "PGPASSWORD=hunter2\n0 2 * * * a\n", "PGPASSWORD holds a secret", "PGPASSFILE=/etc/pg\nTOKEN_FILE=x\n0 2 * * * a\n"),
     ("secret", "API_KEY='hunter2'\n0 2 * * * a\n", "cron mails", "API_KEY=/etc/key\nKEYBOARD=x\nPASSWORD=$SECRET\n0 2 * * * a\n"),

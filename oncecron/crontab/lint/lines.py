@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.crontab.lint.secrets import masked
@@ -15,7 +16,7 @@ from oncecron.crontab.words import is_guarded, is_off, of_each_host, quoted, sim
 from oncecron.options import OWN_SHELL, parse_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from oncecron.crontab.scanner import Crontab
 
@@ -133,7 +134,7 @@ def _line(
 ) -> Line:
     raw = shell_command(job.command)
     command = _text(raw)
-    divided = tuple(parts(command) or ())
+    divided = tuple(unfolded(parts(command) or ()))
     off = off or is_off(raw) or environment.get("ONCECRON") == "off"
     guards = tuple(_guards(raw, command, divided, {} if off else environment, jobs))
     return Line(
@@ -156,29 +157,49 @@ def _guards(
         key = derived_key(raw, environment.get(PREFIX_VARIABLE, ""))
         yield Guard(key, jobs.get(key, {}), canonical(command), None, shell)
         return
-    found = [
-        guard
-        for number, part in enumerate(divided)
-        for guard in guards_within(part.words, number, jobs)
-    ]
+    guards = [guard_of(part.words, number, jobs) for number, part in enumerate(divided)]
+    found = [guard for guard in guards if guard]
     if by_hand and not found:
         found = [Guard(None, {}, "", None, "oncecron")]
     yield from found
 
 
-def guards_within(
+def unfolded(divided: Iterable[Part]) -> Iterator[Part]:
+    """Yield simple commands; for one that gives a shell a string with a guard, those of the string, in brackets."""
+    for part in divided:
+        within = list(unfolded(parts(_string(part.words)) or ()))
+        if not within:
+            yield part
+            continue
+        first, *rest = within
+        keywords = (*part.keywords, "(", *first.keywords)
+        yield first._replace(before=part.before, keywords=keywords)
+        yield from rest
+        yield Part(";", (), (), part.redirects, (")",))
+
+
+def _string(words: tuple[str, ...]) -> str:
+    """Return the string that a simple command without a guard gives to a shell, if there is a guard in that."""
+    for name, option, string in zip(words, words[1:], words[2:], strict=False):
+        if _is_named(name, ("oncecron",)) and option == "run":
+            break
+        if _is_named(name, _SHELLS) and option == "-c":
+            return string if is_guarded(string.encode("utf-8", "surrogateescape")) else ""
+    return ""
+
+
+def guard_of(
     words: tuple[str, ...], part: int | None, jobs: Mapping[str, Mapping[str, str]]
-) -> Iterator[Guard]:
-    """Yield the guard that a simple command has, or those in the string that it gives to a shell."""
-    for at, word in enumerate(words):
-        name = word.rpartition("/")[2]
-        if name == "oncecron" and words[at + 1 : at + 2] == ("run",):
-            yield _read(word, list(words[at + 2 :]), part, jobs)
-            return
-        if name in _SHELLS and words[at + 1 : at + 2] == ("-c",):
-            for within in parts("".join(words[at + 2 : at + 3])) or ():
-                yield from guards_within(within.words, None, jobs)
-            return
+) -> Guard | None:
+    """Return the guard that a simple command has."""
+    for at, (word, following) in enumerate(pairwise(words)):
+        if _is_named(word, ("oncecron",)) and following == "run":
+            return _read(word, list(words[at + 2 :]), part, jobs)
+    return None
+
+
+def _is_named(program: str, names: Container[str]) -> bool:
+    return program.rpartition("/")[2] in names
 
 
 def _read(

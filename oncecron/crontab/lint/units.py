@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import Finding, guards_within
+from oncecron.crontab.lint.lines import Finding, guard_of, unfolded
 from oncecron.crontab.lint.shell import parts
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> I
     """Yield guards in a unit that take the minute for the tick: timers start late, on each host at another time."""
     for number, setting in _settings(text):
         start = _START.fullmatch(setting)
-        for part in (parts(start[1]) or ()) if start else ():
-            for guard in guards_within(part.words, None, jobs):
-                if guard.key is not None and not guard.names_the_tick:
-                    yield Finding(
-                        *(name, number, "systemd"),
-                        "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=), and without --schedule "
-                        "the minute of the start is the tick",
-                        "add --schedule with the timer's time as five crontab fields, and --tz",
-                    )
+        for part in unfolded(parts(start[1]) or ()) if start else ():
+            guard = guard_of(part.words, None, jobs)
+            if guard and guard.key is not None and not guard.names_the_tick:
+                yield Finding(
+                    *(name, number, "systemd"),
+                    "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=), and without --schedule "
+                    "the minute of the start is the tick",
+                    "add --schedule with the timer's time as five crontab fields, and --tz",
+                )
 
 
 def _settings(text: str) -> Iterator[tuple[int, str]]:
