@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from oncecron.crontab.lint import KINDS, Finding, Source, check_unit, lint
 from oncecron.crontab.scanner import scan
+from oncecron.crontab.wrap import Guarding, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -315,6 +316,19 @@ def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
         for hour, more in ((2, ""), (3, ".01234567"), (4, ".01234567-2"))
     )
     assert kinds(found(text)) == []
+
+
+def test_keys_that_wrap_derives_from_other_blanks_or_quotes_are_meant() -> None:
+    """In one file; hosts with the one and the other do not keep each other out."""
+    texts = [
+        wrap(
+            scan(b"0 2 * * * %b\n" % command), Guarding("/usr/local/bin/oncecron", "UTC")
+        ).data.decode()
+        for command in (b"/bin/bill daily", b"/bin/bill  daily", b"/bin/bill 'daily'")
+    ]
+    assert kinds(found("".join(texts))) == []
+    assert kinds(compared(texts[0], texts[1])) == ["split-key"]
+    assert kinds(found(texts[0] + line("-- /bin/bill daily"))) == ["split-key"]
 
 
 # Several hosts

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.crontab.guards import read_guard
 from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.schedules import meaning
+from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.reading import shell_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +37,9 @@ def check_keys(lines: Sequence[Line]) -> Iterator[Finding]:
                     "give each command a key of its own",
                 )
             other, first = by_command.setdefault(guard.command, (line, guard))
-            if first.key != guard.key and not _is_derived(first, guard):
+            if first.key != guard.key and not (
+                _is_derived(first, guard) or _are_spelled_apart(line, other)
+            ):
                 yield line.finding(
                     "split-key",
                     f"{shown(guard.command)} has key {guard.key} here and {first.key} in {_place(line, other)}: they "
@@ -52,6 +57,20 @@ def _is_derived(first: Guard, second: Guard) -> bool:
     """Return whether both keys are those that wrap gives to one command on several lines."""
     one, other = (_ADDED.sub("", guard.key or "") for guard in (first, second))
     return one == other and bool(_DERIVED.search(one))
+
+
+def _are_spelled_apart(line: Line, other: Line) -> bool:
+    """Return whether wrap gave each line of a file a key of its own, since quotes or blanks differ."""
+    return line.source is other.source and _has_own_key(line) and _has_own_key(other)
+
+
+def _has_own_key(line: Line) -> bool:
+    """Return whether the key is derived from the command as it stands on the line."""
+    guard = read_guard(line.job.command)
+    if guard is None:
+        return False
+    key = derived_key(shell_command(guard.command), line.environment.get(PREFIX_VARIABLE, ""))
+    return _ADDED.sub("", guard.options["key"]) == key
 
 
 def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
