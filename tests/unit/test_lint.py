@@ -276,6 +276,30 @@ def test_every_line_may_be_required_to_have_a_guard() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("0 2 * * * a\n", "(oncecron crontab wrap does it)"),
+        ("SHELL=/usr/bin/fish\n0 2 * * * a\n", None),
+        ("@reboot a\n", None),
+        ("0 2 * * * cd / && run-parts x\n", None),
+        (line("-- a; b"), "; or take the guard off, then oncecron crontab wrap does it"),
+        (line("-- a > b"), "; or take the guard off, then oncecron crontab wrap does it"),
+        (line("-- run-parts x > b"), None),
+        (f"@reboot {RUN} --key k --no-tick -- a; b\n", None),
+        (f"# oncecron: off\n{line('-- a; b')}", None),
+    ],
+)
+def test_wrap_is_the_cure_where_it_is_one(text: str, cure: str | None) -> None:
+    """Not of what it would leave as it is."""
+    (made,) = found(text, required=True)
+    assert cure in made.cure if cure else "wrap" not in made.cure
+    if cure:
+        named = cure.replace("wrap does", "wrap --only does")
+        system = re.sub(r"^((?:\S+ ){5})", r"\1joe ", text)
+        assert named in found(system, required=True, system=True)[0].cure
+
+
 def test_the_configuration_counts() -> None:
     """A schedule in [job.KEY] is one; if it is another than the line's, that is a finding."""
     text = f"*/2 * * * * {RUN} --key k -- a\n"

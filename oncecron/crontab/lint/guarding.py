@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.losers import passed_over
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.lint.shell import parts
+from oncecron.crontab.words import is_bourne, of_each_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +49,7 @@ _RANDOM = re.compile(
     r"\bsleep\b.*(?:\$|`|rand)|(?:\$|`|rand).*\bsleep\b", re.IGNORECASE | re.DOTALL
 )
 _ASSIGNMENT = re.compile(r"\w+=")
-_WRAP = "oncecron crontab wrap does it"
+_WITHOUT = "; or take the guard off, then {}"
 
 
 def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
@@ -61,8 +63,18 @@ def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
             yield line.finding(
                 "unguarded",
                 f"{shown(line.command)} runs on every host",
-                f"put oncecron run in front ({_WRAP}), or `# oncecron: off` above it if that is meant",
+                f"put oncecron run in front{_by_wrap(line, ' ({})')}, or `# oncecron: off` above it if that is meant",
             )
+
+
+def _by_wrap(line: Line, words: str) -> str:
+    """Return the words with how wrap guards a line that has no guard, or nothing if it would leave the line."""
+    command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be taken for oncecron
+    own = line.job.at_reboot or line.off or of_each_host(command)
+    if own or not is_bourne(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
+        return ""
+    named = " --only" if line.job.user is not None else ""
+    return words.format(f"oncecron crontab wrap{named} does it")
 
 
 def check_parts(line: Line) -> Iterator[Finding]:
@@ -77,7 +89,7 @@ def check_parts(line: Line) -> Iterator[Finding]:
         yield line.finding(
             "part",
             f"oncecron guards only {shown(line.guards[0].command or 'a part')}: {shown(part.text)} runs on every host",
-            f"put all of it into oncecron run --shell '...' ({_WRAP})",
+            f"put all of it into oncecron run --shell '...'{_by_wrap(line, _WITHOUT)}",
         )
         return
 
@@ -95,7 +107,7 @@ def check_redirections(line: Line) -> Iterator[Finding]:
             yield line.finding(
                 "truncate",
                 f"hosts that lose empty {shown(target)} all the same: the shell opens it before oncecron runs",
-                f"write >>, or put the redirection into oncecron run --shell '...' ({_WRAP})",
+                f"write >>, or put the redirection into oncecron run --shell '...'{_by_wrap(line, _WITHOUT)}",
             )
 
 
