@@ -217,6 +217,7 @@ CASES = [
     ("secret", "0 2 * * * a=$(nice /opt/mysql/bin/mysql -phunter2 -e b)\n", "-p on", "0 2 * * * docker run --name mysql -p3306:3306 x\n"),
     ("percent", "0 2 * * * date +%F\n", "cron ends the command at the first %", "0 2 * * * date +\\%F\n"),
     ("percent", "0 2 * * * tar c x > $(date '+%F').tar\n", "standard input", "0 2 * * * mail -s \"It's 10pm\" joe%Joe,%%Where?%\n"),
+    ("percent", line("--tz UTC --shell 'tar c x > $(date '\\''+'%F').tar"), "standard input", line("--tz UTC --shell 'cd x; cat'%a")),
     ("percent", "0 2 * * * curl http://h/a%20b\n", r"write \%", "0 2 * * * cat %hello\n"),
     ("mailto", 'MAILTO=""\n0 2 * * * a\n', "nobody hears", "MAILTO=joe\n0 2 * * * a\n"),
     ("mailto", "MAILTO=\n0 2 * * * a\n", "refuses the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),

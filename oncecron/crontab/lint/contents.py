@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.crontab.guards import read_guard
 from oncecron.crontab.lint.lines import Finding
 from oncecron.crontab.lint.secrets import in_arguments, in_variable
 from oncecron.crontab.lint.shell import parts
@@ -49,7 +50,8 @@ def check_command(line: Line) -> Iterator[Finding]:
     what = next((name for part in line.parts for name, _ in in_arguments(part.words)), None)
     if what:
         yield line.finding("secret", f"{what} on the line is a secret", _CURE)
-    before, behind = split_command(line.job.command)
+    guard = read_guard(line.job.command)
+    before, behind = split_command(guard.command if guard else line.job.command)
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
         yield line.finding(
             "percent",
