@@ -116,6 +116,8 @@ CASES = [
         line('-- bill || mail joe"', before='cd / && bash -c "cd /x && ') + line('-- bill" || mail joe', before='sh -c "'),
     ),
     ("part", line('-- bill" && pay', before='sh -c "'), "`pay` runs", line("-- sh -c 'oncecron run --key b -- bill; pay'")),
+    ("part", line('-- bill; pay"', before='flock /x ionice -c 3 bash -l -c "'), "`pay` runs", line('-- bill"', before='flock -n /x ionice -c 3 sh -c "')),
+    ("part", line('-- bill; pay" joe', before='su -lc "'), "`pay` runs", line('-- bill"', before='su - joe -c "cd x; ')),
     ("truncate", line('-- bill >x"', before='bash -c "'), "`x`", line('-- bill"', before='bash -c ">x; ')),
     ("truncate", line('-- bill" >x', before='bash -c "'), "`x`", line('-- bill" >/dev/null', before='bash -c "true; ')),
     (

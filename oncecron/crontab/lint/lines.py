@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +27,9 @@ KINDS = (
     *("path", "sudo", "secret", "percent", "mailto", "options", "refused", "newline", "remark"),
 )
 """What can be found."""
-_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh"))
+_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh", "su", "runuser", "flock"))
+"""With those that call one for `-c STRING`."""
+_STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
 _LONGEST_SHOWN = 60
 
 
@@ -180,11 +183,13 @@ def unfolded(divided: Iterable[Part]) -> Iterator[Part]:
 
 def _string(words: tuple[str, ...]) -> str:
     """Return the string that a simple command without a guard gives to a shell, if there is a guard in that."""
-    for name, option, string in zip(words, words[1:], words[2:], strict=False):
-        if _is_named(name, ("oncecron",)) and option == "run":
+    shell = False
+    for word, following in pairwise((*words, "")):
+        if _is_named(word, ("oncecron",)) and following == "run":
             break
-        if _is_named(name, _SHELLS) and option == "-c":
-            return string if is_guarded(string.encode("utf-8", "surrogateescape")) else ""
+        if shell and _STRING_FOLLOWS.fullmatch(word) and is_guarded(_raw(following)):
+            return following
+        shell = shell or _is_named(word, _SHELLS)
     return ""
 
 
@@ -220,7 +225,7 @@ def _read(
 
 def canonical(command: str) -> str:
     """Return a command so written that equal ones are equal, whatever their quotes and blanks."""
-    words = simple_words(command.encode("utf-8", "surrogateescape"))
+    words = simple_words(_raw(command))
     if words is None:
         return command.strip()
     return _text(b" ".join(map(quoted, words)))
@@ -230,6 +235,10 @@ def shown(text: str) -> str:
     """Return a command as a message shows it: in short, without secrets."""
     text = " ".join(masked(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _text(raw: bytes) -> str:
