@@ -96,6 +96,10 @@ CASES = [
         line("-- /bin/bill || mail joe"),
     ),
     (
+        *("part", line("-- bill | tee /var/log/bill"), "`tee /var/log/bill` runs"),
+        line("-- bill | tee -a log", before="cd /x || exit 1; date; ") + line("-- bill; done", before="for i in a b; do "),
+    ),
+    (
         *("part", line("-- bill || { echo x; mail joe; } && pay"), "`pay` runs"),
         line("-- bill || { echo x; mail joe; } > failed"),
     ),
