@@ -6,14 +6,16 @@ For each line that runs a command:
     guarded by hand, or of each host       as it is, and named: see `_reasons_to_leave`
     else                                   the guard is put before its command, see `guards`
 
-Its key is the one that a comment names (`remarks`), else the one derived from its command (`naming`); where that is
-taken in this file, a digest of schedule, user and input is added. What cannot be done is refused, and then nothing is
-changed: a crontab of which one line was silently not guarded would be worse than none.
+Its key is the one that a comment names (`remarks`), else the one derived from its command (`naming`). Where several
+lines have that, a digest of schedule, user and input is added to the key of each, whatever their order; a line that is
+wrapped already keeps its key. What cannot be done is refused, and then nothing is changed: a crontab of which one line
+was silently not guarded would be worse than none.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,9 +65,8 @@ def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
     """Guard the lines that are to run on one host. Raises nothing."""
     remarks, refused = read_remarks(crontab)
     refused += [Problem(line, f"cron refuses this file: {why}") for line, why in crontab.problems()]
-    keys = _Keys(crontab, remarks)
     left: list[Problem] = []
-    replaced: dict[int, bytes] = {}
+    meant: list[Job] = []
     for job in crontab.jobs():
         if read_guard(job.command):
             continue
@@ -73,7 +74,12 @@ def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
         why = next(_reasons_to_leave(crontab, job, remark, guarding), None)
         if why:
             left.append(Problem(job.number, why))
-            continue
+        else:
+            meant.append(job)
+    keys = _Keys(crontab, remarks, {job.number for job in meant})
+    replaced: dict[int, bytes] = {}
+    for job in meant:
+        remark = remarks.get(job.number, _NOTHING)
         try:
             key = remark.options.get("key") or keys.derive(job)
             replaced[job.number] = _guarded_line(job, {**remark.options, "key": key}, guarding)
@@ -140,32 +146,32 @@ def schedule_of(job: Job) -> str:
 class _Keys:
     """The keys of a file: the same command under one key, and no other command."""
 
-    def __init__(self, crontab: Crontab, remarks: dict[int, Remark]) -> None:
+    def __init__(self, crontab: Crontab, remarks: dict[int, Remark], meant: set[int]) -> None:
+        """`meant`: the numbers of the lines that are to be guarded."""
         self._crontab = crontab
         self._commands: dict[str, dict[bytes, int]] = {}
+        self._derived: Counter[str] = Counter()
         for job in crontab.jobs():
             guard = read_guard(job.command)
-            key = (
-                guard.options["key"]
-                if guard
-                else remarks.get(job.number, _NOTHING).options.get("key")
-            )
+            options = guard.options if guard else remarks.get(job.number, _NOTHING).options
+            command = shell_command(guard.command if guard else job.command).strip()
+            key, plain = options.get("key"), self._plain(job, command)
             if key:
-                command = shell_command(guard.command if guard else job.command).strip()
                 self._commands.setdefault(key, {}).setdefault(command, job.number)
+            self._derived[plain] += key.startswith(plain) if key else job.number in meant
+
+    def _plain(self, job: Job, command: bytes) -> str:
+        """Return the key that is made of the command alone."""
+        prefix = self._crontab.environment(job).get(PREFIX_VARIABLE.encode(), b"")
+        return derived_key(command, prefix.decode(errors="replace"))
 
     def derive(self, job: Job) -> str:
         """Return a key for a job, not yet taken in this file. Raises `ValueError`."""
         command = shell_command(job.command)
-        prefix = (
-            self._crontab.environment(job)
-            .get(PREFIX_VARIABLE.encode(), b"")
-            .decode(errors="replace")
-        )
-        key = derived_key(command, prefix)
+        key = self._plain(job, command)
         if not is_key(key):
-            raise ValueError(f"ONCECRON_KEY_PREFIX={prefix}: the key would be {key!r}; {KEY_RULE}")
-        if key in self._commands:
+            raise ValueError(f"{PREFIX_VARIABLE}: the key would be {key!r}; {KEY_RULE}")
+        if self._derived[key] > 1 or key in self._commands:
             _, behind = split_command(job.command)
             more = [job.schedule.encode(), job.user or b"", behind or b""]
             key = f"{key}.{digest(bytes(1).join(more))}"

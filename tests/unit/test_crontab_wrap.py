@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.guards import read_guard
+from oncecron.crontab.naming import derived_key
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Guarding, Rewritten, schedule_of, unwrap, wrap
@@ -270,15 +271,47 @@ def test_a_comment_above_no_command_is_refused(between: str) -> None:
 # Keys
 
 
+def keys_of(text: str) -> list[str]:
+    """Return the keys of the lines of a crontab, wrapped."""
+    return [
+        guard.options["key"]
+        for job in scan(wrapped(text).data).jobs()
+        if (guard := read_guard(job.command))
+    ]
+
+
 def test_the_same_command_twice_has_two_keys() -> None:
-    """The first has the one that oncecron-shell derives, too; the others add what tells them apart."""
-    done = wrapped("0 2 * * * x\n0 3 * * * x\n0 3 * * * x\n0 3 * * * x%in\n")
-    keys = [raw.split()[8].decode() for raw in done.data.splitlines()]
-    assert len(set(keys)) == 4
-    assert all(key.startswith(keys[0]) for key in keys)
-    # What is added does not depend on what else is there.
-    other = wrapped("0 1 * * * x\n0 3 * * * x\n").data.splitlines()[1].split()[8].decode()
-    assert other == keys[1]
+    """Each with what tells it apart, whatever the order of the lines; alone it has the one of oncecron-shell."""
+    lines = ["0 2 * * * x\n", "0 3 * * * x\n", "0 3 * * * x%in\n"]
+    keys = keys_of("".join(lines))
+    plain = derived_key(b"x")
+    assert len(set(keys)) == 3
+    assert all(key.startswith(f"{plain}.") for key in keys)
+    assert keys_of("".join(reversed(lines))) == keys[::-1]
+    assert keys_of(lines[1] + lines[0]) == keys[1::-1]
+    assert keys_of(lines[0]) == [plain]
+    # cron runs the very same line twice, too.
+    assert keys_of(lines[1] * 2) == [keys[1], f"{keys[1]}-2"]
+
+
+@pytest.mark.parametrize(
+    "more", ["@reboot x\n", *(f"# oncecron: {remark}\n@daily x\n" for remark in ("off", "key=k"))]
+)
+def test_a_line_that_has_no_derived_key_changes_none(more: str) -> None:
+    """One host may have it and another not."""
+    line = "0 2 * * * x\n"
+    for text in (line + more, more + line):
+        assert derived_key(b"x") in keys_of(text)
+
+
+def test_a_wrapped_line_keeps_its_key() -> None:
+    """And what comes beside it gets the one that it would have among others, above or below."""
+    first = wrapped("0 2 * * * x\n").data.decode()
+    new = keys_of("0 2 * * * x\n0 3 * * * x\n")[1]
+    assert keys_of(first + "0 3 * * * x\n") == [derived_key(b"x"), new]
+    assert keys_of("0 3 * * * x\n" + first) == [new, derived_key(b"x")]
+    two = wrapped("0 2 * * * x\n0 4 * * * x\n").data.decode().splitlines(keepends=True)
+    assert keys_of("0 3 * * * x\n" + two[0])[0] == new
 
 
 def test_a_key_of_a_comment_or_of_a_wrapped_line_is_taken() -> None:

@@ -340,13 +340,20 @@ def test_what_the_shell_of_a_crontab_leaves_alone_has_no_guard_of_it() -> None:
     assert kinds(found(f"{shell}ONCECRON=off\n* * * * * a\n* * * * * ONCECRON=off b\n")) == []
 
 
-def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
-    """They differ by a digest of the schedule."""
-    text = "".join(
-        f"0 {hour} * * * {RUN} --key bill.sh-0a1b2c3d{more} --schedule '0 {hour} * * *' --tz UTC -- /bin/bill.sh\n"
-        for hour, more in ((2, ""), (3, ".01234567"), (4, ".01234567-2"))
+def derived(hour: int, added: str | None = None) -> str:
+    """Return a line as wrap writes one of several with the same command; `added` to its key."""
+    key = f"bill.sh-0a1b2c3d{f'.{hour:08x}' if added is None else added}"
+    return (
+        f"0 {hour} * * * {RUN} --key {key} --schedule '0 {hour} * * *' --tz UTC -- /bin/bill.sh\n"
     )
-    assert kinds(found(text)) == []
+
+
+def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
+    """They differ by a digest of the schedule, and those of the very same line by a number."""
+    lines = [*map(derived, (2, 3, 4)), derived(4, f".{4:08x}-2"), derived(5, "")]
+    assert kinds(found("".join(lines))) == []
+    assert compared("".join(lines), "".join(reversed(lines))) == []
+    assert kinds(found(derived(2) + derived(2, ""))) == ["split-key"]
 
 
 def test_keys_that_wrap_derives_from_other_blanks_or_quotes_are_meant() -> None:
@@ -403,6 +410,20 @@ def test_hosts_differ(first: str, second: str, place: tuple[str, int, str], word
     assert place in made
     assert words in made[place].message
     assert made[place].cure
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_hosts_differ_in_one_of_several_lines_of_a_command(swapped: bool) -> None:
+    """Whichever file comes first: a line that one of them lacks, and keys of one line that differ."""
+    for one, other, made in (
+        (derived(2) + derived(3), derived(3), {"missing"}),
+        (derived(2) + derived(3), derived(3, ""), {"missing", "split-key"}),
+        (derived(2, "") + derived(3), derived(3, "") + derived(2), {"split-key"}),
+    ):
+        findings = compared(other, one) if swapped else compared(one, other)
+        assert set(kinds(findings)) == made
+        missing = [each for each in findings if each.finding == "missing"]
+        assert all("at 0 2 * * * UTC is not in" in each.message for each in missing)
 
 
 def test_only_files_of_one_name_are_compared() -> None:

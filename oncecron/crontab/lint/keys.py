@@ -9,21 +9,22 @@ from oncecron.crontab.guards import read_guard
 from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.schedules import meaning
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
-from oncecron.crontab.reading import shell_command
+from oncecron.crontab.reading import shell_command, split_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncecron.crontab.lint.lines import Finding, Guard, Line
 
-_ADDED = re.compile(r"\.[0-9a-f]{8}(?:-\d+)?$")
+_ADDED = re.compile(r"\.[0-9a-f]{8}$")
+_NUMBER = re.compile(r"(?<=\.[0-9a-f]{8})-\d+$")
 _DERIVED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def check_keys(lines: Sequence[Line]) -> Iterator[Finding]:
     """Yield keys of two commands, and commands with two keys, on the lines of one file."""
     by_key: dict[str, tuple[Line, Guard]] = {}
-    by_command: dict[str, tuple[Line, Guard]] = {}
+    by_command: dict[object, tuple[Line, Guard]] = {}
     for line in lines:
         for guard in line.guards:
             if guard.key is None or not guard.command:
@@ -36,16 +37,16 @@ def check_keys(lines: Sequence[Line]) -> Iterator[Finding]:
                     "both only one of them runs",
                     "give each command a key of its own",
                 )
-            other, first = by_command.setdefault(guard.command, (line, guard))
-            if first.key != guard.key and not (
-                _is_derived(first, guard) or _are_spelled_apart(line, other)
-            ):
-                yield line.finding(
-                    "split-key",
-                    f"{shown(guard.command)} has key {guard.key} here and {first.key} in {_place(line, other)}: they "
-                    "do not keep each other out",
-                    "give both the same key",
-                )
+            for same in (guard.command, (guard.command, _occasion(line))):
+                other, first = by_command.setdefault(same, (line, guard))
+                if not _is_alike(line, guard, other, first):
+                    yield line.finding(
+                        "split-key",
+                        f"{shown(guard.command)} has key {guard.key} here and {first.key} in {_place(line, other)}: "
+                        "they do not keep each other out",
+                        "give both the same key",
+                    )
+                    break
 
 
 def _place(line: Line, other: Line) -> str:
@@ -53,10 +54,20 @@ def _place(line: Line, other: Line) -> str:
     return number if other.source is line.source else f"{other.source.name}, {number}"
 
 
-def _is_derived(first: Guard, second: Guard) -> bool:
-    """Return whether both keys are those that wrap gives to one command on several lines."""
-    one, other = (_ADDED.sub("", guard.key or "") for guard in (first, second))
-    return one == other and bool(_DERIVED.search(one))
+def _is_alike(line: Line, guard: Guard, other: Line, first: Guard) -> bool:
+    """Return whether two keys of a command are the same, but for what wrap adds to tell lines apart."""
+    if guard.key == first.key or _are_spelled_apart(line, other):
+        return True
+    one, two = (_NUMBER.sub("", each.key or "") for each in (guard, first))
+    plain = _ADDED.sub("", one)
+    if not _DERIVED.search(plain):
+        return False
+    return one == two or (_occasion(line) != _occasion(other) and plain == _ADDED.sub("", two))
+
+
+def _occasion(line: Line) -> tuple[object, ...]:
+    """Return what tells lines with the same command apart: time, user, input."""
+    return meaning(line.job), line.job.user, split_command(line.job.command)[1] or b""
 
 
 def _are_spelled_apart(line: Line, other: Line) -> bool:
@@ -70,7 +81,7 @@ def _has_own_key(line: Line) -> bool:
     if guard is None:
         return False
     key = derived_key(shell_command(guard.command), line.environment.get(PREFIX_VARIABLE, ""))
-    return _ADDED.sub("", guard.options["key"]) == key
+    return _ADDED.sub("", _NUMBER.sub("", guard.options["key"])) == key
 
 
 def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
@@ -78,20 +89,23 @@ def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
     of_all = [_by_command(lines) for lines in files]
     for command in dict.fromkeys(command for found in of_all for command in found):
         having = [found[command] for found in of_all if command in found]
-        first = having[0][0]
         lacking = [
             lines[0].source.name
             for lines, found in zip(files, of_all, strict=True)
             if lines and command not in found
         ]
         if lacking:
-            yield first.finding(
-                "missing",
-                f"{shown(command)} is not in {' and '.join(lacking)}",
-                "put the line on every host, or `# oncecron: off` above it if it is this host's own",
-            )
+            yield _missing(having[0][0], shown(command), " and ".join(lacking))
         for lines in having[1:]:
             yield from _compare(command, having[0], lines)
+
+
+def _missing(line: Line, what: str, where: str) -> Finding:
+    return line.finding(
+        "missing",
+        f"{what} is not in {where}",
+        "put the line on every host, or `# oncecron: off` above it if it is this host's own",
+    )
 
 
 def _by_command(lines: Sequence[Line]) -> dict[str, list[Line]]:
@@ -112,13 +126,23 @@ def _compare(command: str, first: list[Line], lines: list[Line]) -> Iterator[Fin
                 f"{shown(command)} is guarded in {_place(bare, guarded)}, and runs here all the same",
                 "guard it on every host by the same key (oncecron crontab wrap does it)",
             )
-        if _when(line) not in map(_when, first):
-            yield line.finding(
-                "schedule",
-                f"{shown(command)} runs at {_when_shown(line)} here and at {_when_shown(there)} in "
-                f"{_place(line, there)}: firings of one tick do not meet",
-                "write the same schedule and zone on every host",
-            )
+    more, fewer = _without(lines, first), _without(first, lines)
+    for line in more if fewer else ():
+        yield line.finding(
+            "schedule",
+            f"{shown(command)} runs at {_when_shown(line)} here and at {_when_shown(fewer[0])} in "
+            f"{_place(line, fewer[0])}: firings of one tick do not meet",
+            "write the same schedule and zone on every host",
+        )
+    for line in () if more and fewer else more or fewer:
+        other = there if more else lines[0]
+        yield _missing(line, f"{shown(command)} at {_when_shown(line)}", other.source.name)
+
+
+def _without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:
+    """Return the lines whose schedule none of the others has."""
+    known = set(map(_when, others))
+    return [line for line in lines if _when(line) not in known]
 
 
 def _when(line: Line) -> tuple[object, ...]:
