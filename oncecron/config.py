@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.duration import parse_duration, parse_range
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
-from oncecron.options import CONFIG, LOG, NAMESPACE, RUN_OPTIONS, SHELL, STORE
+from oncecron.options import CONFIG, KEY_LETTERS, LOG, NAMESPACE, RUN_OPTIONS, SHELL, STORE
 from oncecron.size import parse_size
 from oncecron.stores import check_address
 from oncecron.stores.address import has_password, home_directory, masked, parse_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from oncecron.options import Option
     from oncecron.stores.address import Address
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SYSTEM_FILE = "/etc/oncecron.toml"
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
+_BARE = KEY_LETTERS.difference("./:@")  # of a name without quotes
 _COMMAND = "command"  # what --shell is on the command line
 _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"} | {
     _COMMAND: SHELL
@@ -217,7 +218,7 @@ def _parse(path: str) -> File:
         path,
         _texts(path, "", data, _TOP_KEYS, ("store_file", "job", "redis", "retention")),
         {
-            key: _texts(path, f"[job.{key}]", _mapping(path, key, job), _JOB_KEYS)
+            key: _texts(path, job_section(key), _job(path, key, job), _JOB_KEYS)
             for key, job in jobs.items()
         },
         None if store_file is None else str(store_file),
@@ -237,6 +238,29 @@ def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigurationError(f"{path}: {name} must be a table: [{name}]")
     return value
+
+
+def _job(path: str, key: str, value: Any) -> dict[str, Any]:
+    """Return the section of a key, which has no tables within: dots without quotes would make them."""
+    section = _mapping(path, key, value)
+    names = ".".join((key, *_tables_within(section)))
+    if names != key:
+        raise ConfigurationError(
+            f"{path} [job.{names}]: a key with dots needs quotes: {job_section(names)}"
+        )
+    return section
+
+
+def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of tables, each within the one before."""
+    while inner := next((pair for pair in table.items() if isinstance(pair[1], dict)), None):
+        name, table = inner
+        yield name
+
+
+def job_section(key: str) -> str:
+    """Return the heading of a key's section: TOML wants quotes around some names."""
+    return f"[job.{key}]" if _BARE.issuperset(key) else f'[job."{key}"]'
 
 
 def _texts(

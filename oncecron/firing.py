@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oncecron import clock, messages, records, tick
 from oncecron.attempts import Retrying
-from oncecron.config import Settings
+from oncecron.config import Settings, job_section
 from oncecron.errors import (
     EX_NOT_EXECUTABLE,
     EX_NOT_FOUND,
@@ -116,8 +116,8 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
         string = settings.configured_command()
         if string is None:
             raise UsageError(
-                f"the command is missing: write it behind --, or as --shell STRING, or as `command` of [job.{key}]; "
-                "see oncecron run --help"
+                "the command is missing: write it behind --, or as --shell STRING, or as `command` of "
+                f"{job_section(key)}; see oncecron run --help"
             )
     return words if string is None else [shell(), "-c", string]
 

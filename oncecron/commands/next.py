@@ -78,6 +78,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     """Return a schedule and its zone: typed, else configured, else as last claimed; only the last asks the store."""
+    from oncecron.config import job_section
     from oncecron.errors import ConfigurationError, NotFoundError, UsageError
     from oncecron.questions.coming import known_schedule
 
@@ -87,15 +88,16 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
         raise UsageError("the key is empty (an unset variable?)")
     if settings["schedule"] is not None:
         return settings["schedule"], settings["tz"]
+    section = job_section(key or "")
     try:
         settings.address()
     except ConfigurationError as error:
-        raise ConfigurationError(f"[job.{key}] names no schedule, and {error}") from error
+        raise ConfigurationError(f"{section} names no schedule, and {error}") from error
     with store_and_log(settings) as (store, log):
         known = known_schedule([*store.job_keys(), *log.job_keys()], key or "")
     if known is None or known.schedule is None:
         raise NotFoundError(
-            f"no schedule of key {key} is known: the configuration has none in [job.{key}], and no host has "
+            f"no schedule of key {key} is known: the configuration has none in {section}, and no host has "
             "fired it with --schedule; give --schedule"
         )
     return known.schedule, known.zone if settings["tz"] is None else settings["tz"]

@@ -99,6 +99,10 @@ class Refused(NamedTuple):
 Line = Blank | Comment | Variable | Job | Refused
 
 
+WRITE_HERE = "write here: "
+"""In a problem's reason: what follows, up to its end, is to be copied."""
+
+
 class Problem(NamedTuple):
     """Why cron refuses the file."""
 

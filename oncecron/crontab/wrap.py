@@ -20,11 +20,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron import tick
+from oncecron.config import job_section
 from oncecron.crontab.guards import guarded, read_guard, without_command
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.reading import shell_command, split_command
 from oncecron.crontab.remarks import Remark, read_remarks
-from oncecron.crontab.scanner import LONGEST_COMMAND, Crontab, Job, Problem
+from oncecron.crontab.scanner import LONGEST_COMMAND, WRITE_HERE, Crontab, Job, Problem
 from oncecron.crontab.words import is_bourne, is_guarded, is_off, of_each_host
 from oncecron.options import KEY_RULE, OWN_SHELL, is_key
 
@@ -209,8 +210,8 @@ def _guarded_line(job: Job, named: dict[str, str], guarding: Guarding) -> bytes:
         line = (without_command(program, options) + rest).decode(errors="replace")
         raise ValueError(
             f"its command would have {len(command)} bytes with its guard, and cron takes {LONGEST_COMMAND}: put the "
-            f"command as `command = '...'` below [job.{options['key']}] into the configuration file, and write "
-            f"here: {line}"
+            f"command as `command = '...'` below {job_section(options['key'])} into the configuration file, and "
+            f"{WRITE_HERE}{line}"
         )
     guard = read_guard(command)
     if guard is None or guard.command != job.command:

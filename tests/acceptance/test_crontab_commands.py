@@ -349,16 +349,18 @@ def test_the_path_is_that_by_which_it_was_called(host: Oncecron, public_path: Pa
 def test_a_line_too_long_runs_from_the_configuration_file(
     host: Oncecron, public_path: Path
 ) -> None:
-    """The cure that is told works: `command` below [job.KEY]."""
-    command = f"printf '%s' \"{'x' * 990}\" >{public_path}/out"
-    crontab = f"@daily {command.replace('%', chr(92) + '%')[:998]}\n".encode()
-    told = piped(host, "wrap", data=crontab).err
-    key = told.partition("below [job.")[2].partition("]")[0]
+    """The cure that is told works, copied as it is: `command` below [job.KEY], and the line."""
+    program = public_path / "print.sh"
+    program.symlink_to("/usr/bin/printf")
+    text = "x" * (980 - 2 * len(str(public_path)))
+    command = f"{program} {text} >{public_path}/out"
+    told = piped(host, "wrap", data=f"@daily {command}\n".encode()).err
+    section = told.partition(" below ")[2].partition(" into ")[0]
+    line = told.partition("write here: ")[2].partition("\n")[0]
     config = public_path / "oncecron.toml"
-    config.write_text(
-        f"store = 'sqlite://{public_path}/db'\n[job.'{key}']\ncommand = '''{command}'''\n"
-    )
+    config.write_text(f"store = 'sqlite://{public_path}/db'\n{section}\ncommand = '{command}'\n")
     config.chmod(0o600)
     host.environment["ONCECRON_CONFIG"] = str(config)
-    assert host("run", "--key", key, "--schedule", "@daily") == Ended(0, b"", "")
-    assert (public_path / "out").read_text() == "x" * 990
+    done = subprocess.run(["/bin/sh", "-c", line], env=host.environment, check=False)
+    assert done.returncode == 0
+    assert (public_path / "out").read_text() == text

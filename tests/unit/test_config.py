@@ -230,6 +230,9 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
         ("job = 3\n", "job must be a table"),
         ("[job]\nbilling = 3\n", "billing must be a table"),
+        ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes: [job."bill.sh-1"]'),
+        ("job.a.b.c.ttl = '60s'\n", '[job."a.b.c"]'),
+        ("[job.'a.b']\nagain = true\n", "[job.\"a.b\"]: unknown key 'again'"),
         ("ttl = \n", "c.toml: "),
     ],
 )

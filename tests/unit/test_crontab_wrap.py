@@ -351,6 +351,7 @@ def test_a_line_that_would_be_too_long_is_refused_with_the_cure() -> None:
     assert f"would have {999 + 3} bytes" in reason
     assert "command = '...'" in reason
     assert f"below [job.{'x' * 40}-" in reason
+    assert 'below [job."x.sh-' in refused(f"@daily x.sh {'x' * 990}\n")[0].reason
     assert reason.endswith("%in")
     cure = reason.rpartition("write here: ")[2]
     assert scan(f"@daily {cure}\n".encode()).problems() == []

@@ -182,6 +182,7 @@ CASES = [
         f"58,1 1 * * * {RUN} --key k -- a\n* * * * * {RUN} --key q --tick $(date +\\%H) -- b\n",
     ),
     ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a\n", "schedule = '* * * * *' below [job.a-", line("-- a", "* * * * *")),
+    ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a.sh\n", 'below [job."a.sh-', line("-- a", "* * * * *")),
     ("schedule", "SHELL=/bin/oncecron-shell\n@reboot a\n", "ONCECRON=off in front", "SHELL=/bin/oncecron-shell\n@reboot ONCECRON=off a\n"),
     ("never", "0 22-2 * * * a\n", "22-2 in the hour field is a falling range", "0 22-23,0-2 * * * a\n"),
     ("never", "0 0 31 2 * a\n", "no month 2 has a day 31", "0 0 29 2 * a\n"),

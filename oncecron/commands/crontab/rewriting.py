@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron.commands.crontab import files
-from oncecron.crontab.scanner import scan
+from oncecron.crontab.scanner import WRITE_HERE, scan
 from oncecron.errors import OncecronError, UsageError
 from oncecron.messages import complain
 from oncecron.options import Option
@@ -126,8 +126,8 @@ def _place(source: files.Source, problem: Problem) -> str:
 
 
 def _line(crontab: Crontab, problem: Problem) -> str:
-    """Return the line that a problem is about, to be shown behind it."""
-    if not 0 < problem.number <= len(crontab.lines):
+    """Return the line that a problem is about, to be shown behind it; not behind one that is to be copied."""
+    if not 0 < problem.number <= len(crontab.lines) or WRITE_HERE in problem.reason:
         return ""
     text = visible(crontab.lines[problem.number - 1].raw.decode(errors="backslashreplace").strip())
     return f": {text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + '...'}"

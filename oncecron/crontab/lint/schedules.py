@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.config import job_section
 from oncecron.crontab.fields import NAMES, Field, read_field
 from oncecron.crontab.scanner import Job, scan
 from oncecron.crontab.wrap import schedule_of
@@ -145,8 +146,8 @@ def _weekdays(field: Field) -> frozenset[int]:
 
 def _write(line: Line, guard: Guard) -> str:
     schedule = schedule_of(line.job)
-    if guard.by_shell and schedule:
-        return f"write schedule = '{schedule}' below [job.{guard.key}] of the configuration"
+    if guard.by_shell and guard.key and schedule:
+        return f"write schedule = '{schedule}' below {job_section(guard.key)} of the configuration"
     return (
         f"write --schedule '{schedule}', as oncecron crontab wrap does"
         if schedule
