@@ -165,6 +165,21 @@ def convert(option: Option, text: str) -> Any:
     return text
 
 
+def run_values(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return every option of `run`, converted, from texts alone: else the default, None where there is none.
+
+    Raises `ValueError` as `convert` does, with the option in front.
+    """
+    values = {}
+    for option in RUN_OPTIONS:
+        text = texts.get(option.name, option.default)
+        try:
+            values[option.name] = None if text is None else convert(option, text)
+        except ValueError as error:
+            raise ValueError(f"--{option.name}: {error}") from error
+    return values
+
+
 def _integer(text: str) -> int:
     if not text.isascii() or not text.removeprefix("-").isdigit():
         raise ValueError(f"{text!r} is no whole number")

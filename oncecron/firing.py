@@ -29,6 +29,7 @@ from oncecron.options import BOURNE_SHELL, KEY_LETTERS, KEY_RULE, OWN_SHELL, RUN
 from oncecron.plan import Log, Plan
 from oncecron.spool import SpoolError, spool_of
 from oncecron.stores import open_firing_store
+from oncecron.together import conflicts, tick_rules
 from oncecron.wrapper import supervise
 
 if TYPE_CHECKING:
@@ -59,10 +60,10 @@ def make_plan(parsed: ParsedRun) -> Plan:
     fired_at = clock.process_started()
     key = checked_key(parsed.given.get("key"))
     settings = Settings(RUN_OPTIONS, parsed.given, key)
+    _check_together(settings, parsed.command)
     command = _command(settings, parsed.command, key)
     firing_tick, schedule = _tick(settings, fired_at)
     retrying = _retrying(settings)
-    _check_together(settings, firing_tick)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
         key=key,
@@ -105,13 +106,17 @@ def make_plan(parsed: ParsedRun) -> Plan:
     )
 
 
+def _check_together(settings: Settings, words: list[str]) -> None:
+    """Raise `UsageError`, or `ConfigurationError` for what nobody typed, if options exclude each other."""
+    conflict = next(conflicts(settings.__getitem__, settings.typed, words), None)
+    if conflict:
+        typed = any(map(settings.typed, conflict.names))
+        raise (UsageError if typed else ConfigurationError)(str(conflict))
+
+
 def _command(settings: Settings, words: list[str], key: str) -> list[str]:
     """Return the command's words; what a shell is to run becomes the shell's own."""
     string = settings["shell"]
-    if string == "":
-        raise UsageError("--shell: the command is empty (an unset variable?)")
-    if string is not None and words:
-        raise UsageError("--shell and a command: choose one")
     if string is None and not words:
         string = settings.configured_command()
         if string is None:
@@ -143,16 +148,8 @@ def checked_key(key: str | None) -> str:
 
 
 def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
-    """Return the tick, and the schedule it comes from; typed rules win over configured ones."""
-    rules = [
-        name for name in ("schedule", "tick", "no-tick") if settings[name] not in (None, False)
-    ]
-    rules = [name for name in rules if settings.typed(name)] or rules
-    if len(rules) > 1:
-        raise UsageError(f"--{rules[0]} and --{rules[1]}: only one rule can name the tick")
-    rule = rules[0] if rules else "minute"
-    if rule != "schedule" and settings.typed("tz"):
-        raise UsageError("--tz: it is the zone of --schedule, which is not given")
+    """Return the tick, and the schedule it comes from."""
+    rule = next(iter(tick_rules(settings.__getitem__, settings.typed)), "minute")
     try:
         if rule == "schedule":
             schedule = settings["schedule"]
@@ -172,23 +169,13 @@ def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:
     given: float | None = settings["min-gap"]
     if firing_tick.rule in ("minute", "none"):
         return _MIN_GAP if given is None and firing_tick.rule == "minute" else given
-    if settings.typed("min-gap"):
-        raise UsageError(
-            "--min-gap: it belongs to the default rule and to --no-tick, not to a named tick"
-        )
     return None
 
 
 def _starting_deadline(settings: Settings, firing_tick: tick.Tick) -> float | None:
     """Return the deadline; one that is configured for another rule does not apply."""
     given: float | None = settings["starting-deadline"]
-    if firing_tick.instant is not None:
-        return given
-    if settings.typed("starting-deadline"):
-        raise UsageError(
-            "--starting-deadline: it counts from a scheduled time, and this tick has none"
-        )
-    return None
+    return None if firing_tick.instant is None else given
 
 
 def _again(settings: Settings) -> bool:
@@ -201,49 +188,9 @@ def _again(settings: Settings) -> bool:
 
 def _retrying(settings: Settings) -> Retrying:
     """Return what to do about failures; a delay or codes that are configured wait for --retries."""
-    for name in ("retry-delay", "no-retry-on"):
-        if settings.typed(name) and not settings["retries"]:
-            raise UsageError(f"--{name}: it belongs to --retries N, which is not given")
     return Retrying(
         settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
     )
-
-
-def _check_together(settings: Settings, firing_tick: tick.Tick) -> None:
-    """Raise `UsageError`, or `ConfigurationError` for what nobody typed, if options exclude each other."""
-    parts, failover = settings["shards"] > 1, bool(settings["failover"])
-    wrong = {
-        (
-            "shards",
-            "no-tick",
-        ): "without a tick parts are never done: name the tick by --schedule or --tick"
-        if parts and firing_tick.rule == "none"
-        else None,
-        (
-            "shards",
-            "on-store-error",
-        ): "without the store nobody knows which part to run: use fail or skip"
-        if parts and settings["on-store-error"] == "run"
-        else None,
-        (
-            "failover",
-            "on-store-error",
-        ): "a host that waits would start beside the one that runs: use fail or skip"
-        if failover and settings["on-store-error"] == "run"
-        else None,
-        (
-            "failover",
-            "retries",
-        ): "to go on with a lost attempt is a further attempt: allow at least 1"
-        if failover and settings["retries"] == 0
-        else None,
-    }
-    for (one, other), why in wrong.items():
-        if why:
-            kind = (
-                UsageError if settings.typed(one) or settings.typed(other) else ConfigurationError
-            )
-            raise kind(f"--{one} and --{other}: {why}")
 
 
 def look_up(program: str) -> str:

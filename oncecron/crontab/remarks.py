@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.config import convert
+from oncecron.config import convert, run_values
 from oncecron.crontab.scanner import Comment, Job, Problem
 from oncecron.options import KEY_RULE, RUN_OPTION, is_key
+from oncecron.together import conflicts
 
 if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab
@@ -26,7 +27,6 @@ _NOT_HERE = {
     "tick": "the line's schedule names the tick; no-tick does without",
     "again": "it would run every tick on every host",
 }
-_NEEDS = {"min-gap": "no-tick", "retry-delay": "retries", "no-retry-on": "retries"}
 
 
 class Remark(NamedTuple):
@@ -93,9 +93,11 @@ def _read(words: list[bytes]) -> Remark:
         _check(option, options[option.name])
     if not options:
         raise ValueError("nothing follows: write key=NAME or off")
-    for name, other in _NEEDS.items():
-        if name in options and other not in options:
-            raise ValueError(f"{name} needs {other}")
+    rule = {} if "no-tick" in options else {"schedule": "@daily"}  # the line's, whatever it is
+    values = run_values({**options, **rule})
+    conflict = next(conflicts(values.get, options.__contains__), None)
+    if conflict:
+        raise ValueError(str(conflict))
     return Remark(off=False, options=options)
 
 

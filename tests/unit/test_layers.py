@@ -31,7 +31,7 @@ LAYERS = (
     ("crontab",),
     ("plan", "job", "forwarder"),
     ("child", "records", "messages", "config", "texts", "attempts", "ring"),
-    ("spool", "options"),
+    ("spool", "options", "together"),
     ("stores",),
     ("stores.postgres", "stores.redis", "stores.sqlite"),
     ("stores.address",),

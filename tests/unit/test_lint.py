@@ -230,6 +230,14 @@ CASES = [
     ("mailto", "MAILTO=\n0 2 * * * a\n", "refuses the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),
     ("options", f"0 2 * * * {RUN} --kay k -- a\n", "cannot be understood", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
     ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "it has no --key", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
+    ("options", line("--timeout foo -- a"), "--timeout: ", line("--timeout $LONG -- a")),
+    ("options", line("--key 'a b' -- a"), "'a b'", line('--key "$KEY" -- a')),
+    ("options", line("--"), "no command follows --", f"0 2 * * * {RUN} --key k --no-tick\n"),
+    ("options", line("--shell b -- a"), "choose one", line("--shell b")),
+    ("options", line("--tick t -- a"), "--schedule and --tick: only one", f"0 2 * * * {RUN} --key k --tick t -- a\n"),
+    ("options", line("--tz Mars/X -- a"), "Mars/X", line("--tz Europe/Berlin -- a")),
+    ("options", line("--retry-delay 1s -- a"), "--retries", line("--retry-delay 1s --retries $N -- a")),
+    ("options", f"0 2 * * * {RUN} --key k --tick 'a b' -- a\n", "use no blanks", f"0 2 * * * {RUN} --key k --tick `b` -- a\n"),
     ("refused", "60 2 * * * a\n", "bad minute: Debian's cron refuses the whole file", "59 2 * * * a\n"),
     ("refused", f"0 2 * * * {'a' * 999}\n", "`command` below [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
@@ -314,6 +322,12 @@ def test_the_configuration_counts() -> None:
     assert kinds(found(text)) == ["frequent"]
     assert kinds(found(text, {"k": {"schedule": "*/2 * * * *"}})) == []
     assert kinds(found(text, {"k": {"schedule": "*/3 * * * *"}})) == ["schedule"]
+    assert kinds(found(text, {"k": {"no-tick": "true", "retries": "2", "shards": "2"}})) == [
+        "options"
+    ]
+    assert (
+        kinds(found(line("--"), {"k": {"command": "a", "no-tick": "true", "min-gap": "1h"}})) == []
+    )
     assert kinds(found(text, {"other": {"schedule": "*/2 * * * *"}})) == ["frequent"]
 
 

@@ -146,7 +146,7 @@ def check_options(line: Line) -> Iterator[Finding]:
         if guard.wrong:
             yield line.finding(
                 "options",
-                f"oncecron run cannot start anything here (exit status 64): {guard.wrong}",
+                f"oncecron run cannot start anything here: {guard.wrong}",
                 "write oncecron run --key NAME -- COMMAND; oncecron run --help names the options",
             )
 

@@ -7,6 +7,7 @@ import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.crontab.lint.refusing import why_refused
 from oncecron.crontab.lint.secrets import masked
 from oncecron.crontab.lint.shell import Part, parts
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
@@ -212,15 +213,15 @@ def _read(
 ) -> Guard:
     parsed = parse_run(arguments)
     key = parsed.given.get("key") if parsed else None
+    section = jobs.get(key or "", {})
+    wrong = why_refused(arguments, parsed, section)
     if parsed is None or key is None:
-        wrong = "it has no --key" if parsed else "its options cannot be understood"
-        unknown = any(sign in word for word in arguments for sign in "$`")
-        return Guard(None, {}, "", part, program, "" if unknown else wrong)
+        return Guard(None, {}, "", part, program, wrong)
     string = parsed.given.get("shell")
     if string is None and parsed.command[1:2] == ["-c"] and len(parsed.command) == 3:  # noqa: PLR2004 - sh -c STRING
         string = parsed.command[2]
     command = canonical(shlex.join(parsed.command) if string is None else string)
-    return Guard(key, {**jobs.get(key, {}), **parsed.given}, command, part, program)
+    return Guard(key, {**section, **parsed.given}, command, part, program, wrong)
 
 
 def canonical(command: str) -> str:

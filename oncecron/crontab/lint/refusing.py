@@ -1,0 +1,61 @@
+"""Why `run` refuses the arguments of a guard at every firing, as far as the line shows it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from oncecron import tick
+from oncecron.config import run_values
+from oncecron.options import KEY_RULE, is_key
+from oncecron.together import conflicts, tick_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oncecron.options import ParsedRun
+
+_SIGNS = "$`"
+
+
+def is_known(text: str) -> bool:
+    """Return whether a text is what it seems: no shell puts anything into it."""
+    return not any(sign in text for sign in _SIGNS)
+
+
+def why_refused(
+    arguments: Sequence[str], parsed: ParsedRun | None, configured: Mapping[str, str]
+) -> str:
+    """Return the reason, empty if there is none; `configured`: the [job.KEY] section."""
+    if parsed is None or "key" not in parsed.given:
+        known = all(map(is_known, arguments))
+        return (
+            ("it has no --key" if parsed else "its options cannot be understood") if known else ""
+        )
+    known_ones = {name: text for name, text in parsed.given.items() if is_known(text)}
+    if "key" in known_ones and not is_key(known_ones["key"]):
+        return f"--key {known_ones['key']!r}: {KEY_RULE}"
+    if (
+        arguments[-1] == "--"
+        and not parsed.command
+        and not {"shell", "command"} & {*parsed.given, *configured}
+    ):
+        return "no command follows --"
+    try:
+        values = run_values({**configured, **known_ones})
+        if {*parsed.given} - {*known_ones, "shell", "key"}:
+            return ""
+        conflict = next(conflicts(values.get, parsed.given.__contains__, parsed.command), None)
+        _check_tick(values, parsed)
+    except ValueError as error:
+        return str(error)
+    return str(conflict or "")
+
+
+def _check_tick(values: Mapping[str, Any], parsed: ParsedRun) -> None:
+    """Raise `ValueError` if a schedule, its zone, or the name of a tick is none."""
+    for rule in tick_rules(values.get, parsed.given.__contains__):
+        if rule == "schedule":
+            tick.scheduled_tick(values["schedule"], values["tz"] or "UTC", time.time())
+        elif rule == "tick":
+            tick.named_tick(values["tick"])
