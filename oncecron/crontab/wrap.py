@@ -55,6 +55,8 @@ class Rewritten(NamedTuple):
     """How many lines."""
     left: list[Problem]
     """Lines that are as they were, and why."""
+    doubtful: list[Problem]
+    """Lines that are guarded, but perhaps not as they should be."""
     refused: list[Problem]
     """What could not be done, and why."""
 
@@ -86,7 +88,7 @@ def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
             replaced[job.number] = _guarded_line(job, {**remark.options, "key": key}, guarding)
         except ValueError as error:
             refused.append(Problem(job.number, str(error)))
-    return _rewritten(crontab, replaced, left + keys.shared(), refused)
+    return _rewritten(crontab, replaced, left, keys.shared(), refused)
 
 
 def _reasons_to_leave(
@@ -236,15 +238,19 @@ def unwrap(crontab: Crontab) -> Rewritten:
             replaced[job.number] = _line_with(job, guard.command)
         elif is_guarded(shell_command(job.command)):
             left.append(Problem(job.number, "oncecron stands there as wrap does not write it"))
-    return _rewritten(crontab, replaced, left, [])
+    return _rewritten(crontab, replaced, left, [], [])
 
 
 def _rewritten(
-    crontab: Crontab, replaced: dict[int, bytes], left: list[Problem], refused: list[Problem]
+    crontab: Crontab,
+    replaced: dict[int, bytes],
+    left: list[Problem],
+    doubtful: list[Problem],
+    refused: list[Problem],
 ) -> Rewritten:
     """Return the new file, or the old one if anything was refused."""
     lines = [line.raw for line in crontab.lines]
     new = [replaced.get(number, raw) for number, raw in enumerate(lines, 1)]
     if refused:
-        return Rewritten(b"".join(lines), 0, sorted(left), sorted(refused))
-    return Rewritten(b"".join(new), len(replaced), sorted(left), [])
+        return Rewritten(b"".join(lines), 0, sorted(left), sorted(doubtful), sorted(refused))
+    return Rewritten(b"".join(new), len(replaced), sorted(left), sorted(doubtful), [])

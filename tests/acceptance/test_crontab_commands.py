@@ -60,6 +60,15 @@ def test_there_and_back_through_pipes(host: Oncecron) -> None:
     assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
 
 
+def test_a_line_that_is_guarded_is_not_told_to_be_left(host: Oncecron) -> None:
+    """Only what is doubtful about it."""
+    done = piped(host, "wrap", "--tz", "UTC", data=b"".join(
+        b"# oncecron: key=a\n@daily %s\n" % command for command in (b"x", b"y")
+    ))  # fmt: skip
+    assert done.status == 0
+    assert "line 4: its key a is another command's too" in done.err
+
+
 def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
     """Its name stands in front of what is told."""
     done = host("crontab", "wrap", crontab)

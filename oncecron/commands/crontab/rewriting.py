@@ -66,7 +66,7 @@ def rewrite(
         complain(
             f"{_place(source, problem)}: left as it is: {problem.reason}{_line(crontab, problem)}"
         )
-    for problem in rewritten.refused:
+    for problem in rewritten.doubtful + rewritten.refused:
         complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
     if rewritten.refused:
         complain(
