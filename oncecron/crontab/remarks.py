@@ -15,6 +15,8 @@ from oncecron.options import KEY_RULE, RUN_OPTION, is_key
 from oncecron.together import conflicts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oncecron.crontab.scanner import Crontab
     from oncecron.options import Option
 
@@ -35,6 +37,14 @@ class Remark(NamedTuple):
     off: bool
     options: dict[str, str]
     """By their names, as text; flags are `true`. With `key`, if it is named."""
+
+
+def differs(remark: Remark, options: Mapping[str, str]) -> bool:
+    """Return whether comments say otherwise than the options of the guard that is there already."""
+    said = remark.options
+    not_said = {"schedule", "tz", "key"} - said.keys()
+    there = {name: text for name, text in options.items() if name not in not_said}
+    return remark.off or bool(said and said != there)
 
 
 def read_remarks(crontab: Crontab) -> tuple[dict[int, Remark], list[Problem]]:

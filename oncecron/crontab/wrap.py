@@ -2,7 +2,7 @@
 
 For each line that runs a command:
 
-    wrapped already                        as it is
+    wrapped already                        as it is, and named where a comment above it says otherwise
     guarded by hand, or of each host       as it is, and named: see `_reasons_to_leave`
     else                                   the guard is put before its command, see `guards`
 
@@ -24,7 +24,7 @@ from oncecron.config import job_section
 from oncecron.crontab.guards import guarded, read_guard, without_command
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.reading import shell_command, split_command
-from oncecron.crontab.remarks import Remark, read_remarks
+from oncecron.crontab.remarks import Remark, differs, read_remarks
 from oncecron.crontab.scanner import LONGEST_COMMAND, WRITE_HERE, Crontab, Job, Problem
 from oncecron.crontab.words import is_bourne, is_guarded, is_off, of_each_host
 from oncecron.options import KEY_RULE, OWN_SHELL, is_key
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NOTHING = Remark(off=False, options={})
+_OTHERWISE = "its guard is not what the comment above it says: unwrap, then wrap"
 
 
 class Guarding(NamedTuple):
@@ -69,11 +70,14 @@ def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
     remarks, refused = read_remarks(crontab)
     refused += [Problem(line, f"cron refuses this file: {why}") for line, why in crontab.problems()]
     left: list[Problem] = []
+    doubtful: list[Problem] = []
     meant: list[Job] = []
     for job in crontab.jobs():
-        if read_guard(job.command):
-            continue
         remark = remarks.get(job.number, _NOTHING)
+        guard = read_guard(job.command)
+        if guard:
+            doubtful += [Problem(job.number, _OTHERWISE)] if differs(remark, guard.options) else []
+            continue
         why = next(_reasons_to_leave(crontab, job, remark, guarding), None)
         if why:
             left.append(Problem(job.number, why))
@@ -88,7 +92,7 @@ def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
             replaced[job.number] = _guarded_line(job, {**remark.options, "key": key}, guarding)
         except ValueError as error:
             refused.append(Problem(job.number, str(error)))
-    return _rewritten(crontab, replaced, left, keys.shared(), refused)
+    return _rewritten(crontab, replaced, left, doubtful + keys.shared(), refused)
 
 
 def _reasons_to_leave(

@@ -274,6 +274,34 @@ def test_a_comment_above_no_command_is_refused(between: str) -> None:
         assert "above no command" in problem.reason
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("timeout=1h", "timeout=1h", False),
+        ("key=a failover", "key=a failover", False),
+        ("key=a no-tick", "no-tick key=a", False),
+        ("timeout=1h", None, False),
+        ("timeout=1h", "timeout=2h", True),
+        ("timeout=1h", "key=a timeout=1h", True),
+        ("timeout=1h", "retries=2", True),
+        ("key=a timeout=1h", "key=a", True),
+        ("key=a", "off", True),
+        ("key=a", "no-tick key=a", True),
+    ],
+)
+def test_a_comment_that_a_wrapped_line_does_not_follow_is_told(
+    before: str, after: str | None, told: bool
+) -> None:
+    """The line stays as it is."""
+    data = wrapped(f"# oncecron: {before}\n@daily x\n").data
+    line = data.splitlines(keepends=True)[1]
+    edited = (f"# oncecron: {after}\n".encode() if after else b"\n") + line
+    done = wrapped(edited)
+    assert (done.data, done.left, done.refused) == (edited, [], [])
+    assert [number for number, _ in done.doubtful] == [2] * told
+    assert all("unwrap, then wrap" in reason for _, reason in done.doubtful)
+
+
 # Keys
 
 

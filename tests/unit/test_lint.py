@@ -241,6 +241,7 @@ CASES = [
     ("refused", "60 2 * * * a\n", "bad minute: Debian's cron refuses the whole file", "59 2 * * * a\n"),
     ("refused", f"0 2 * * * {'a' * 999}\n", "`command` below [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
+    ("remark", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "unwrap, then wrap", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),
     ("remark", "# oncecron: key=a\n\n0 2 * * * a\n", "above no command", "# oncecron: key=a\n0 2 * * * a\n"),
 ]  # fmt: skip
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from oncecron.crontab.guards import read_guard
 from oncecron.crontab.lint import contents, guarding, keys, schedules
 from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
 from oncecron.crontab.lint.units import check_unit
-from oncecron.crontab.remarks import read_remarks
+from oncecron.crontab.remarks import differs, read_remarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +91,15 @@ def _problems(source: Source) -> Iterator[Finding]:
             yield Finding(
                 source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
             )
-    _, problems = read_remarks(source.crontab)
+    remarks, problems = read_remarks(source.crontab)
+    for job in source.crontab.jobs():
+        guard = read_guard(job.command)
+        if guard and job.number in remarks and differs(remarks[job.number], guard.options):
+            yield Finding(
+                *(source.name, job.number, "remark"),
+                "its guard is not what the comment `# oncecron:` above it says",
+                "oncecron crontab unwrap, then wrap, does what the comment says",
+            )
     for number, reason in problems:
         message, _, cure = reason.rpartition(": ")
         yield Finding(source.name, number, "remark", message, cure)
