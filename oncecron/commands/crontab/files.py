@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import os
 import stat
 import sys
@@ -70,8 +71,8 @@ def difference(source: Source, new: bytes) -> bytes:
     name = os.fsencode(source.path)
     lines = difflib.diff_bytes(
         difflib.unified_diff,
-        source.data.splitlines(keepends=True),
-        new.splitlines(keepends=True),
+        io.BytesIO(source.data).readlines(),  # split at \n alone, as cron and patch(1) do
+        io.BytesIO(new).readlines(),
         name,
         name + b" (wrapped)",
     )
