@@ -29,7 +29,8 @@ _HEADER_LINES = 3  # cron allows for those that crontab(1) writes, also where it
 _BLANKS = b" \t"
 _SPACES = b" \t\n\v\f\r"
 _NO_USER = frozenset(b"/:*,;&|<>()'\"\\$`%\n\r")
-_NUL = "a NUL byte, where cron ends the line: remove it"
+NUL = "cron ends the line at a NUL byte, and takes what follows for another line: remove the byte"
+"""Why we refuse a line that cron may well accept: to it there are two."""
 
 
 class Blank(NamedTuple):
@@ -93,7 +94,7 @@ class Refused(NamedTuple):
     number: int
     raw: bytes
     reason: str
-    """In cron's own words: `bad minute`, `command too long`; or what it does not put into words."""
+    """In cron's own words: `bad minute`, `command too long`; or `NUL`."""
 
 
 Line = Blank | Comment | Variable | Job | Refused
@@ -157,7 +158,7 @@ def _scan_line(number: int, raw: bytes, *, system: bool) -> Line:
     if text.startswith(b"#"):
         return Comment(number, raw)
     if b"\0" in text:
-        return Refused(number, raw, _NUL)
+        return Refused(number, raw, NUL)
     variable = read_variable(text)
     if variable:
         return Variable(number, raw, *variable)

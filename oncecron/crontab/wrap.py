@@ -25,7 +25,7 @@ from oncecron.crontab.guards import guarded, read_guard, without_command
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.reading import shell_command, split_command
 from oncecron.crontab.remarks import Remark, differs, read_remarks
-from oncecron.crontab.scanner import LONGEST_COMMAND, WRITE_HERE, Crontab, Job, Problem
+from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Job, Problem
 from oncecron.crontab.words import is_bourne, is_guarded, is_off, of_each_host
 from oncecron.options import KEY_RULE, OWN_SHELL, is_key
 
@@ -68,7 +68,7 @@ class Rewritten(NamedTuple):
 def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
     """Guard the lines that are to run on one host. Raises nothing."""
     remarks, refused = read_remarks(crontab)
-    refused += [Problem(line, f"cron refuses this file: {why}") for line, why in crontab.problems()]
+    refused += _of_cron(crontab)
     left: list[Problem] = []
     doubtful: list[Problem] = []
     meant: list[Job] = []
@@ -235,7 +235,7 @@ def _line_with(job: Job, command: bytes) -> bytes:
 def unwrap(crontab: Crontab) -> Rewritten:
     """Take off the guards that wrap has written. Raises nothing."""
     replaced: dict[int, bytes] = {}
-    left = [Problem(line, f"cron refuses it: {why}") for line, why in crontab.problems()]
+    left = _of_cron(crontab)
     for job in crontab.jobs():
         guard = read_guard(job.command)
         if guard:
@@ -243,6 +243,14 @@ def unwrap(crontab: Crontab) -> Rewritten:
         elif is_guarded(shell_command(job.command)):
             left.append(Problem(job.number, "oncecron stands there as wrap does not write it"))
     return _rewritten(crontab, replaced, left, [], [])
+
+
+def _of_cron(crontab: Crontab) -> list[Problem]:
+    """Return the lines that cron refuses, or reads otherwise than we do."""
+    return [
+        Problem(line, why if why == NUL else f"cron refuses this file: {why}")
+        for line, why in crontab.problems()
+    ]
 
 
 def _rewritten(

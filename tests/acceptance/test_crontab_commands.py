@@ -83,6 +83,8 @@ def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
     [
         (MINE + b"# oncecron: kee=x\n@daily x\n", "line 4: # oncecron: 'kee' is no option"),
         (MINE + b"* * * * x\n", "line 4: cron refuses this file: bad day-of-week"),
+        (MINE + b"\r\n", "line 4: cron refuses this file: bad minute: \\r\n"),
+        (MINE + b"@daily x\0\n", "line 4: cron ends the line at a NUL byte"),
         (
             MINE + b"@daily " + b"x" * 998 + b"\n",
             "put the command as `command = '...'` below [job.xxx",

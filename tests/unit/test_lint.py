@@ -239,6 +239,7 @@ CASES = [
     ("options", line("--retry-delay 1s -- a"), "--retries", line("--retry-delay 1s --retries $N -- a")),
     ("options", f"0 2 * * * {RUN} --key k --tick 'a b' -- a\n", "use no blanks", f"0 2 * * * {RUN} --key k --tick `b` -- a\n"),
     ("refused", "60 2 * * * a\n", "bad minute: Debian's cron refuses the whole file", "59 2 * * * a\n"),
+    ("refused", "0 2 * * * a\0\n", "takes what follows for another line; remove the byte", "0 2 * * * a\n"),
     ("refused", f"0 2 * * * {'a' * 999}\n", "`command` below [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
     ("remark", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "unwrap, then wrap", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),

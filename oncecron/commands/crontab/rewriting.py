@@ -129,5 +129,7 @@ def _line(crontab: Crontab, problem: Problem) -> str:
     """Return the line that a problem is about, to be shown behind it; not behind one that is to be copied."""
     if not 0 < problem.number <= len(crontab.lines) or WRITE_HERE in problem.reason:
         return ""
-    text = visible(crontab.lines[problem.number - 1].raw.decode(errors="backslashreplace").strip())
+    text = visible(
+        crontab.lines[problem.number - 1].raw.decode(errors="backslashreplace").strip(" \t\n")
+    )
     return f": {text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + '...'}"

@@ -14,6 +14,7 @@ from oncecron.crontab.lint import contents, guarding, keys, schedules
 from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
 from oncecron.crontab.lint.units import check_unit
 from oncecron.crontab.remarks import differs, read_remarks
+from oncecron.crontab.scanner import NUL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,6 +88,9 @@ def _problems(source: Source) -> Iterator[Finding]:
                 "the last line has no newline: Debian's cron refuses the file, or leaves the line out",
                 "end it with a newline",
             )
+        elif reason == NUL:
+            message, _, cure = reason.rpartition(": ")
+            yield Finding(source.name, number, "refused", message, cure)
         else:
             yield Finding(
                 source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
