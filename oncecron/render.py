@@ -217,6 +217,14 @@ def say(text: str, stream: TextIO) -> None:
         stream.flush()
 
 
+def give(data: bytes) -> None:
+    """Write bytes to standard output. Raises `BrokenPipeError`, `OutputError`."""
+    stream = standard_output()
+    with _told():
+        stream.buffer.write(data)
+        stream.buffer.flush()
+
+
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
     """Say what is wrong with the output, unless its reader has gone."""

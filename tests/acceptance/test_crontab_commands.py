@@ -333,6 +333,32 @@ def test_what_cannot_be_read(host: Oncecron, public_path: Path) -> None:
     refused(host("crontab", "wrap", "/dev/null"), 66, "is no file")
 
 
+@pytest.mark.parametrize(
+    ("typed", "status", "told"),
+    [
+        ("wrap <&-", 66, "standard input is closed"),
+        ("lint <&-", 66, "standard input is closed"),
+        ("wrap FILE >&-", 1, "standard output is closed"),
+        ("unwrap FILE >&-", 1, "standard output is closed"),
+        ("wrap --in-place FILE >&-", 1, "standard output is closed"),
+        ("wrapp <&-", 64, "did you mean wrap?"),
+    ],
+)
+def test_a_stream_may_be_closed(
+    host: Oncecron, crontab: Path, typed: str, status: int, told: str
+) -> None:
+    """It is said, in a line, and nothing is written."""
+    line = f"exec {CONSOLE_SCRIPT} crontab {typed.replace('FILE', str(crontab))}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], capture_output=True, env=host.environment, check=False
+    )
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert told in done.stderr.decode().splitlines()[-1]
+    assert b"Traceback" not in done.stderr
+    assert b"internal" not in done.stderr
+    assert crontab.read_bytes() == MINE
+
+
 # System crontabs
 
 

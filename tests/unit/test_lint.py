@@ -551,6 +551,11 @@ def test_a_secret_is_never_shown() -> None:
         assert "hunter2" not in repr(made)
 
 
+def test_substitutions_may_nest_as_deeply_as_a_line_allows() -> None:
+    """Such a line is one that cannot be taken apart."""
+    assert kinds(found(f"0 2 * * * {'$(' * 330}x{')' * 330}\n")) == []
+
+
 PIECES = (
     *"ab $;&|()<>{}'\"`\\%=#\t\r\xff",
     *("$(", "${", "&&", "||", ">>", "2>&1", "--", " if ", " then ", " sh -c ", "sudo ", "sleep "),

@@ -27,11 +27,16 @@ class CrontabGroup(LazyGroup):
 
 def _let_through() -> None:
     """Write standard input to standard output, if both are pipes."""
-    if not all(stat.S_ISFIFO(os.fstat(number).st_mode) for number in (0, 1)):
+    try:
+        pipes = all(stat.S_ISFIFO(os.fstat(number).st_mode) for number in (0, 1))
+    except OSError:  # one of them is closed
         return
+    if not pipes:
+        return
+    from oncecron import render  # noqa: PLC0415 - not for --help
     from oncecron.commands.crontab import files  # noqa: PLC0415 - not for --help
 
-    files.write_output(files.read_source([files.STANDARD_INPUT]).data)
+    render.give(files.read_source([files.STANDARD_INPUT]).data)
 
 
 COMMAND = CrontabGroup(

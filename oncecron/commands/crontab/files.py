@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import tempfile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oncecron.errors import InputError, OutputError, UsageError
 
@@ -38,9 +38,7 @@ def read_source(words: list[str]) -> Source:
     """Read the file that is named, else standard input. Raises `InputError` or `UsageError`."""
     path = words[0] if words else STANDARD_INPUT
     if path == STANDARD_INPUT:
-        if not words and sys.stdin.isatty():
-            raise UsageError("name a crontab, or pipe one in: crontab -l | oncecron crontab wrap")
-        return Source(path, sys.stdin.buffer.read(), None)
+        return Source(path, _standard_input(named=bool(words)), None)
     path = os.path.realpath(path)
     try:
         with open(path, "rb") as file:
@@ -55,15 +53,16 @@ def read_source(words: list[str]) -> Source:
     return Source(path, data, status)
 
 
-def write_output(data: bytes) -> None:
-    """Write bytes to standard output. Raises `OutputError`, or `BrokenPipeError`."""
+def _standard_input(*, named: bool) -> bytes:
+    stream: Any = sys.stdin
+    if stream is None:
+        raise InputError("standard input is closed")
+    if not named and stream.isatty():
+        raise UsageError("name a crontab, or pipe one in: crontab -l | oncecron crontab wrap")
     try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
+        return stream.buffer.read()  # type: ignore[no-any-return]
     except OSError as error:
-        raise OutputError(f"standard output: {error.strerror}") from error
+        raise InputError(f"standard input cannot be read: {error.strerror}") from error
 
 
 def difference(source: Source, new: bytes) -> bytes:

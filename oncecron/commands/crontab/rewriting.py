@@ -51,6 +51,8 @@ def rewrite(
     done: str,
 ) -> int:
     """Carry out a rewriting command; return its exit status. `done`: what has happened to a line."""
+    from oncecron import render  # noqa: PLC0415 - not for --help
+
     _check(given, words)
     source = files.read_source(words)
     to_output = "in-place" not in given and "diff" not in given
@@ -60,7 +62,7 @@ def rewrite(
         rewritten = change(crontab, source)
     except OncecronError:
         if to_output:
-            files.write_output(source.data)
+            render.give(source.data)
         raise
     for problem in rewritten.left:
         complain(
@@ -73,7 +75,7 @@ def rewrite(
             f"nothing is changed: {len(rewritten.refused)} of the lines above must be cured first"
         )
     if to_output:
-        files.write_output(rewritten.data)
+        render.give(rewritten.data)
     elif not rewritten.refused:
         _put(given, source, rewritten, done)
     return _REFUSED if rewritten.refused else 0
@@ -108,7 +110,7 @@ def _put(given: Mapping[str, str], source: files.Source, rewritten: Rewritten, d
     from oncecron import render  # noqa: PLC0415 - not for --help
 
     if "diff" in given:
-        files.write_output(files.difference(source, rewritten.data))
+        render.give(files.difference(source, rewritten.data))
     if "in-place" not in given:
         return
     stream = render.standard_output()

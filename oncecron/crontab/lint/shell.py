@@ -41,10 +41,10 @@ class Part(NamedTuple):
 
 
 def parts(command: str) -> list[Part] | None:
-    """Return the simple commands, None if a quote or a substitution is not closed."""
+    """Return the simple commands, None if a quote or a substitution is not closed, or they nest too deeply."""
     try:
         return _Reader(command).parts()
-    except _OpenError:
+    except (_OpenError, RecursionError):
         return None
 
 
