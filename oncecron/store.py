@@ -24,9 +24,9 @@ The claim is one algorithm, kept by every store, in this order:
      skips both. With `failover` a tick goes on whose last attempt that started is `lost`, or `failed` or `timed-out`
      and was to be followed by another (`keep`): unless its instant is below the high-water mark (`passed`), or
      that attempt's number is above `retries` (`exhausted`);
-   - without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that, or the
-     attempt of its owner that followed it, has ended as anything but `lost` or `not-started`, or `stopped` without a
-     request: it was to end. One that was to be followed by another (`keep`) has not ended.
+   - without a tick, a firing with `failover` that has `awaited` an execution without one is refused `done` when
+     that, or the attempt of its owner that followed it, has ended as anything but `lost` or `not-started`, or
+     `stopped` without a request: it was to end. One that was to be followed by another (`keep`) has not ended.
 3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
    and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
    `AskAgain("contended")`, or go on without it if told to (`alone`).
@@ -37,8 +37,8 @@ The claim is one algorithm, kept by every store, in this order:
    `passed` for a firing of that tick.
 6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and itself came later than 60 s -
    `min_gap` into its own minute (by its own host's clock); without a tick, when it was less than `min_gap` ago. A last
-   start in the future counts as now. The minute rule does not look at it where a tick goes on after a lost attempt.
-   `late`: more than `starting_deadline` after an instant.
+   start in the future counts as now. Nobody looks at it who goes on after an attempt that was lost, or not followed;
+   without a tick only if that was the last start. `late`: more than `starting_deadline` after an instant.
 7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
    attempt of its tick, the lease, the high-water mark, and the key's schedule and zone. One that goes on after an
    attempt that was lost, or not followed, says so in its note: `TAKEOVER`.

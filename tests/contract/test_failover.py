@@ -292,6 +292,29 @@ def test_standbys_leave_when_the_leader_was_asked_to_stop(
     assert (answer.reason, answer.detail) == ("done", "stopped")
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_gap_does_not_hold_up_a_standby(a: Host, b: Host, store: StoreKind, kept: bool) -> None:
+    """Else nothing ran any more. Who awaited another start keeps the gap, and so does who comes after that."""
+    lease = a.win(NO_TICK, **GOES_ON)
+    if kept:
+        a.keep(lease)
+    store.expire(KEY)
+    gap: dict[str, Any] = {"min_gap": 300.0, **GOES_ON}
+    assert b.lose(NO_TICK, **gap).reason == "recent"
+    late = b.firing(NO_TICK, **gap)
+    b.run(NO_TICK, awaited=lease.execution_id, **gap)
+    assert getattr(b.ask(late, awaited=lease.execution_id), "reason", "") == "recent"
+
+
+def test_a_standby_goes_by_what_it_awaited(a: Host, b: Host, store: StoreKind) -> None:
+    """What somebody else started since, and lost, is not it."""
+    lease = a.run(NO_TICK, **GOES_ON)
+    a.win(NO_TICK)
+    store.expire(KEY)
+    answer = b.fire(NO_TICK, awaited=lease.execution_id, min_gap=300.0, **GOES_ON)
+    assert getattr(answer, "reason", answer) == "done"
+
+
 def test_a_request_stays_known_after_a_loss(a: Host, b: Host, store: StoreKind, log: Log) -> None:
     """The leader stopped as it was asked, but its lease was taken for lost meanwhile."""
     lease = a.win(NO_TICK, **GOES_ON)
@@ -327,6 +350,12 @@ def test_a_leader_that_dies_between_attempts_is_followed(
     answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
     assert isinstance(answer, Lease)
     assert log.notes()[1] == taken_over(lease, a)
+
+
+def test_who_awaited_a_tick_gets_a_free_key(a: Host, b: Host) -> None:
+    """It had to wait for that, and does not stand by for it."""
+    lease = a.run(minute(1), **GOES_ON)
+    assert isinstance(b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON), Lease)
 
 
 @pytest.mark.parametrize("failover", [False, True])

@@ -55,7 +55,7 @@ declare
   k       {ns}.job_key;
   l       {ns}.lease;
   e       {ns}.job_execution;   -- of the lease
-  t       {ns}.job_execution;   -- of the tick, or since the one that is awaited
+  t       {ns}.job_execution;   -- of the tick, or of the owner that is awaited
   v_now   timestamptz := clock_timestamp();
   v_id    integer;
   v_class integer := '{ns}.job_key'::regclass::oid::int4;
@@ -177,11 +177,11 @@ begin
       end if;
     end if;
 
-    -- the tick: its newest attempt that may have started, or if none did the newest; without a tick that of what was awaited,
+    -- the tick: its newest attempt that may have started, or if none did the newest; without a tick that of who was awaited,
     if p_tick is null and p_failover and p_awaited is not null then
       select x.* into t from {ns}.job_execution x
-        where x.key_id = v_id and x.tick is null and x.execution_id >= p_awaited
-        order by x.outcome = 'not-started', x.execution_id desc limit 1;
+        where x.key_id = v_id and x.tick is null and x.owner = (select y.owner from {ns}.job_execution y where y.execution_id = p_awaited)
+        order by x.outcome = 'not-started', x.owner_attempt desc limit 1;
     else
       select x.* into t from {ns}.job_execution x
         where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;
@@ -208,11 +208,11 @@ begin
       exit;
     end if;
 
-    -- 6. the gap, which keeps no tick from going on: the last start was its own; and the deadline.
+    -- 6. the gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
     v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
                   when k.last_started_at is not null then interval '0' end;
-    if not p_again and v_ago < p_min_gap
-       and (p_rule = 'none' or not v_goes_on and k.last_lateness > 60 - extract(epoch from p_min_gap)) then
+    if not p_again and v_ago < p_min_gap and not (v_goes_on and (p_tick is not null or k.last_started_at <= t.started_at))
+       and (p_rule = 'none' or k.last_lateness > 60 - extract(epoch from p_min_gap)) then
       select x.* into e from {ns}.job_execution x where x.execution_id = k.last_execution_id;
       a.answer := 'refused'; a.reason := 'recent'; a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
       a.holder_since := {ns}.epoch(k.last_started_at);

@@ -76,7 +76,7 @@ end
 -- The attempt that a firing without a tick has waited for, or the last one after it under the same lease.
 local function awaited()
   local row = given.failover and execution(given.awaited)
-  if not row then return end
+  if not row or row.tick then return end
   local _, last = execution_of(row.owner)
   return last or row
 end
@@ -101,11 +101,19 @@ local function been(key)
   if started and tonumber(row.attempt) > tonumber(given.retries) then return refused('exhausted', row, nil, row.outcome) end
 end
 
--- 6. The gap, which a further attempt of the same tick need not keep, and the deadline.
+-- The attempt on which this firing goes on, if it does not begin afresh.
+local function left()
+  if given.again then return end
+  local row
+  if given.tick then row = attempt_that_counts(given.tick) else row = awaited() end
+  return row and goes_on(row) and row
+end
+
+-- 6. The gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
 local function too_soon(key)
-  local gap, last = tonumber(given.min_gap), tonumber(key.last_start)
-  local before = attempt_that_counts(given.tick)
-  if gap and last and not given.again and not (before and goes_on(before)) then
+  local gap, last, before = tonumber(given.min_gap), tonumber(key.last_start), left()
+  local by_itself = before and (given.tick or last and last <= tonumber(before.started_at))
+  if gap and last and not given.again and not by_itself then
     local late_in_its_minute = given.rule == 'minute' and tonumber(key.last_lateness) > 60 - gap
     if math.max(0, now - last) < gap and (given.rule == 'none' or late_in_its_minute) then
       return refused('recent', execution(key.last_execution_id), key.last_start)
@@ -119,9 +127,9 @@ end
 local function grant(key)
   local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
   local attempt = whole((newest and newest.attempt or 0) + 1)
-  local before = attempt_that_counts(given.tick) or not given.tick and awaited()
+  local before = left()
   local note = given.again and tonumber(attempt) > 1 and 'by --again'
-  if not given.again and before and goes_on(before) then
+  if before then
     note = 'takeover: attempt ' .. before.attempt .. ' on ' .. before.host .. ' was lost'
   end
   local id, row = start(given, key, attempt, note or nil)

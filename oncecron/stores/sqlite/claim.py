@@ -225,11 +225,9 @@ def _too_soon(store: Connection, firing: Firing, asked: Values, left: Any) -> Re
     gap, last = firing.min_gap, key["last_start"]
     if gap is not None and last is not None and not firing.again:
         ago = max(0.0, asked["now"] - last)
-        by_minute = (
-            firing.tick.rule == "minute" and left is None
-        )  # else it is this tick's own start
-        late_in_its_minute = by_minute and key["last_lateness"] > 60 - gap
-        if ago < gap and (firing.tick.rule == "none" or late_in_its_minute):
+        by_itself = left is not None and (firing.tick.text or last <= left["started_at"])
+        late_in_its_minute = firing.tick.rule == "minute" and key["last_lateness"] > 60 - gap
+        if ago < gap and not by_itself and (firing.tick.rule == "none" or late_in_its_minute):
             return Refusal("recent", since=last)
     instant, limit = firing.tick.instant, firing.starting_deadline
     if instant is not None and limit is not None and asked["now"] - instant > limit:

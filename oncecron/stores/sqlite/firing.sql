@@ -59,7 +59,7 @@ SELECT attempt, outcome, retrying, host, pid, user, started_at,
 -- What became of an execution: the newest attempt of its owner that may have started, or if none did the newest.
 SELECT attempt, outcome, retrying, requested_by, host, pid, user, started_at
   FROM job_execution
- WHERE owner = (SELECT owner FROM job_execution WHERE execution_id = :awaited) AND key = :key AND shard = :shard
+ WHERE owner = (SELECT owner FROM job_execution WHERE execution_id = :awaited) AND key = :key AND shard = :shard AND tick IS NULL
  ORDER BY outcome = 'not-started', owner_attempt DESC
  LIMIT 1
 
