@@ -11,6 +11,7 @@ from oncecron import clock
 from oncecron.model import (
     TAKEOVER,
     AskAgain,
+    HistoryQuery,
     Lease,
     Refusal,
     trust_after,
@@ -347,6 +348,9 @@ def test_a_tick_goes_on_that_was_to_be_followed(
     assert (second.attempt, log.outcomes()) == (2, ["failed", "running"])
     assert second.token > first.token
     assert log.notes()[1] == TAKEOVER.format(attempt=1, host=a.holder.host)
+    lost = list(log.people.traced(HistoryQuery()))[-1]
+    assert lost.lost_at == pytest.approx(clock.wall(), abs=5)
+    assert b.holder.host in (lost.execution.note or "")
     assert b.finish(second)
     assert a.lose(minute(1), failover=True, retries=2).reason == "done"
 

@@ -180,12 +180,11 @@ local function decide()
     return {answer = 'again', why = 'recovering', after = seconds(guarded), ends_in = seconds(guarded)}
   end
   register() -- the first write: in a full memory it is refused, and so the claim
-  local lost = declare_lost('its lease ended, found by ' .. given.host) -- 5
+  local lost = take_away('its lease ended, found by ' .. given.host) -- 5
   if lost or lease.owner then
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
     set(own.key, {fence = key.fence})
   end
-  redis.call('DEL', own.lease)
   return been(key) or too_soon(key) or grant(key)
 end
 

@@ -211,6 +211,18 @@ local function declare_lost(note)
   return row
 end
 
+-- A lease that has ended: who ran under it is lost, and who was to make another attempt has lost it between two.
+local function take_away(note)
+  local lease, lost = hash(own.lease), declare_lost(note)
+  local kept = execution(lease.execution_id)
+  if kept and kept.retrying and not kept.lost_at then
+    kept.lost_at, kept.note, kept.requested_by = seconds(now), joined(kept.note, note), lease.requested_by
+    write_execution(lease.execution_id, kept)
+  end
+  redis.call('DEL', own.lease)
+  return lost
+end
+
 -- The end of an execution that is `running` or `lost`; a start that was none stands no longer between others.
 local function end_execution(id, row, ending, note)
   row.outcome, row.exit_code, row.signal, row.duration = ending.outcome, ending.exit_code, ending.signal, ending.duration

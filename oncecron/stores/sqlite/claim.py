@@ -109,6 +109,7 @@ def refused(store: Connection, asked: Values) -> Refusal | None:
 def take_away(store: Connection, asked: Values, note: str) -> bool:
     """Declare lost what runs without a living lease: its child is dead by rule. Return whether anything was there."""
     lost = store.execute("declare_lost", **asked, note=note).rowcount
+    store.execute("lose_kept", **asked, note=note)
     return bool(store.execute("take_lease_away", **asked).rowcount or lost)
 
 

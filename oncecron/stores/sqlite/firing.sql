@@ -75,6 +75,14 @@ UPDATE job_execution
                     WHERE l.execution_id = job_execution.execution_id
                       AND l.boot = :boot AND l.expires_on_lease_clock > :lease_now)
 
+-- name: lose_kept
+-- The same of an attempt that was to be followed by another: it has its end.
+UPDATE job_execution
+   SET lost_at = :now, note = coalesce(note || '; ', '') || :note
+ WHERE retrying = 1 AND lost_at IS NULL
+   AND execution_id = (SELECT execution_id FROM lease
+                        WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now))
+
 -- name: take_lease_away
 DELETE FROM lease
  WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now)

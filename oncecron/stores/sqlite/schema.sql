@@ -53,7 +53,7 @@ CREATE TABLE job_execution (
   duration      REAL,
   fencing_token INTEGER,
   owner         TEXT    NOT NULL,
-  lost_at       REAL,                               -- when it was declared lost, whatever came out later
+  lost_at       REAL,                               -- when its lease was found to be over, whatever came out later
   note          TEXT,
   shards        INTEGER NOT NULL DEFAULT 1,         -- how many parts its firing knew of
   retries       INTEGER NOT NULL DEFAULT 0,         -- how many further attempts its tick might have had
