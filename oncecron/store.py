@@ -142,8 +142,9 @@ class FiringStore(Protocol):
 
         Then the end is recorded all the same, with a note, and nobody else's lease is touched. After `keep` it means
         that no further attempt follows: what was recorded stays, with the ending's note added, and an attempt that
-        `retry` began without being heard did not start. An end after a request to the holder is known as such: who
-        waits without a tick does not go on after a stop that somebody asked for.
+        `retry` began without being heard did not start; the lease lost or not, nobody goes on who has not yet. An end
+        after a request to the holder is known as such: who waits without a tick does not go on after a stop that
+        somebody asked for.
         """
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:

@@ -329,6 +329,54 @@ def test_what_is_given_up_can_be_told_late(a: Host, b: Host, log: Log) -> None:
     assert b.lose(minute(1), failover=True, retries=2).reason == "done"
 
 
+@pytest.mark.parametrize("spooled", [False, True])
+def test_what_is_given_up_without_the_lease_is_final(
+    a: Host, b: Host, store: StoreKind, log: Log, spooled: bool
+) -> None:
+    """Its owner wants no further attempt, and nobody had gone on: another name had the key meanwhile."""
+    firing, lease = granted(a, named_tick("one"))
+    a.keep(lease)
+    store.expire(KEY)
+    b.run(named_tick("two"))
+    if spooled:
+        a.deliver(execution_record(firing, lease, "failed", note="stopped", late=True))
+    else:
+        assert not a.finish(lease, "failed", note="stopped")
+        assert not a.finish(lease, "failed", note="stopped")
+    refusal = b.lose(named_tick("one"), failover=True, retries=2)
+    assert (refusal.reason, refusal.detail) == ("done", "failed")
+    assert "stopped" in log.notes()[0]
+
+
+def test_who_has_gone_on_goes_on(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """The word that no attempt follows came too late; the takeover is taken over like any other."""
+    _, lease = granted(a, minute(1))
+    a.keep(lease)
+    store.expire(KEY)
+    second = b.win(minute(1), failover=True, retries=2)
+    assert not a.finish(lease, "failed")
+    assert b.renew(second)
+    store.expire(KEY)
+    assert a.win(minute(1), failover=True, retries=2).attempt == 3
+    assert log.outcomes() == ["failed", "lost", "running"]
+
+
+def test_an_unheard_attempt_and_the_end_told_late_are_final(a: Host, b: Host, log: Log) -> None:
+    """Both were spooled while the store was away; the lease was never lost."""
+    firing, lease = granted(a, minute(1))
+    a.retried(lease)
+    a.deliver(
+        execution_record(firing, None, "not-started", attempt=None, late=True),
+        execution_record(firing, lease, "failed", note="stopped", late=True),
+    )
+    a.store.close()
+    assert log.outcomes() == ["failed", "not-started"]
+    assert [each.lost_at for each in log.people.traced(HistoryQuery())] == [None, None]
+    assert log.leases() == []
+    refusal = b.lose(minute(1), failover=True, retries=2)
+    assert (refusal.reason, refusal.detail) == ("done", "failed")
+
+
 # A host that dies between two attempts
 
 

@@ -179,8 +179,8 @@ exception when lock_not_available then      -- a transaction of the last attempt
   return a;
 end $$;
 
--- The owner gives up after an attempt that it had kept.  Where the next one has begun, which it has never heard of, that did
--- not start.  Returns its lease, if it still had it.
+-- The owner gives up after an attempt that it had kept: its word is final unless somebody has gone on.  Where the next one has
+-- begun, which it has never heard of, that did not start.  Returns its lease, if it still had it.
 create function {ns}.give_up_v1(p_execution_id bigint, p_owner uuid, l {ns}.lease, p_note text) returns {ns}.lease
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -197,8 +197,7 @@ begin
     perform {ns}.take_back_start_v1(l.execution_id);
   end if;
   update {ns}.job_execution x
-     set retrying = false, note = nullif(concat_ws('; ', x.note, p_note), ''), requested_by = coalesce(l.request_author, x.requested_by),
-         lost_at = case when l.key_id is null then coalesce(x.lost_at, clock_timestamp()) end
+     set retrying = false, note = nullif(concat_ws('; ', x.note, p_note), ''), requested_by = coalesce(l.request_author, x.requested_by)
    where x.execution_id = p_execution_id;
   return l;
 end $$;

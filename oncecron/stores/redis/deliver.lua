@@ -16,7 +16,7 @@ if row then
     row.requested_by = lease.requested_by
     let_go(lease, id)
   end
-  conclude(id, row, mine, joined(row.note, given.note, late))
+  conclude(id, row, joined(row.note, given.note, late))
   return 1
 end
 if given.outcome == 'not-started' and not given.fencing_token then return 1 end

@@ -12,9 +12,9 @@ if row then
   if has_no_end(row) then
     if not mine then row.lost_at = row.lost_at or seconds(now) end
     given.finished_at = seconds(now)
-    conclude(id, row, mine, joined(row.note, given.note, not mine and 'ended after its lease was lost' or nil))
+    conclude(id, row, joined(row.note, given.note, not mine and 'ended after its lease was lost' or nil))
   elseif row.retrying then
-    conclude(id, row, mine, joined(row.note, given.note))
+    conclude(id, row, joined(row.note, given.note))
   end
 elseif given.host and not execution_of(given.owner, given.attempt) and given.outcome ~= 'not-started' then
   given.finished_at = seconds(now)
@@ -29,4 +29,4 @@ for _, part in ipairs({own, due}) do
 end
 redis.call('ZADD', shared.parts, seconds(now), given.part)
 if given.due then redis.call('ZADD', shared.parts, 'XX', seconds(now), given.due) end
-return (row.lost_at or row.retrying) and 0 or 1
+return row.lost_at and 0 or 1

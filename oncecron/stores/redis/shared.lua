@@ -241,12 +241,11 @@ end
 
 local function has_no_end(row) return row.outcome == 'running' or row.outcome == 'lost' and not row.duration end
 
--- The end of an execution as its owner tells it, or that no attempt follows the one that it has kept: without the lease,
--- whoever goes on with the tick goes on.
-local function conclude(id, row, mine, note)
+-- The end of an execution as its owner tells it, or that no attempt follows the one that it has kept: that is final, also
+-- without the lease, unless somebody has gone on.
+local function conclude(id, row, note)
   if has_no_end(row) then return end_execution(id, row, given, note) end
-  if mine then row.retrying = nil end
-  row.note = note
+  row.retrying, row.note = nil, note
   write_execution(id, row)
 end
 

@@ -54,11 +54,11 @@ def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
     found = store.one("find_ending", **lease._asdict())
     if found is None:
         return False
+    in_time = found["lost_at"] is None
     if found["retrying"]:
         note = joined(found["note"], ending.note)
-        return give_up(store, {**lease._asdict(), "finished_at": now, "note": note})
-    in_time = found["lost_at"] is None
-    if found["outcome"] in ("running", "lost"):
+        give_up(store, {**lease._asdict(), "finished_at": now, "note": note})
+    elif found["outcome"] in ("running", "lost"):
         late = None if in_time else _LATE_END
         end(store, _told(lease, ending, now, joined(found["note"], ending.note, late)))
     return in_time

@@ -49,22 +49,17 @@ def end(store: Connection, values: dict[str, Any]) -> None:
         store.execute("take_back_start", **values)
 
 
-def give_up(store: Connection, values: dict[str, Any]) -> bool:
-    """Let no attempt follow on one that was kept; return whether its lease was there.
+def give_up(store: Connection, values: dict[str, Any]) -> None:
+    """Let no attempt follow on one that was kept: that is final, also without the lease, unless somebody has gone on.
 
-    An attempt that has followed, and of which its owner does not know, did not start. Without the lease whoever
-    goes on with the tick goes on.
+    An attempt that has followed, and of which its owner does not know, did not start.
     """
-    store.execute("put_note", **values)
-    lease = store.one("find_own_lease", **values)
-    if lease is None:
-        return False
     store.execute("give_up", **values)
-    if lease["execution_id"] != values["execution_id"]:
+    lease = store.one("find_own_lease", **values)
+    if lease is not None and lease["execution_id"] != values["execution_id"]:
         unheard = {"execution_id": lease["execution_id"], "outcome": "not-started", "duration": 0.0}
         end(store, {**values, **_NOTHING_TOLD, **unheard})
     store.execute("release_lease", **values)
-    return True
 
 
 def joined(*notes: str | None) -> str | None:

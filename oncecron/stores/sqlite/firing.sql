@@ -168,10 +168,7 @@ UPDATE job_key
 SELECT execution_id FROM lease WHERE key = :key AND shard = :shard AND owner = :owner
 
 -- name: give_up
-UPDATE job_execution SET retrying = 0 WHERE execution_id = :execution_id
-
--- name: put_note
-UPDATE job_execution SET note = :note WHERE execution_id = :execution_id
+UPDATE job_execution SET retrying = 0, note = :note WHERE execution_id = :execution_id
 
 -- name: release_lease
 DELETE FROM lease WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
