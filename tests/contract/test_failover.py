@@ -340,6 +340,17 @@ def test_standbys_wait_for_all_attempts_of_the_leader(a: Host, b: Host) -> None:
     )
 
 
+def test_standbys_leave_when_the_leader_gave_up(a: Host, b: Host, log: Log) -> None:
+    """Of the attempt that it began, and never heard of, nothing started: the end before it counts."""
+    lease = a.win(NO_TICK, **GOES_ON)
+    a.retried(lease)
+    assert a.finish(lease, "failed")
+    assert log.outcomes() == ["failed", "not-started"]
+    answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
+    assert (getattr(answer, "reason", answer), getattr(answer, "detail", "")) == ("done", "failed")
+    assert [each.execution_id for each in log.exhausted()] == [lease.execution_id]
+
+
 def test_a_leader_that_dies_between_attempts_is_followed(
     a: Host, b: Host, store: StoreKind, log: Log
 ) -> None:

@@ -73,12 +73,12 @@ local function goes_on(row)
   return given.failover and (row.outcome == 'lost' or unfollowed)
 end
 
--- The attempt that a firing without a tick has waited for, or the last one after it under the same lease.
+-- The attempt that a firing without a tick has waited for, or the last one after it of the same owner that may have started.
 local function awaited()
   local row = given.failover and execution(given.awaited)
   if not row or row.tick then return end
   local _, last = execution_of(row.owner)
-  return last or row
+  return started(last or row)
 end
 
 -- 2. The tick has an execution, or a newer one has overtaken it; without a tick, what was waited for was to end.

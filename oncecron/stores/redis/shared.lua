@@ -117,16 +117,19 @@ local function execution_known_as(id, owner)
   end
 end
 
--- The newest attempt of a tick that may have started, or if none did one that did not. One that did not start names the
--- last before it that may have, as `earlier`; where retention has forgotten that, there is no answer.
-local function attempt_that_counts(tick)
-  local row = tick and execution(redis.call('HGET', own.ticks, tick))
+-- An attempt, or the newest before it that may have started, or if none did one that did not. One that did not start names
+-- the last before it, of its tick or without a tick of its owner, that may have, as `earlier`; where retention has
+-- forgotten that, there is no answer.
+local function started(row)
   while row and row.outcome == 'not-started' and row.earlier do row = execution(row.earlier) end
   return row
 end
 
+-- The newest attempt of a tick that counts.
+local function attempt_that_counts(tick) return started(tick and execution(redis.call('HGET', own.ticks, tick))) end
+
 local function insert_execution(row)
-  local before = row.tick and redis.call('HGET', own.ticks, row.tick)
+  local before = row.tick and redis.call('HGET', own.ticks, row.tick) or not row.tick and execution_of(row.owner)
   local last = execution(before)
   if last then row.earlier = before end
   if last and last.outcome == 'not-started' then row.earlier = last.earlier end
