@@ -150,6 +150,24 @@ def test_what_the_store_never_saw_is_put_in(a: Host, log: Log) -> None:
     assert log.leases() == []
 
 
+@pytest.mark.parametrize("how", ["told", "spooled"])
+def test_a_loss_that_was_told_is_final(a: Host, b: Host, log: Log, how: str) -> None:
+    """Its guard saw the end of it: a later word that it did not start opens nothing."""
+    firing, lease = won(a)
+    if how == "told":
+        a.finish(lease, "lost")
+    else:
+        a.deliver(execution_record(firing, lease, "lost"))
+        a.store.close()
+    before = log.executions()
+    a.deliver(execution_record(firing, None, "not-started", attempt=None, late=True))
+    a.finish(lease, "not-started")
+    assert log.executions() == before
+    refusal = b.lose(minute(1))
+    assert (refusal.reason, refusal.detail) == ("done", "lost")
+    assert b.lose(NO_TICK, min_gap=300.0).reason == "recent"
+
+
 def test_a_taken_number_becomes_the_next(a: Host, b: Host, log: Log) -> None:
     """Another execution of the tick has it."""
     a.run(minute(1))

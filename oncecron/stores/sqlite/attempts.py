@@ -58,7 +58,7 @@ def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
     if found["retrying"]:
         note = joined(found["note"], ending.note)
         give_up(store, {**lease._asdict(), "finished_at": now, "note": note})
-    elif found["outcome"] in ("running", "lost"):
+    else:
         late = None if in_time else _LATE_END
         end(store, _told(lease, ending, now, joined(found["note"], ending.note, late)))
     return in_time

@@ -37,15 +37,15 @@ def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
         values = {**record, "execution_id": known["execution_id"], "note": note}
         if known["retrying"]:
             give_up(store, values)
-        elif known["outcome"] in ("running", "lost"):
+        else:
             end(store, values)
 
 
 def end(store: Connection, values: dict[str, Any]) -> None:
-    """Write the end of an execution that is `running` or `lost`, and release its own lease."""
-    store.execute("end_execution", **values)
+    """Write the end of an execution that has none yet, and release its own lease."""
+    ended = store.execute("end_execution", **values).rowcount
     store.execute("release_lease", **values)
-    if values["outcome"] == "not-started":
+    if ended and values["outcome"] == "not-started":
         store.execute("take_back_start", **values)
 
 

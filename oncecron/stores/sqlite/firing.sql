@@ -182,7 +182,7 @@ SELECT outcome, lost_at, note, retrying FROM job_execution
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
        finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut
- WHERE execution_id = :execution_id AND outcome IN ('running', 'lost')
+ WHERE execution_id = :execution_id AND (outcome = 'running' OR outcome = 'lost' AND duration IS NULL)
 
 -- name: take_back_start
 -- A start that was none no longer stands between others.
