@@ -56,6 +56,19 @@ def test_a_holder_is_told_by_its_next_renewal(a: Host, log: Log, request_: Reque
     assert heard(a, lease) == request_
 
 
+def test_only_a_renewal_tells(a: Host, log: Log) -> None:
+    """Nobody has heard of it by a claim that is sent again, or when the end of an attempt is kept."""
+    firing = a.firing(minute(1), retries=2)
+    lease = a.ask(firing)
+    assert isinstance(lease, Lease)
+    ask(log, lease)
+    assert isinstance(a.ask(firing), Lease)
+    assert a.keep(lease)
+    [view] = log.leases()
+    assert (view.requested_by, view.request_heard_at) == (ANN, None)
+    assert heard(a, lease) == STOP
+
+
 def test_when_it_was_told_first_is_kept(a: Host, store: StoreKind, log: Log) -> None:
     """Later renewals tell the same again."""
     lease = a.win(minute(1))

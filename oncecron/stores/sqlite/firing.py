@@ -69,6 +69,8 @@ class SQLiteFiringStore:
             if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
                 return None
             asked = store.one("find_request", **lease._asdict())
+            if asked:
+                store.execute("hear_request", **lease._asdict(), **now)
         trusted_until = trust_after(now["lease_now"], lease.ttl)
         return lease._replace(trusted_until=trusted_until, request=asked and Request(*asked))
 

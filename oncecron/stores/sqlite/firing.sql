@@ -114,12 +114,15 @@ UPDATE job_key
  WHERE key = :key AND shard = :shard
 
 -- name: renew_lease
--- Compare-and-set. It sets the expiry, it never takes the later one. Its holder is told by the answer what is asked of it.
+-- Compare-and-set. It sets the expiry, it never takes the later one.
 UPDATE lease
    SET boot = :boot, heartbeat_on_lease_clock = :lease_now, expires_on_lease_clock = :lease_now + ttl,
-       heartbeat_at = :now, expires_at = :now + ttl,
-       request_heard_at = CASE WHEN request IS NOT NULL THEN coalesce(request_heard_at, :now) END
+       heartbeat_at = :now, expires_at = :now + ttl
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
+
+-- name: hear_request
+-- Its holder is told by the answer what is asked of it.
+UPDATE lease SET request_heard_at = coalesce(request_heard_at, :now) WHERE key = :key AND shard = :shard
 
 -- name: find_request
 SELECT request, requested_by, request_signal, request_grace
