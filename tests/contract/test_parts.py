@@ -136,6 +136,18 @@ def test_the_next_tick_may_have_another_number(a: Host, b: Host, log: Log) -> No
     assert [each.shards for each in log.executions()] == [1, 2, 2, 3]
 
 
+@pytest.mark.parametrize(("shard", "shards"), [(2, 3), (0, 1)])
+def test_an_old_tick_keeps_its_number(a: Host, b: Host, shard: int, shards: int) -> None:
+    """However many have come since."""
+    a.run(named_tick("old"), shards=2)
+    for number in range(9):
+        a.run(named_tick(f"newer-{number}"), shards=2)
+    with pytest.raises(ConfigurationError):
+        b.fire(named_tick("old"), shard=shard, shards=shards)
+    b.store.close()
+    b.run(named_tick("old"), shard=1, shards=2)
+
+
 def test_another_key_has_its_own_number(a: Host, b: Host) -> None:
     """Also within the same tick."""
     a.win(minute(1), shards=3)

@@ -38,6 +38,13 @@ local function guarded_for()
   return recorded.guard_from + largest - now
 end
 
+-- Into how many parts the tick was divided; one before the last eight is known by the first part's execution of it.
+local function divided()
+  local first = other.ticks or own.ticks
+  local row = execution(redis.call('HGET', first, given.tick))
+  return division_of(given.key, given.tick) or row and (row.shards or '1')
+end
+
 -- 1. Paused or drained; clocks too far apart, or an instant named too far ahead; another number of parts than that of others.
 local function gate()
   local refusal = stopped_by_people(given.key, given.host)
@@ -49,7 +56,7 @@ local function gate()
     off = math.max(0, given.tick_instant - now)
   end
   if math.abs(off) > tonumber(given.max_skew) then return {answer = 'clocks', off = seconds(off)} end
-  local shards = given.tick and division_of(given.key, given.tick)
+  local shards = given.tick and divided()
   if shards and shards ~= given.shards then return {answer = 'parts', found = shards} end
 end
 

@@ -24,7 +24,7 @@ elseif given.host and not execution_of(given.owner, given.attempt) and given.out
   register()
 end
 if not id then return 0 end
-for _, part in ipairs({own, due}) do
+for _, part in ipairs({own, other}) do
   if part.key then expire(part, 100, 1000) end
 end
 redis.call('ZADD', shared.parts, seconds(now), given.part)

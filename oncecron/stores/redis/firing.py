@@ -77,7 +77,8 @@ class RedisFiringStore:
             "awaited": awaited,
         }
         part = scripts.part_of(firing.key, firing.shard)
-        reply, sent = self._in_time("claim", part, values, deadline)
+        first = scripts.part_of(firing.key, 0) if firing.shard else None
+        reply, sent = self._in_time("claim", part, values, deadline, also=first)
         answer = _named(reply)
         kind = answer["answer"]
         if kind != "refused":
@@ -272,7 +273,7 @@ class RedisFiringStore:
         return self._wire
 
     def _in_time(
-        self, step: str, part: str, values: Values, deadline: float
+        self, step: str, part: str, values: Values, deadline: float, also: str | None = None
     ) -> tuple[Reply, float]:
         """Run a step that the server leaves alone once we listen no more; return its answer, and when it was sent.
 
@@ -283,7 +284,7 @@ class RedisFiringStore:
             sent = clock.lease_time(self.lease_clock)
             known = None if self._ahead is None else sent + self._ahead
             told = {**values, "sent_at": known, "waits": deadline - sent}
-            answer = self._step(step, part, told, deadline)
+            answer = self._step(step, part, told, deadline, also)
             if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
                 return answer, sent
             self._ahead = float(answer.partition(b" ")[2]) - sent

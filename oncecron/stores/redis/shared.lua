@@ -1,8 +1,8 @@
 -- What every step begins with. Wall times are seconds since the epoch by this server's TIME, as text.
 --
 -- All names of a namespace have one hash tag, so that one node of a cluster has them all and a step may touch any of
--- them. KEYS are all that a step can touch: those of the namespace, then those of one part of a key (and for
--- an end those of a second part, whose retention is due). What happens to a part is told in the channel
+-- them. KEYS are all that a step can touch: those of the namespace, then those of one part of a key (and of a second
+-- part: for a claim the key's first one, for an end one whose retention is due). What happens to a part is told in the channel
 -- `events:KEY#SHARD`, whose name begins as theirs:
 --
 --   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see claim
@@ -47,7 +47,7 @@ end
 
 local shared = {}
 for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains'}) do shared[name] = KEYS[i] end
-local own, due = part_at(8), part_at(16)
+local own, other = part_at(8), part_at(16)
 local given = fields(ARGV)
 
 local time = redis.call('TIME')
