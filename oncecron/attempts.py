@@ -1,7 +1,8 @@
 """Whether another attempt follows one that failed, and after how long.
 
-The count is the tick's, on all hosts together, because the number of an attempt is: a job that kills its host cannot go
-round them for ever. A takeover (`--failover`) is an attempt like any other; the store refuses what is too many.
+The count is the tick's, on all hosts together, because the number of an attempt is, also of one that did not start: a
+job that kills its host cannot go round them for ever. A takeover (`--failover`) is an attempt like any other; the store
+refuses what is too many.
 """
 
 from __future__ import annotations
