@@ -8,6 +8,8 @@ one on, so that hosts spread:
     granted             given to the guard.  When that run has ended the next part is asked for, and whatever was
                         `held` before; not as safely as the store's address asks for: asked again, and given back
                         when the budget ends
+    perhaps     a claim was not answered, or its lease does not count yet: no other part is asked for before that is
+                settled, for its lease would have nobody who renews it
     held                waited for: by --failover if it is the firing's own tick, by --wait for so long; or refused
     refused             told to the guard.  When all parts are, the firing is over
 
@@ -109,7 +111,7 @@ class Claims:
         for claim in asking:
             claim.begin(self._now())
         while asking:
-            claim = min(asking, key=lambda each: each.due)
+            claim = min(asking, key=lambda each: (not each.unsettled, each.due))
             self._pause_until(claim.due, asking)
             answer = claim.ask(self._now())
             if isinstance(answer, Refusal):
@@ -152,6 +154,8 @@ class _Claim:
         """When to ask (lease clock)."""
         self.unconfirmed: Unconfirmed | None = None
         self.unanswered = False
+        self.unsettled = False
+        """Whether the last claim may have been granted: nobody would renew that lease while another part runs."""
         self._plan = plan
         self._line = line
         self._backoff = Backoff()
@@ -191,14 +195,17 @@ class _Claim:
             )
         except StoreError as error:
             self.unanswered |= error.unanswered
+            self.unsettled |= error.unanswered
             self._line.close()
             return self._failed(error)
         if isinstance(answer, Unconfirmed):
-            self.unconfirmed = answer
+            self.unconfirmed, self.unsettled = answer, True
             return self._failed(answer.error)
         self._plan.spool.note_reached(self.firing.key)
         self._backoff.reset()
         now = self._now()
+        contended = isinstance(answer, AskAgain) and answer.why == "contended"
+        self.unsettled = self.unsettled and contended  # perhaps by that claim
         if isinstance(answer, AskAgain):
             return self._again(answer, now)
         if isinstance(answer, Lease):

@@ -10,7 +10,7 @@ from oncecron import clock
 from oncecron.claiming import Claims, Line
 from oncecron.errors import StoreUnavailable
 from oncecron.firing import make_plan
-from oncecron.model import AskAgain, Holder, InTheWay, Lease, Refusal
+from oncecron.model import AskAgain, Holder, InTheWay, Lease, Refusal, Unconfirmed
 from oncecron.options import ParsedRun
 from oncecron.plan import Plan
 
@@ -272,3 +272,24 @@ def test_a_key_that_is_paused_is_not_asked_for_part_by_part(
     store = Scripted(time, lambda *_: Refusal("paused"), stirs=True)
     assert wait(store, new_plan(shards="4")) == (None, [("paused", False)])
     assert len(store.asked) == 1
+
+
+def unanswered() -> StoreUnavailable:
+    """Return what a claim raises that was sent, and never answered."""
+    error = StoreUnavailable("silent")
+    error.unanswered = True
+    return error
+
+
+@pytest.mark.parametrize(
+    "first", [unanswered(), Unconfirmed(granted(0), StoreUnavailable("no replica"))]
+)
+def test_no_other_part_is_asked_for_before_one_is_settled(
+    time: Time, new_plan: Callable[..., Plan], first: Any
+) -> None:
+    """It may have a lease by now, which nobody would renew while another part runs; `contended` settles nothing."""
+    contended = AskAgain("contended", 0.05, 0.0, Refusal("held"))
+    answers = iter([first, contended, StoreUnavailable("away"), contended])
+    store = Scripted(time, lambda part, _: next(answers, granted(part)), stirs=True)
+    lease, _ = wait(store, new_plan(shards="4"))
+    assert [part for _, part, *_ in store.asked] == [lease.shard] * 5
