@@ -95,6 +95,8 @@ class Claims:
         first = int(random_fraction() * shards)
         parts = [(first + number) % shards for number in range(shards)]
         self._open = [_Claim(plan, line, plan.firing._replace(shard=part)) for part in parts]
+        self.asked_for: Firing | None = None
+        """The part of the newest claim, answered or not."""
 
     @property
     def unanswered(self) -> list[Firing]:
@@ -113,6 +115,7 @@ class Claims:
         while asking:
             claim = min(asking, key=lambda each: (not each.unsettled, each.due))
             self._pause_until(claim.due, asking)
+            self.asked_for = claim.firing
             answer = claim.ask(self._now())
             if isinstance(answer, Refusal):
                 self._refused(claim.firing, answer, claim.unanswered, False)

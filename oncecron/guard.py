@@ -199,8 +199,10 @@ class Guard:
 
     def _gave_up(self) -> None:
         """Leave although the store may be answering just now: it was told to end, and nothing runs."""
-        firing = self._plan.firing_of(self._lease) if self._lease else self._plan.firing
-        self._telling.not_started(firing, "told to stop")
+        lease = self._lease
+        firing = self._plan.firing_of(lease) if lease else self._heartbeat.asked_for
+        if firing:
+            self._telling.not_started(firing, "told to stop")
         last = self._endings.last
         self._endings.leave(last.exit_status if last else self._abandoned or 0)
 

@@ -74,6 +74,7 @@ class Heartbeat:
     def __init__(self, plan: Plan, open_store: Callable[[], FiringStore]) -> None:
         self._plan = plan
         self._open_store = open_store
+        self._claims: Claims | None = None
         self._events: collections.deque[Event] = collections.deque()
         self._orders: collections.deque[_Order] = collections.deque()
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -95,6 +96,11 @@ class Heartbeat:
         except BlockingIOError:
             return []
         return [self._events.popleft() for _ in range(len(self._events))]
+
+    @property
+    def asked_for(self) -> Firing | None:
+        """The part that is being claimed, or was last; the thread may be waiting for the answer."""
+        return self._claims.asked_for if self._claims else None
 
     def renew(self) -> None:
         """Renew before the job is started; answered by `Renewed` or `Lost`."""
@@ -139,18 +145,18 @@ class Heartbeat:
     # Everything below runs in the thread.
 
     def _run(self) -> None:
-        claims: Claims | None = None
         try:
             self._line = Line(self._open_store())
             self._clock = self._line.store.lease_clock
             self._deliver_spooled(self._plan.firing.key)
             self._others_spooled = self._plan.spool.has()
             claims = Claims(self._plan, self._line, self._pause, self._tell_refused)
+            self._claims = claims
             while lease := self._claim(claims):
                 if not self._held_to_its_end(lease):
                     return
         except Exception as error:  # noqa: BLE001 - the guard tells the user, whatever it is
-            self._post(Failed(error, claims.unanswered if claims else []))
+            self._post(Failed(error, self._claims.unanswered if self._claims else []))
 
     def _now(self) -> float:
         return clock.lease_time(self._clock)
