@@ -62,9 +62,9 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - the last one: the user gets one line
         if "-vv" in arguments:
-            import traceback  # noqa: PLC0415
+            from oncecron.messages import show_trace  # noqa: PLC0415
 
-            traceback.print_exc()
+            show_trace()
         return _failed(
             f"internal error: {type(error).__name__}: {error}; -vv shows where", EX_SOFTWARE
         )

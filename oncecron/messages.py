@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,29 @@ def valid(text: str) -> str:
 
 def complain(text: str) -> None:
     """Write one line to standard error; a closed or full one is not our problem."""
-    line = "oncecron: " + " ".join(text.split()) + "\n"
+    _write("oncecron: " + " ".join(text.split()) + "\n")
+
+
+def show_trace() -> None:
+    """Write to standard error where the exception comes from that is being handled."""
+    import traceback  # noqa: PLC0415 - only for a bug
+
+    _write(traceback.format_exc())
+
+
+def _write(text: str) -> None:
+    """Write what can be written without a wait: a kill, or a record, may be next.
+
+    poll(2) calls a pipe writable while `PIPE_BUF` bytes fit.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
     try:
-        os.write(2, line.encode("utf-8", "backslashreplace"))
+        for begin in range(0, len(data), select.PIPE_BUF):
+            if not poll.poll(0):
+                return
+            os.write(2, data[begin : begin + select.PIPE_BUF])
     except OSError:
         return
 

@@ -87,9 +87,7 @@ def _be_guard(guard: Guard, signals: child.Signals, group: int, plan: Plan) -> N
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
         messages.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
         if plan.verbose > 1:
-            import traceback  # noqa: PLC0415 - only for a bug
-
-            traceback.print_exc()
+            messages.show_trace()
     finally:
         os._exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
 
