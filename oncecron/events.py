@@ -29,7 +29,7 @@ class Over(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The claim was not answered; nothing was started."""
+    """The claim was not answered, or its lease not renewed in time to start with; nothing was started."""
 
     error: Exception
     unanswered: list[Firing]

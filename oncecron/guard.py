@@ -3,7 +3,8 @@
 One loop waits for the wrapper's orders (a pipe), for signals (a descriptor) and for the heartbeat thread (an
 event), at most a second:
 
-    claiming   an answer -> start the job, or leave.  The wrapper is gone, or tells a signal that ends -> give up;
+    claiming   an answer -> start the job, or leave.  A lease too old to start with -> renewed first, within the
+               budget of a claim, or given back.  The wrapper is gone, or tells a signal that ends -> give up;
                a lease that comes all the same, or that does not count (`Unconfirmed`), is given back as
                `not-started`, which alone re-opens the tick; for one that may have been granted, since a claim
                was not answered, that word is spooled
@@ -315,7 +316,8 @@ class Guard:
             why, exit_status = "told to stop", self._abandoned
         elif isinstance(error, StoreUnavailable):
             why, exit_status = str(error), self._telling.no_store(error)
-            if self._plan.on_store_error == "run":
+            if self._plan.on_store_error == "run" and not self._endings.last:
+                self._lease = None  # granted, and too old to start with: it ends by itself
                 self._start()
                 return
         elif isinstance(error, OncecronError):
@@ -323,6 +325,11 @@ class Guard:
             why, exit_status = str(error), error.exit_status
         else:
             raise error  # a bug of ours: nothing runs yet
+        if self._lease:
+            last = self._endings.last
+            ending = Ending("not-started", None, None, 0.0, why)
+            self._record(ending, last.exit_status if last else exit_status)
+            return
         for firing in event.unanswered:
             self._telling.not_started(firing, why)
         self._endings.leave(exit_status)

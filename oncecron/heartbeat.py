@@ -7,6 +7,7 @@ are obeyed one after another; its answers are events:
     claim    see `claiming`.  Granted -> parked until the job has been started (the guard forks while this thread
              holds no lock of any library).  Asked, and never answered -> the guard is told that it may have been
              granted.  Nothing is to be had -> `Over`
+    renew    once, for a lease that was granted too slowly to start with; asked within the budget of a claim
     begin    the job has been started: renews every sixth of the ttl, at once when the connection stirs (the first
              sign that a server is going, or that somebody asks for something: it listens after a second), and
              again and again with jitter while the store is away.  Each renewal moves the end of trust and tells
@@ -82,6 +83,7 @@ class Heartbeat:
         self._abandoned = False
         self._holding = self._beating = False
         self._renew_at = self._listen_at = _NEVER
+        self._give_up_at = _NEVER
         self._interval = plan.firing.ttl / HEARTBEATS_PER_TTL
         self._patience = min(ASK_WITHIN, self._interval)
 
@@ -103,7 +105,7 @@ class Heartbeat:
         return self._claims.asked_for if self._claims else None
 
     def renew(self) -> None:
-        """Renew before the job is started; answered by `Renewed` or `Lost`."""
+        """Renew before the job is started; answered by `Renewed`, `Lost` or `Failed`."""
         self._order("renew")
 
     def begin(self) -> None:
@@ -243,6 +245,7 @@ class Heartbeat:
     def _obey(self, order: _Order) -> None:
         if order.name == "renew":
             self._renew_at = self._now()
+            self._give_up_at = self._renew_at + self._plan.connect_timeout
         elif order.name == "begin":
             self._begin()
         elif order.name == "retry":
@@ -255,11 +258,12 @@ class Heartbeat:
     def _park(self) -> None:
         """Do nothing but what is ordered."""
         self._beating = False
-        self._renew_at = self._listen_at = _NEVER
+        self._renew_at = self._listen_at = self._give_up_at = _NEVER
 
     def _begin(self) -> None:
         now = self._now()
         self._beating = True
+        self._give_up_at = _NEVER
         self._renew_at = now + self._interval
         self._listen_at = now + _LISTEN_AFTER
         if self._others_spooled:
@@ -283,6 +287,9 @@ class Heartbeat:
                 messages.complain(f"key {firing.key}: not renewed yet: {error}")
             self._line.close()
             self._renew_at = self._now() + 0.01 + self._backoff.delay()
+            if self._renew_at > self._give_up_at:
+                self._park()
+                self._post(Failed(error, []))
             return
         if renewed is None:
             self._park()

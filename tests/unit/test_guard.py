@@ -4,13 +4,15 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from oncecron import clock
+from oncecron import child, clock
+from oncecron.errors import StoreUnavailable
 from oncecron.firing import make_plan
 from oncecron.guard import Guard
+from oncecron.model import Ending, Lease
 from oncecron.options import ParsedRun
 from oncecron.trust import Trust
 
@@ -36,6 +38,62 @@ class Silent:
         """Say nothing."""
 
 
+class Slow:
+    """A store that grants too slowly to start with, and is renewed as the test says."""
+
+    lease_clock = clock.MONOTONIC
+
+    def __init__(self, failures: float) -> None:
+        self.failures = failures
+        self.finished: list[Ending] = []
+
+    def claim(self, firing: Any, **_: Any) -> Lease:
+        """Grant what is trusted no more."""
+        return self._lease(firing.owner, clock.lease_time(self.lease_clock))
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease:
+        """Be away so many times."""
+        self.failures -= 1
+        if self.failures >= 0:
+            raise StoreUnavailable("black hole")
+        return self._lease(lease.owner, clock.lease_time(self.lease_clock) + lease.ttl)
+
+    def finish(self, lease: Lease, ending: Ending, *_: Any, deadline: float) -> bool:
+        """Take it."""
+        self.finished.append(ending)
+        return True
+
+    def close(self) -> None:
+        """Say nothing."""
+
+    def _lease(self, owner: str, trusted_until: float) -> Lease:
+        return Lease("k", 0, "t", owner, 1, 42, 9, 60.0, 0.0, trusted_until)
+
+
+class NoSignals:
+    """Signals of a process that gets none."""
+
+    mask_before: tuple[int, ...] = ()
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def read(self) -> list[Any]:
+        """Return none."""
+        return []
+
+
+def run(guard: Guard) -> int:
+    """Let the guard do its work, up to the start of a job; return its status."""
+
+    def start() -> None:
+        guard._endings.leave(0 if guard._lease is None else int(guard._lease.trusted_until))
+
+    guard._start = start  # type: ignore[method-assign]
+    os.set_blocking(guard.pipes[0], False)
+    return guard.run(cast("child.Signals", NoSignals()), 0)
+
+
 @pytest.fixture
 def new_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Guard]]:
     """Give a function that makes the guard of a firing with a store and options."""
@@ -47,7 +105,7 @@ def new_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         told = {"key": "k", "tick": "t", "store": "local", **options}
         plan = make_plan(ParsedRun(told, ["true"]))
         pipes.extend(os.pipe())
-        return Guard(plan, Trust(), *pipes[-2:], lambda: store)
+        return Guard(plan, Trust(), pipes[-2], pipes[-1], lambda: store)
 
     yield make
     for pipe in pipes:
@@ -73,3 +131,34 @@ def test_who_has_not_asked_tells_of_nothing(new_guard: Callable[..., Guard]) -> 
     guard = new_guard(Silent())
     guard._gave_up()
     assert list(guard._plan.spool.pending("k")) == []
+
+
+def test_a_lease_that_cannot_be_renewed_before_the_start_is_given_back(
+    new_guard: Callable[..., Guard],
+) -> None:
+    """After --connect-timeout, as a claim that is not answered."""
+    store = Slow(failures=float("inf"))
+    guard = new_guard(store, connect_timeout="1s")
+    began = clock.lease_time(clock.MONOTONIC)
+    assert run(guard) == 69
+    assert clock.lease_time(clock.MONOTONIC) - began < 5
+    assert [(end.outcome, end.note) for end in store.finished] == [("not-started", "black hole")]
+
+
+def test_a_job_that_starts_late_has_a_lease_that_was_renewed(
+    new_guard: Callable[..., Guard],
+) -> None:
+    """The store was away for less than --connect-timeout."""
+    store = Slow(failures=2)
+    now = clock.lease_time(clock.MONOTONIC)
+    assert run(new_guard(store, connect_timeout="10s")) >= int(now) + 60
+    assert store.finished == []
+
+
+def test_who_is_to_run_without_the_store_starts_without_a_lease(
+    new_guard: Callable[..., Guard],
+) -> None:
+    """That of the claim is over, or may be."""
+    store = Slow(failures=float("inf"))
+    assert run(new_guard(store, connect_timeout="1s", on_store_error="run")) == 0
+    assert store.finished == []
