@@ -18,6 +18,9 @@ thread sleeps until the connection stirs (and a random half second, so that many
 moment), the lease's end (likewise), or a random time of at most a third of the ttl, whichever is first. Where nothing
 can stir the connection is given back and the polls come after 1 s, then rarer, up to 5 s. Each time the claim is made
 anew, by the rules of the store: it tells whether the end of what was waited for leaves anything to be done.
+
+Who waits by --failover stands by: no budget ends that. While the store is away, or a job's transaction holds the fence
+of who has vanished, it goes on with those polls; without a tick through a pause or a drain as well.
 """
 
 from __future__ import annotations
@@ -163,6 +166,7 @@ class _Claim:
         self._line = line
         self._backoff = Backoff()
         self._told: Refusal | None = None
+        self._known: set[str] = set()
         self._way: InTheWay | None = None
         self._silent_since = 0.0
         self._polls = 0
@@ -207,8 +211,8 @@ class _Claim:
         self._plan.spool.note_reached(self.firing.key)
         self._backoff.reset()
         now = self._now()
-        contended = isinstance(answer, AskAgain) and answer.why == "contended"
-        self.unsettled = self.unsettled and contended  # perhaps by that claim
+        if not (isinstance(answer, AskAgain) and answer.why == "contended"):  # else perhaps by us
+            self.unsettled, self.unconfirmed = False, None
         if isinstance(answer, AskAgain):
             return self._again(answer, now)
         if isinstance(answer, Lease):
@@ -216,11 +220,15 @@ class _Claim:
                 self._evict(self._stale, now + ASK_WITHIN)
             return answer
         way = answer.in_the_way
-        if way is None or not self._waits_for(way, now):
+        if way and self._waits_for(way, now):
+            self._wait(way, now)
+        elif self._outlasts(answer):
+            self._waiting, self.due = True, now + self._poll()
+            self._line.close()
+        else:
             return answer
-        if self._way is None:
-            self._told = answer
-        self._wait(way, now)
+        self._told = None if answer.reason in self._known else answer
+        self._known.add(answer.reason)
         return None
 
     def _now(self) -> float:
@@ -237,14 +245,21 @@ class _Claim:
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:
         """Ask again after a pause; if it is too late, return what was granted, or raise."""
-        pause = self._backoff.delay()
-        now = self._now()
-        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:
-            self.due = now + pause
+        self.due = self._now() + self._backoff.delay()
+        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):
+            if self.due > self._budget_end and self._plan.spool.note_unreachable(self.firing.key):
+                messages.complain(f"key {self.firing.key}: {error}; standing by all the same")
             return None
         if self.unconfirmed is None:
             raise error
         return self.unconfirmed._replace(error=error)
+
+    def _goes_on(self, now: float) -> bool:
+        """Return whether the budget has not ended; who stands by has none, and asks more rarely then."""
+        if now < self._budget_end:
+            return True
+        self.due = now + self._poll()
+        return self._stands_by
 
     def _forget(self, now: float) -> None:
         """Start afresh after a pause, with a new budget."""
@@ -257,6 +272,23 @@ class _Claim:
         self._alone = False
 
     # Waiting for a holder
+
+    @property
+    def _stands_by(self) -> bool:
+        """Whether only the end of the holder, or of the tick, ends the wait."""
+        waits = self.firing.failover and self._way is not None and self._way.same_tick
+        return waits and self.unconfirmed is None
+
+    def _outlasts(self, refusal: Refusal) -> bool:
+        """Return whether it stands by through a pause; one with a tick would be a burst when that ends."""
+        paused = refusal.reason in ("paused", "drained")
+        return paused and self._stands_by and self.firing.tick.rule == "none"
+
+    def _poll(self) -> float:
+        """Return the seconds until it is asked where nothing can stir."""
+        poll = min(self.firing.ttl * _SILENT_PART, _LONGEST_POLL, _FIRST_POLL * 1.5**self._polls)
+        self._polls = min(self._polls + 1, 10)
+        return poll * (0.5 + 0.5 * random_fraction())
 
     def _waits_for(self, way: InTheWay, now: float) -> bool:
         return (self.firing.failover and way.same_tick) or now < self._wait_until
@@ -278,14 +310,12 @@ class _Claim:
         if stirs and fresh:  # what happened before it listened has stirred nobody
             self.due = now + _STIR_SPREAD * random_fraction()
             return
-        poll = self.firing.ttl * _SILENT_PART
-        if not stirs:
+        if stirs:
+            pause = self.firing.ttl * _SILENT_PART * (0.5 + 0.5 * random_fraction())
+        else:
             self._line.close()
-            poll = min(poll, _LONGEST_POLL, _FIRST_POLL * 1.5**self._polls)
-            self._polls = min(self._polls + 1, 10)
-        pause = min(
-            poll * (0.5 + 0.5 * random_fraction()), way.ends_in + _STIR_SPREAD * random_fraction()
-        )
+            pause = self._poll()
+        pause = min(pause, way.ends_in + _STIR_SPREAD * random_fraction())
         if not (self.firing.failover and way.same_tick):
             pause = min(pause, self._wait_until - now + 0.05)
         self.due = now + pause
@@ -305,7 +335,7 @@ class _Claim:
             self._contended_since = self._contended_since or now
             self._alone = now - self._contended_since > _ALONE_AFTER
             self.due = now + jittered(answer.after)
-            if now > self._budget_end:
+            if not self._goes_on(now):
                 raise StoreUnavailable(
                     f"key {self.firing.key}: somebody has been claiming or releasing it for "
                     f"{self._plan.connect_timeout:g} s without an end"
@@ -313,14 +343,14 @@ class _Claim:
             return None
         if answer.why == "fenced":
             self._alone = True
-            return self._refused(answer, now) if now > self._budget_end else None
+            return None if self._goes_on(now) else self._refused(answer, now)
         if answer.why == "stale":
             self._stale = answer
             self._budget_end = now + answer.after + self._plan.connect_timeout
             return None
         if answer.why == "recovering":
             self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + _ALONE_AFTER
-            if now > self._recovered_by:
+            if now > self._recovered_by and not self._stands_by:
                 raise StoreUnavailable(
                     f"key {self.firing.key}: the store is restarted again and again, and cannot tell "
                     "whether somebody runs"

@@ -1,6 +1,7 @@
 """When a firing asks again that waits, and what it hands back; in a time that passes as the test says."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ class Scripted:
         answer = self.answer(firing.shard, self.time.now)
         if isinstance(answer, Exception):
             raise answer
+        if isinstance(answer, AskAgain) and answer.why == "fenced":
+            self.time.now += 2  # spent on waiting for the fence
         return answer
 
     def listen(self, firing: Any, *, deadline: float) -> bool:
@@ -79,9 +82,8 @@ def new_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
 
     def make(**given: str) -> Plan:
         options = {name.replace("_", "-"): value for name, value in given.items()}
-        return make_plan(
-            ParsedRun({"key": "k", "tick": "t", "store": "local", **options}, ["true"])
-        )
+        tick = {} if "no-tick" in options else {"tick": "t"}
+        return make_plan(ParsedRun({"key": "k", "store": "local", **tick, **options}, ["true"]))
 
     return make
 
@@ -207,10 +209,87 @@ def test_a_store_that_goes_away_is_asked_for_the_budget_of_a_claim(
 
     store = Scripted(time, answer, stirs=True)
     with pytest.raises(StoreUnavailable):
-        wait(store, new_plan(failover="true", connect_timeout="30s"))
+        wait(store, new_plan(wait="10m", connect_timeout="30s"))
     away = [at for at in store.times if at >= 100]
     assert 25 <= time.now - start - away[0] <= 30
     assert len(away) > 10
+
+
+NO_TICK = {"no_tick": "true"}
+FENCED = AskAgain("fenced", 0.0, 0.0, Refusal("held", HOLDER))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "given"),
+    [
+        (StoreUnavailable("away"), {}),
+        (StoreUnavailable("away"), NO_TICK),
+        (AskAgain("contended", 0.05, 0.0, Refusal("held")), {}),
+        (FENCED, {}),
+        (Refusal("paused", detail="by eve@desk"), NO_TICK),
+        (Refusal("drained", detail="by eve@desk"), NO_TICK),
+    ],
+)
+def test_who_stands_by_goes_on_with_its_polls_until_there_is_an_answer(
+    time: Time,
+    new_plan: Callable[..., Plan],
+    capfd: pytest.CaptureFixture[str],
+    trouble: Any,
+    given: dict[str, str],
+) -> None:
+    """By --failover, once told `held`: however long the store is away, or a fence or a pause stands. Told once."""
+    start = time.now
+
+    def answer(_: int, now: float) -> Any:
+        if now < start + 100:
+            return held(TTL, now)
+        return trouble if now < start + 1000 else granted(0)
+
+    store = Scripted(time, answer, stirs=True)
+    plan = new_plan(failover="true", connect_timeout="30s", **given)
+    lease, told = wait(store, plan)
+    assert lease == granted(0)
+    reasons = [trouble.reason] if isinstance(trouble, Refusal) else []
+    assert told == [(reason, True) for reason in ("held", *reasons)]
+    late = [at for at in store.times if at > 200]
+    pauses = [later - at for at, later in pairwise(late)]
+    assert min(pauses) >= 2.5
+    assert max(pauses) <= 5 + 2  # and a backoff
+    assert len(set(pauses)) > 10
+    away = isinstance(trouble, StoreUnavailable)
+    assert capfd.readouterr().err.count("away; standing by all the same\n") == away
+
+
+@pytest.mark.parametrize("trouble", [StoreUnavailable("away"), FENCED, Refusal("paused")])
+def test_who_was_not_told_that_it_waits_has_its_budget(
+    time: Time, new_plan: Callable[..., Plan], trouble: Any
+) -> None:
+    """A new firing leaves, and one with a tick in a pause: no burst when that ends."""
+    answers = {0.0: held(TTL)} if isinstance(trouble, Refusal) else {}
+    start = time.now
+    store = Scripted(time, lambda _, now: answers.get(now - start, trouble), stirs=True)
+    store.skip = lambda *_, **__: None  # type: ignore[attr-defined]
+    if isinstance(trouble, StoreUnavailable):
+        with pytest.raises(StoreUnavailable):
+            wait(store, new_plan(failover="true", connect_timeout="30s"))
+    else:
+        told = wait(store, new_plan(failover="true", connect_timeout="30s"))[1]
+        assert told[-1] == ("held" if trouble is FENCED else "paused", False)
+    assert time.now - start < 31
+
+
+def test_what_does_not_count_is_given_back_by_who_stood_by(
+    time: Time, new_plan: Callable[..., Plan]
+) -> None:
+    """It keeps all others out, so that it is not kept for longer than --connect-timeout."""
+    start = time.now
+    unconfirmed = Unconfirmed(granted(0), StoreUnavailable("no replica"))
+    store = Scripted(
+        time, lambda _, now: held(TTL, now) if now < start + 100 else unconfirmed, stirs=True
+    )
+    answer, _ = wait(store, new_plan(failover="true", connect_timeout="30s"))
+    assert answer == unconfirmed
+    assert time.now - start < 100 + TTL / 3 + 31
 
 
 def test_a_store_that_goes_away_after_a_takeover_takes_nothing_back(
