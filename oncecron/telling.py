@@ -27,8 +27,10 @@ class Telling:
         self.log = JobLog(plan)
 
     def say(self, text: str) -> None:
-        """Write a line about the key to standard error."""
-        messages.complain(f"key {self._plan.firing.key}: {text}")
+        """Write a line about the key to standard error; some errors name it themselves."""
+        name = f"key {self._plan.firing.key}"
+        named = text.startswith((f"{name}:", f"{name},"))
+        messages.complain(text if named else f"{name}: {text}")
 
     def refused(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
         """Tell a person at a terminal, and the log beside the store; the store knows."""

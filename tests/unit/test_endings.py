@@ -93,6 +93,15 @@ def test_an_attempt_that_may_have_begun_is_told_not_to_have(
     assert (record["outcome"], record["attempt"]) == ("not-started", None)
 
 
+@pytest.mark.parametrize("text", ["the lease was lost", "key k: it", "key k, tick t: it"])
+def test_a_line_names_the_key_once(
+    endings: Endings, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    """The error of a store may have named it, with the tick."""
+    endings._telling.say(text)
+    assert capfd.readouterr().err.count("key k") == 1
+
+
 def test_a_refusal_of_the_next_attempt_is_noted(endings: Endings, orders: Orders) -> None:
     """With who it was."""
     endings.record(LEASE, FAILED, 100.0)
