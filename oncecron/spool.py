@@ -2,7 +2,8 @@
 
 Per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, directories 0700. A record is one file, written
 by temporary name, fsync and rename, so that it is there whole or not at all; what a killed process was writing is
-removed by whoever looks next. Never below a directory that others may write to, never through a link.
+removed by whoever delivers next. Never below a directory that others may write to, never through a link: nothing is
+written there, and what is there is neither believed nor touched.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import stat
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from oncecron import clock
-from oncecron.errors import StoreError
+from oncecron import clock, directories
+from oncecron.errors import EX_CONFIG, OncecronError, StoreError
 from oncecron.stores.address import masked, state_directory
 
 if TYPE_CHECKING:
@@ -30,8 +31,18 @@ _WRITTEN_WITHIN = 5.0  # seconds that writing a record may take
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 
 
-class SpoolError(Exception):
+_FIELDS = {"kind", "key", "shard", "tick", "tick_instant", "host", "pid", "fired_at", "owner"}
+_FIELDS_OF = {
+    "execution": _FIELDS | {"attempt", "outcome", "fencing_token", "note"},
+    "skip": _FIELDS | {"reason", "at"},
+}
+"""What readers take for granted, by the kind of the record."""
+
+
+class SpoolError(OncecronError):
     """The spool cannot be used; the message says why and where."""
+
+    exit_status = EX_CONFIG
 
 
 def spool_of(address: Address, namespace: str) -> Spool:
@@ -74,16 +85,29 @@ class Spool:
         """Return the names of the directories that hold records."""
         return sorted(name for name in _listed(self.root) if not name.startswith("."))
 
-    def pending(self, key: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (path, record) of a key, or of all, the oldest first; a broken file is set aside."""
+    def refuse_unsafe(self) -> None:
+        """Raise `SpoolError` if what is here could be somebody else's: then nothing of it is pending."""
+        if os.path.lexists(self.root):
+            for name in ("", *self.keys()):
+                self._refuse_unsafe(name)
+
+    def pending(
+        self, key: str | None = None, *, set_aside: bool = False
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (path, record) of a key, or of all, the oldest first; a broken file is left out.
+
+        `set_aside`: for who delivers, such a file is renamed, so that it is not looked at again. Raises `SpoolError`
+        where that fails.
+        """
         for name in self._names(key):
-            for path in sorted(self._records(name), key=_modified):
+            for path in sorted(_records(self._files(name)), key=_modified):
                 try:
                     record = _read(path)
                 except FileNotFoundError:
                     continue  # delivered by somebody else meanwhile
-                except (OSError, ValueError):
-                    os.rename(path, path + ".broken")
+                except (OSError, ValueError, RecursionError):
+                    if set_aside:
+                        _changed(os.rename, path, path + ".broken")
                 else:
                     yield path, record
 
@@ -101,14 +125,24 @@ class Spool:
         """Return whether anything is pending, of a key at the cost of one look into a directory.
 
         Of all it is a look for each key that ever had a record. Their directories stay: whoever adds a record must not
-        find its directory removed meanwhile.
+        find its directory removed meanwhile. What a killed process was writing is removed by the way.
         """
-        return any(self._records(name) for name in self._names(key))
+        for name in self._names(key):
+            files = self._files(name)
+            for file in files:
+                base = os.path.basename(file)
+                if base.startswith(".") and ".json." in base:
+                    _remove_unless_written(file)
+            if _records(files):
+                return True
+        return False
 
     def lock(self) -> int | None:
         """Become the only one who delivers; return a descriptor to close, or None if somebody else is."""
         import fcntl  # noqa: PLC0415 - only where a record was spooled
 
+        if not self._is_safe():
+            return None
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(os.path.join(self.root, ".lock"), flags, 0o600)
@@ -126,20 +160,25 @@ class Spool:
     ) -> None:
         """Deliver a key's records, or all, while they are `wanted`; whatever fails stays for the next time.
 
-        `wanted` is asked before each, and told how many were delivered; `within`: seconds for one record.
+        `wanted` is asked before each, and told how many were delivered; `within`: seconds for one record. What others
+        may have put here stays without a word, which cron would mail each time: `flush` says it.
         """
         if not self.has(key) or (lock := self.lock()) is None:
             return
         try:
-            for number, (path, record) in enumerate(self.pending(key)):
+            for number, (path, record) in enumerate(self.pending(key, set_aside=True)):
                 if not wanted(number):
                     break
                 store.deliver(record, deadline=clock.lease_time(store.lease_clock) + within)
-                os.unlink(path)
-        except (StoreError, OSError):
+                self.delivered(path)
+        except (StoreError, SpoolError, OSError):
             store.close()
         finally:
             os.close(lock)
+
+    def delivered(self, path: str) -> None:
+        """Forget a record. Raises `SpoolError`: then it will be delivered again, which changes nothing."""
+        _changed(os.unlink, path)
 
     def note_unreachable(self, key: str) -> bool:
         """Remember that the store was away; return whether that is news for this host and key."""
@@ -157,35 +196,62 @@ class Spool:
 
     def note_reached(self, key: str) -> None:
         """Forget that the store was away."""
-        _remove(os.path.join(self.root, _name_of(key), ".unreachable"))
+        note = os.path.join(self.root, _name_of(key), ".unreachable")
+        if os.path.lexists(note) and self._is_safe(_name_of(key)):
+            _remove(note)
 
     def _names(self, key: str | None) -> list[str]:
         return self.keys() if key is None else [_name_of(key)]
 
-    def _records(self, name: str) -> list[str]:
-        directory = os.path.join(self.root, name)
-        files = _listed(directory)
-        for file in files:
-            if file.startswith(".") and ".json." in file:
-                _remove_unless_written(os.path.join(directory, file))
-        return [os.path.join(directory, file) for file in files if file.endswith(".json")]
+    def _files(self, name: str) -> list[str]:
+        """Return the paths of what is in a directory of the spool; nothing where it may be somebody else's."""
+        files = _listed(os.path.join(self.root, name))
+        if not files or not self._is_safe(name):  # the usual firing has paid for one look by now
+            return []
+        return [os.path.join(self.root, name, file) for file in files]
+
+    def _levels(self, name: str) -> list[str]:
+        """Return the directory of a key, which may be empty, and those above it that are the spool's, from the top."""
+        levels = [self._state, os.path.dirname(self.root), self.root]
+        return [*levels, os.path.join(self.root, name)] if name else levels
 
     def _directory(self, key: str) -> str:
-        directory = os.path.join(self.root, _name_of(key))
-        for path in (self._state, os.path.dirname(self.root), self.root, directory):
-            _make(path)
-            _refuse_unsafe(path)
-        return directory
+        name = _name_of(key)
+        for path in self._levels(name):
+            directories.make(path)
+            if why := directories.unsafe(path):
+                raise SpoolError(why)
+        return os.path.join(self.root, name)
 
+    def _refuse_unsafe(self, name: str = "") -> None:
+        """Raise `SpoolError` if somebody else could have put something here, `OSError` if nothing is here."""
+        for path in self._levels(name):
+            if why := directories.unsafe(path):
+                raise SpoolError(why)
 
-def _make(directory: str) -> None:
-    """Make a directory and those above it, all 0700: os.makedirs gives its mode to the last alone."""
-    if not os.path.lexists(directory):
-        _make(os.path.dirname(directory))
+    def _is_safe(self, name: str = "") -> bool:
         try:
-            os.mkdir(directory, 0o700)
-        except FileExistsError:  # another firing was faster
-            return
+            self._refuse_unsafe(name)
+        except (SpoolError, OSError):
+            return False
+        return True
+
+
+def _records(files: list[str]) -> list[str]:
+    return [file for file in files if file.endswith(".json")]
+
+
+def _changed(change: Callable[..., None], *paths: str) -> None:
+    """Carry out what changes a name. Raises `SpoolError` where this is refused."""
+    try:
+        change(*paths)
+    except FileNotFoundError:  # somebody else has done it meanwhile
+        return
+    except OSError as error:
+        raise SpoolError(
+            f"{paths[0]} cannot be removed or set aside: {error.strerror}; "
+            f"let user {os.geteuid()} write to its directory"
+        ) from error
 
 
 def _remove(path: str) -> None:
@@ -207,26 +273,17 @@ def _read(path: str) -> dict[str, Any]:
     """Return the record in a file. Raises `ValueError` where there is none."""
     import json  # noqa: PLC0415 - only where a record was spooled
 
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, encoding="utf-8") as file:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
+        status = os.fstat(file.fileno())
+        ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        if not stat.S_ISREG(status.st_mode) or not ours:  # from when the directory was not safe
+            raise ValueError(f"{path} is not a file of our own")
         record = json.load(file)
-    if not isinstance(record, dict) or not {"kind", "key"} <= record.keys():
+    known = _FIELDS_OF.get(str(record.get("kind"))) if isinstance(record, dict) else None
+    if known is None or not known <= record.keys():
         raise ValueError(f"{path} holds no record")
-    return record
-
-
-def _refuse_unsafe(directory: str) -> None:
-    """Raise `SpoolError` if somebody else could put or change something here."""
-    status = os.lstat(directory)
-    if not stat.S_ISDIR(status.st_mode):
-        raise SpoolError(f"{directory} is a link; set XDG_STATE_HOME to a directory of your own")
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise SpoolError(f"{directory} can be written by others; chown and chmod 700 it")
-    while directory != "/":
-        directory = os.path.dirname(directory)
-        mode = os.stat(directory).st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise SpoolError(f"{directory} is world-writable; set XDG_STATE_HOME to a safe place")
+    return record  # type: ignore[no-any-return]
 
 
 def _name_of(text: str) -> str:

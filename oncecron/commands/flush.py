@@ -43,6 +43,7 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
 
     check_with_driver(address)  # with nothing to deliver nobody else looks at it
     spool = spool_of(address, namespace)
+    spool.refuse_unsafe()
     error = None
     store = open_firing_store(address, namespace, _TTL)  # connects at the first record
     if spool.has():
@@ -75,7 +76,7 @@ def _deliver(spool: Spool, store: FiringStore, stream: TextIO, whither: str) -> 
     last: StoreError | None = None
     failures = 0
     unanswered: set[str] = set()
-    for path, record in spool.pending():
+    for path, record in spool.pending(set_aside=True):
         if record["key"] in unanswered:
             continue
         try:
@@ -90,7 +91,7 @@ def _deliver(spool: Spool, store: FiringStore, stream: TextIO, whither: str) -> 
                 break
             continue
         failures = 0
-        os.unlink(path)
+        spool.delivered(path)
         render.say(_line(record, whither), stream)
     return last
 

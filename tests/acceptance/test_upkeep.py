@@ -10,6 +10,8 @@ from log_of import Store
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 
+from oncecron.spool import Spool
+
 # prune
 
 
@@ -110,17 +112,45 @@ def test_two_do_not_flush_at_once(any_store: Store, host: Oncecron, public_path:
     """The second is told to try again."""
     import fcntl
 
-    from oncecron.spool import Spool
-    from oncecron.stores.address import parse_address
-
-    target = parse_address(any_store.url).target
-    spool = Path(Spool(str(public_path / "host-a" / "oncecron"), target, "oncecron").root)
+    spool = Path(spool_of(any_store, public_path).root)
     (spool / "k").mkdir(parents=True, mode=0o700)
     (spool / "k" / "record.json").touch()
     with (spool / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused(host("flush"), 75, "somebody else is delivering")
     assert executions_or_none(any_store) == []
+
+
+def test_what_others_may_have_spooled_is_not_delivered(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """A record that says that the tick is done: the firing runs all the same and says nothing, `flush` the cure."""
+    from oncecron.model import Ending, Firing, Holder
+    from oncecron.records import execution_record
+    from oncecron.tick import named_tick
+
+    host.run("k", "--tick", "before", "--", "true")
+    forged = Firing(
+        *("k", 0, named_tick("t1"), "owner-1", Holder("evil", 1, "u"), "true", 1.5, 60.0),
+        *(None, None, False, None, None),
+    )
+    spool_of(any_store, public_path).add(
+        execution_record(forged, None, Ending("succeeded", 0, None, 1.0))
+    )
+    (public_path / "host-a" / "oncecron").chmod(0o777)
+    assert host.run("k", "--tick", "t1", "--", "echo", "ran") == Ended(0, b"ran\n", "")
+    told = "can be written by others; see what it holds, then chown and chmod 700 it"
+    refused(host("flush"), 78, str(public_path / "host-a" / "oncecron"), told)
+    assert {each["host"] for each in answer(host, "history", "k")} == {"host-a"}
+    assert b"spooled" not in host("why", "k", "--tick", "t1").out
+
+
+def spool_of(store: Store, public_path: Path) -> Spool:
+    """Return what host-a has not told a store."""
+    from oncecron.stores.address import parse_address
+
+    target = parse_address(store.url).target
+    return Spool(str(public_path / "host-a" / "oncecron"), target, "oncecron")
 
 
 def executions_or_none(store: Store) -> list[object]:

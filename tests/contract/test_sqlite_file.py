@@ -191,6 +191,23 @@ def test_a_network_file_system_is_refused(
     assert not path.parent.exists()
 
 
+def test_a_state_directory_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `local` is: somebody else could have put the file there, with leases and ticks of his own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    directory = tmp_path / "oncecron"
+    path = directory / "oncecron.db"
+    first_host(path).fire(minute(1))
+    directory.chmod(0o777)
+    with pytest.raises(StoreRefusesError, match=r"can be written by others.*chmod 700"):
+        first_host(path).fire(minute(2))
+    path.rename(tmp_path / "moved.db")
+    with pytest.raises(StoreRefusesError, match="can be written by others"):
+        first_host(path).fire(minute(2))
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("name", ["file/x.db", "file/new/x.db", "n" * 256])
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> None:
     """Below a file, or with too long a name: asking again would not help."""

@@ -26,9 +26,10 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 
 def record(outcome: str, attempt: int = 1) -> dict[str, Any]:
-    """Return what the log looks at."""
-    fields = {"kind": "execution", "key": "k", "owner": "o", "fired_at": 1.0}
-    return {**fields, "outcome": outcome, "attempt": attempt}
+    """Return what the log and its spool look at."""
+    fields = {"kind": "execution", "key": "k", "shard": 0, "tick": "t", "tick_instant": None}
+    fields |= {"host": "h", "pid": 7, "fired_at": 1.0, "owner": "o"}
+    return {**fields, "outcome": outcome, "attempt": attempt, "fencing_token": None, "note": None}
 
 
 def kept(plan: Plan) -> list[tuple[int, str]]:

@@ -38,7 +38,7 @@ LAYERS = (
     ("store",),
     ("model",),
     ("tick",),
-    ("duration", "size", "backoff", "clock", "trust", "errors"),
+    ("duration", "size", "backoff", "clock", "trust", "errors", "directories"),
     ("",),
 )
 

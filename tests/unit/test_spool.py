@@ -41,15 +41,32 @@ def spool(state: Path) -> Spool:
 
 
 def record(key: str = "k", owner: str = "owner-1", **fields: Any) -> dict[str, Any]:
-    """Return a record with what the spool looks at."""
+    """Return a record with what its readers look at."""
     return {
+        **dict.fromkeys(("tick", "tick_instant", "fencing_token", "note")),
         "kind": "execution",
         "key": key,
+        "shard": 0,
+        "host": "h",
+        "pid": 7,
+        "fired_at": 1.5,
         "owner": owner,
         "attempt": 1,
-        "fired_at": 1.5,
+        "outcome": "succeeded",
         **fields,
     }
+
+
+def refused(spool: Spool, told: str) -> None:
+    """Check that what is there is neither read, nor locked, nor changed, and that `flush` is told why."""
+    before = {path: path.lstat() for path in files(spool)}
+    store: Any = None  # which would be asked for its clock
+    spool.deliver(store, "k", wanted=lambda _: True, within=1.0)
+    spool.note_reached("k")
+    assert (spool.has("k"), spool.has(), list(spool.pending("k"))) == (False, False, [])
+    with pytest.raises(SpoolError, match=told):
+        spool.refuse_unsafe()
+    assert {path: path.lstat() for path in files(spool)} == before
 
 
 def files(spool: Spool) -> list[Path]:
@@ -128,7 +145,7 @@ def test_refusals_of_two_firings_are_two_records(spool: Spool) -> None:
 def test_a_firing_can_keep_a_refusal_and_an_execution(spool: Spool) -> None:
     """It gave up an unanswered claim: that it did not start, and why."""
     spool.add(record(attempt=None))
-    refusal = record(kind="skip")
+    refusal = record(kind="skip", reason="no-store", at=1.5)
     del refusal["attempt"]
     spool.add(refusal)
     assert sorted(taken["kind"] for _, taken in spool.pending("k")) == ["execution", "skip"]
@@ -163,13 +180,16 @@ def test_a_state_directory_that_is_a_link_is_refused(
 def test_a_link_in_the_place_of_a_directory_is_refused(spool: Spool, tmp_path: Path) -> None:
     """Below the state directory likewise, at every level."""
     spool.add(record())
+    spool.note_unreachable("k")
     [key] = Path(spool.root).iterdir()
+    (key / "no-record.json").touch()
     for place in (key, Path(spool.root), Path(spool.root).parent):
         moved = tmp_path / "moved"
         place.rename(moved)
         place.symlink_to(moved)
         with pytest.raises(SpoolError, match="is a link"):
             spool.add(record(owner="owner-2"))
+        refused(spool, "is a link")
         place.unlink()
         moved.rename(place)
     assert len(list(spool.pending())) == 1
@@ -189,19 +209,49 @@ def test_a_directory_that_others_may_write_to_is_refused(
 
 def test_a_world_writable_directory_above_is_refused(spool: Spool, state: Path) -> None:
     """Everybody could put another state directory in its place."""
-    state.mkdir(parents=True, mode=0o700)
+    spool.add(record())
     state.parent.chmod(0o777)
     with pytest.raises(SpoolError, match="world-writable"):
         spool.add(record())
+    refused(spool, "world-writable")
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o775, 0o1777])
+def test_what_is_usual_above_is_accepted(spool: Spool, state: Path, mode: int) -> None:
+    """A group that the owner let in, and names that the sticky bit keeps."""
+    state.parent.mkdir()
+    state.parent.chmod(mode)
+    spool.add(record())
+    assert spool.has("k")
+
+
+def test_a_link_above_is_followed_where_nobody_else_could_set_it(
+    state: Path, tmp_path: Path
+) -> None:
+    """A home on another disk is usual; what is above its true place counts too."""
+    true = tmp_path / "disk" / "home"
+    true.mkdir(parents=True)
+    (tmp_path / "home").symlink_to(true)
+    spool = Spool(str(tmp_path / "home" / "oncecron"), STORE, "oncecron")
+    spool.add(record())
+    assert spool.has("k")
+    true.parent.chmod(0o777)
+    refused(spool, "world-writable")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVEN: another user's directory needs root")
-def test_another_users_directory_is_refused(spool: Spool, state: Path) -> None:
-    """Root does not write where another user rules."""
-    state.mkdir(parents=True, mode=0o700)
-    os.chown(state, 65534, 65534)
-    with pytest.raises(SpoolError, match="chown"):
+@pytest.mark.parametrize(
+    ("up", "told"), [(0, "chown"), (2, "chown"), (3, "chown"), (4, "belongs to user 65534")]
+)
+def test_another_users_directory_is_refused(spool: Spool, up: int, told: str) -> None:
+    """Root neither writes nor believes what is there, at every level; nor below what another user could replace."""
+    spool.add(record())
+    place = [Path(spool.root) / "k", *(Path(spool.root) / "k").parents][up]
+    os.chown(place, 65534, 65534)
+    place.chmod(0o2775)
+    with pytest.raises(SpoolError, match=told):
         spool.add(record())
+    refused(spool, told)
 
 
 def test_a_link_in_the_place_of_a_record_is_not_followed(spool: Spool, tmp_path: Path) -> None:
@@ -211,20 +261,38 @@ def test_a_link_in_the_place_of_a_record_is_not_followed(spool: Spool, tmp_path:
     secret.write_text('{"kind": "execution", "key": "k", "secret": 1}')
     [(path, _)] = spool.pending("k")
     (Path(path).parent / "link.json").symlink_to(secret)
-    assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-1"]
+    assert [taken["owner"] for _, taken in spool.pending("k", set_aside=True)] == ["owner-1"]
     assert (Path(path).parent / "link.json.broken").is_symlink()
     assert secret.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"null"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVEN: another user's file needs root")
+def test_what_another_user_left_in_a_directory_that_is_ours_now_is_set_aside(spool: Spool) -> None:
+    """The cure was chown and chmod of the directory alone."""
+    spool.add(record())
+    [(path, _)] = spool.pending("k")
+    os.chown(path, 65534, 65534)
+    assert list(spool.pending("k", set_aside=True)) == []
+    assert spool.set_aside() == [path + ".broken"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[1]", b"\xff", b"null", b"[" * 100_000, b'{"kind": []}'),
+        *(b'{"kind": "execution", "key": "k"}', json.dumps(record(kind="skip")).encode()),
+    ],
+)
 def test_a_broken_file_is_set_aside(spool: Spool, content: bytes) -> None:
-    """It is kept for a person under another name, and the others are delivered."""
+    """It is kept for a person under another name by who delivers, and by nobody else; the others are delivered."""
     spool.add(record())
     [(path, _)] = spool.pending("k")
     broken = Path(path).with_name("a.json")
     broken.write_bytes(content)
+    assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-1"]
+    assert broken.exists()
     for _ in range(2):
-        assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-1"]
+        assert [taken["owner"] for _, taken in spool.pending("k", set_aside=True)] == ["owner-1"]
     assert not broken.exists()
     assert broken.with_name("a.json.broken").read_bytes() == content
 
@@ -254,6 +322,8 @@ def test_what_a_killed_process_was_writing_goes(
     half.write_text('{"kind"')
     os.utime(half, (time.time() - age,) * 2)
     assert len(list(spool.pending("k"))) == 1
+    assert half.exists()
+    assert spool.has("k")
     assert half.exists() == kept
 
 
@@ -298,8 +368,9 @@ def test_a_record_is_there_whole_or_not_at_all_after_a_kill(state: Path) -> None
     script = (
         "from oncecron.spool import Spool\n"
         f"spool = Spool({str(state)!r}, 's', 'n')\n"
+        f"record = {record(note='x' * 50000)!r}\n"
         "for number in range(100000):\n"
-        "    spool.add({'kind': 'execution', 'key': 'k', 'owner': str(number), 'note': 'x' * 50000})\n"
+        "    spool.add({**record, 'owner': str(number)})\n"
         "    print(number, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as writer:
@@ -311,6 +382,18 @@ def test_a_record_is_there_whole_or_not_at_all_after_a_kill(state: Path) -> None
     whole = [taken["owner"] for _, taken in spool.pending("k")]
     assert set(map(str, range(20))) <= set(whole), "what was kept was on the disk"
     assert not [path for path in files(spool) if path.suffix == ".broken"]
+
+
+def test_a_change_that_the_directory_does_not_take_is_told(spool: Spool) -> None:
+    """Neither a record that is delivered nor one that is broken can be moved out of the way."""
+    spool.add(record())
+    [(path, _)] = spool.pending("k")
+    Path(path + ".broken").mkdir()
+    Path(path).write_text("no record")
+    with pytest.raises(SpoolError, match="cannot be removed or set aside: Is a directory"):
+        list(spool.pending(set_aside=True))
+    with pytest.raises(SpoolError, match="Is a directory"):
+        spool.delivered(path + ".broken")
 
 
 def test_one_at_a_time_delivers(spool: Spool) -> None:
@@ -348,7 +431,7 @@ def test_nothing_is_pending_once_all_is_delivered(spool: Spool) -> None:
     [(path, _)] = spool.pending("k")
     assert spool.has("k")
     Path(path).write_text("no record")
-    assert list(spool.pending()) == []
+    assert list(spool.pending(set_aside=True)) == []
     assert spool.set_aside() == [path + ".broken"]
     assert (spool.has("k"), spool.has()) == (False, False)
 

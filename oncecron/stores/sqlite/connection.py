@@ -3,7 +3,8 @@
 The file is in WAL mode, so that readers wait for nobody. Whoever opens it first installs the schema, in one
 transaction behind the file's own lock, so that twenty firings at once install it once. An existing schema is
 never changed here. A file on a network file system is refused: SQLite's locks are not dependable there, and
-memory shared through the file does not reach another host, so that two hosts could both get a lease.
+memory shared through the file does not reach another host, so that two hosts could both get a lease. One in the
+state directory, as `local` is, is refused like the spool where somebody else could have put it there.
 
 A connection belongs to the file that it opened: `is_current` tells when the path has come to mean another.
 """
@@ -15,8 +16,9 @@ import os
 import select
 import sqlite3
 
-from oncecron import clock
+from oncecron import clock, directories
 from oncecron.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.stores.address import state_directory
 
 TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
             _make(path)
         elif not os.path.exists(path):
             raise _absent(path)
+        _refuse_unsafe(path)
         connection = Connection(path)
     except OSError as error:
         raise _unusable(error, path) from error
@@ -124,6 +127,13 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _refuse_unsafe(path: str) -> None:
+    """Raise StoreRefusesError if the file is in the state directory, and others may put theirs there."""
+    directory = os.path.dirname(path)
+    if directory == state_directory() and (why := directories.unsafe(directory)):
+        raise StoreRefusesError(f"the store {path}: {why}")
 
 
 def refuse_network(path: str) -> None:
@@ -168,6 +178,7 @@ def _make(path: str) -> None:
     if os.path.exists(path):
         return
     os.makedirs(os.path.dirname(path), mode=DIRECTORY_MODE, exist_ok=True)
+    _refuse_unsafe(path)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
     except FileExistsError:

@@ -1,0 +1,51 @@
+"""Directories whose contents are believed: whose they are, and how they are made.
+
+What a directory holds is the word of its owner, and of everybody who can write to it or put another in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+
+def unsafe(directory: str) -> str | None:
+    """Return how somebody else could put or change something here, and the cure; None if nobody could.
+
+    It must be the user's own, no link, and written by no group. Those above it may also be root's, and a group may
+    write to them, which their owner let in: /var/local is staff's on Debian, a home often its user's own group's.
+    Everybody may only where the sticky bit keeps what others have there. Raises `OSError`.
+    """
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode):
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
+        return f"{directory} is {what}; set XDG_STATE_HOME to a directory of your own"
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        return (
+            f"{directory} can be written by others; see what it holds, then chown and chmod 700 it"
+        )
+    # In a user namespace of its own root's directories have another owner, `/` too.
+    trusted = {0, os.lstat("/").st_uid, os.geteuid()}
+    for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
+        status = os.lstat(place)
+        if status.st_uid not in trusted:
+            return f"{place} belongs to user {status.st_uid}; set XDG_STATE_HOME to a safe place"
+        writable = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        if writable and not stat.S_ISLNK(status.st_mode):
+            return f"{place} is world-writable; set XDG_STATE_HOME to a safe place"
+    return None
+
+
+def _above(directory: str) -> list[str]:
+    above = os.path.dirname(directory)
+    return [] if above == directory else [above, *_above(above)]
+
+
+def make(directory: str) -> None:
+    """Make a directory and those above it, all 0700: os.makedirs gives its mode to the last alone."""
+    if not os.path.lexists(directory):
+        make(os.path.dirname(directory))
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:  # another firing was faster
+            return
