@@ -218,7 +218,7 @@ def read_file(named: str | None) -> File:
 
 
 def _parse(path: str) -> File:
-    text = read_private(path, "configuration file")
+    text, mode = read_private(path, "configuration file")
     import tomllib  # noqa: PLC0415 - costs ten milliseconds where there is no file
 
     try:
@@ -241,7 +241,7 @@ def _parse(path: str) -> File:
         redis,
     )
     if _holds_password(file):
-        _refuse_world_readable(path, "configuration file")
+        _refuse_world_readable(path, mode, "configuration file")
     return file
 
 
@@ -358,32 +358,41 @@ def _store_from_file(file: File, configured: str | None) -> str | None:
         if configured is not None or file.store_file is None:
             return configured
         path = os.path.join(os.path.dirname(file.path or ""), file.store_file)
-    text = read_private(path, "store file").strip()
+    text, mode = read_private(path, "store file")
+    text = text.strip()
     if has_password(text):
-        _refuse_world_readable(path, "store file")
+        _refuse_world_readable(path, mode, "store file")
     if not text or "\n" in text:
         raise ConfigurationError(f"store file {path}: it must hold one line, the store's URL")
     return text
 
 
-def read_private(path: str, what: str) -> str:
-    """Read a file that may hold a password; one that root reads must be root's."""
+def read_private(path: str, what: str) -> tuple[str, int]:
+    """Read a file that may hold a password and says what is run; return its text and mode.
+
+    One that root reads must be root's, and none may be everybody's to write. A group that may write it was let in by
+    its owner: an administrators' one, or that which umask 002 gives to each user.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             status = os.fstat(file.fileno())
             if os.geteuid() == 0 and status.st_uid != 0:
                 raise ConfigurationError(f"{what} {path} is not root's; run: chown root {path}")
+            if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:  # not /dev/null
+                raise ConfigurationError(
+                    f"everybody may write {what} {path}; run: chmod o-w {path}"
+                )
             text = file.read(_LARGEST_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
     if len(text) > _LARGEST_FILE:
         raise ConfigurationError(f"{what} {path} is larger than a megabyte; name another file")
-    return text
+    return text, status.st_mode
 
 
-def _refuse_world_readable(path: str, what: str) -> None:
-    if stat.S_IMODE(os.stat(path).st_mode) & stat.S_IROTH:
+def _refuse_world_readable(path: str, mode: int, what: str) -> None:
+    if mode & stat.S_IROTH:
         raise ConfigurationError(
             f"{what} {path} holds a password and everybody may read it; run: chmod 640 {path}"
         )

@@ -358,6 +358,27 @@ def test_what_root_reads_must_be_root_s(tmp_path: Path, monkeypatch: pytest.Monk
     assert f"chown root {path}" in complaint(ConfigurationError, config=path)
 
 
+@pytest.mark.parametrize("what", ["configuration file", "store file"])
+def test_what_everybody_may_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Else everybody chooses what is run, or where; a group was let in by the owner."""
+
+    def use(mode: int) -> Settings:
+        text = 'store = "local"' if what == "configuration file" else "local"
+        path = put(tmp_path / "file", text, mode)
+        if what == "store file":
+            monkeypatch.setenv("ONCECRON_STORE_FILE", path)
+            return settings()
+        return settings(config=path)
+
+    for mode in (0o666, 0o602):
+        with pytest.raises(ConfigurationError, match=rf"{what} .*; run: chmod o-w {tmp_path}/file"):
+            use(mode).address()
+    assert use(0o664).address().kind == "sqlite"
+    assert read_file(os.devnull).values == {}
+
+
 @pytest.mark.parametrize(
     "text",
     [
