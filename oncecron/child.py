@@ -310,8 +310,9 @@ def _execute(
             if int(name) > failures:
                 os.closerange(int(name), int(name) + 1)
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - no shell is wanted
-    except OSError as error:
-        os.write(failures, str(error.errno).encode())
+    except (OSError, ValueError) as error:  # a NUL in a word is a ValueError
+        code = error.errno if isinstance(error, OSError) else errno.EINVAL
+        os.write(failures, str(code).encode())
     finally:
         os._exit(126)
 

@@ -341,6 +341,8 @@ def _text(name: str, value: Any) -> str:
     """Return a value of the file as an option has it. Raises `ValueError`."""
     if not isinstance(value, str | int | float):
         raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - the file's fault
+    if "\0" in str(value):
+        raise ValueError(f"{name} holds a NUL, which no command and no path can")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

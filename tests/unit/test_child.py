@@ -266,6 +266,8 @@ def test_a_command_that_cannot_be_executed_raises_and_leaves_no_child() -> None:
     for command, error in (("/no/such", FileNotFoundError), ("/etc/passwd", PermissionError)):
         with pytest.raises(error, match=command):
             spawn(command)
+    with pytest.raises(OSError, match="Invalid argument"):
+        spawn("echo", "a\0b")
     assert not child.Tree().reap()
 
 

@@ -228,6 +228,7 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("[redis]\nssl_ca_certs = 'ca'\n", "[redis]: ssl_ca_certs: the path 'ca' must be absolute"),
         ("redis = 1\n", "redis must be a table"),
         ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
+        ('[job.billing]\ncommand = "echo a\\u0000b"\n', "command holds a NUL"),
         ("job = 3\n", "job must be a table"),
         ("[job]\nbilling = 3\n", "billing must be a table"),
         ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes: [job."bill.sh-1"]'),
