@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron import __version__
-from oncecron.commands import LazyGroup
+from oncecron.commands import LazyGroup, answer
 from oncecron.errors import EX_USAGE
 from oncecron.messages import complain
 
@@ -30,8 +30,7 @@ COMMANDS = (
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        click.echo(f"oncecron {__version__}")
-        ctx.exit()
+        answer(ctx, f"oncecron {__version__}")
 
 
 ONCECRON = LazyGroup(

@@ -223,7 +223,7 @@ def _parse(path: str) -> File:
 
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
         raise ConfigurationError(f"{path}: {error}") from error
     jobs = _table(path, data, "job")
     retention = _table(path, data, "retention")
@@ -236,13 +236,20 @@ def _parse(path: str) -> File:
             key: _texts(path, job_section(key), _job(path, key, job), _JOB_KEYS)
             for key, job in jobs.items()
         },
-        None if store_file is None else str(store_file),
+        _store_file(path, store_file),
         _retention(path, retention),
         redis,
     )
     if _holds_password(file):
         _refuse_world_readable(path, mode, "configuration file")
     return file
+
+
+def _store_file(path: str, value: Any) -> str | None:
+    try:
+        return None if value is None else _text("store_file", value)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
 
 
 def _table(path: str, data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -364,7 +371,7 @@ def _store_from_file(file: File, configured: str | None) -> str | None:
     text = text.strip()
     if has_password(text):
         _refuse_world_readable(path, mode, "store file")
-    if not text or "\n" in text:
+    if not text or "\n" in text or "\0" in text:
         raise ConfigurationError(f"store file {path}: it must hold one line, the store's URL")
     return text
 

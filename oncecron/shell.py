@@ -12,7 +12,6 @@ own $SHELL is /bin/sh: programs that start commands by $SHELL would come here ag
 from __future__ import annotations
 
 import os
-import sys
 
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.words import is_guarded, is_off, of_each_host, simple_words
@@ -38,7 +37,9 @@ host, as do run-parts and anacron. @reboot lines need ONCECRON=off.
 def run_line(arguments: list[str]) -> int:
     """Carry out a line as cron's shell; return the exit status. Raises `OncecronError` before anything runs."""
     if arguments in (["--help"], ["-h"]):
-        sys.stdout.write(_USAGE)
+        from oncecron import render  # noqa: PLC0415 - not where a line is run
+
+        render.say(_USAGE, render.standard_output())
         return 0
     if len(arguments) != 2 or arguments[0] != "-c":  # noqa: PLR2004 - the option and its value
         raise UsageError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -36,7 +36,31 @@ JSON = Option("json", "flag", "The same as --format json.", "", "Output")
 OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
 
 
-class LazyGroup(click.Group):
+def answer(context: click.Context, text: str) -> NoReturn:
+    """Print what an option alone asks for, and end. Raises `OutputError`, or `BrokenPipeError`."""
+    from oncecron import render  # noqa: PLC0415 - a command that is carried out may not need it
+
+    render.say(text, render.standard_output())
+    context.exit()
+
+
+class _Helpful(click.Command):
+    """A command whose --help tells when it cannot be written, as every other answer does."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return click's option, which prints by our way."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _help
+        return option
+
+
+def _help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        answer(context, context.get_help())
+
+
+class LazyGroup(_Helpful, click.Group):
     """Commands by their names; each is the `COMMAND` of its module, imported when it is asked for."""
 
     def __init__(
@@ -78,7 +102,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class TableCommand(click.Command):
+class TableCommand(_Helpful):
     """A command whose options come from a table."""
 
     def __init__(
@@ -240,6 +264,7 @@ __all__ = [
     "LazyGroup",
     "TableCommand",
     "all_people_stores",
+    "answer",
     "moment",
     "output_format",
     "people_store",

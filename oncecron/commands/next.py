@@ -57,13 +57,16 @@ OPTIONS = (
 def _show(given: dict[str, str], words: list[str]) -> int:
     from oncecron import kinds, render
     from oncecron.config import Settings
-    from oncecron.questions.coming import coming
+    from oncecron.errors import UsageError
+    from oncecron.questions.coming import FIRST, LAST, coming
 
     key = words[0] if words else None
     settings = Settings(OPTIONS, given, key)
     form = output_format(settings)
     now = time.time()
     since = now if settings["since"] is None else moment(settings["since"], now)
+    if not FIRST <= since < LAST:
+        raise UsageError(f"--since: {settings['since']!r} is not in the years 2 to 8999")
     schedule, zone = _schedule(settings, key)
     try:
         ticks = coming(

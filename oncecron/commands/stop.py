@@ -8,7 +8,7 @@ import click
 
 from oncecron.commands import JSON, STORE_OPTIONS, UTC, TableCommand, people_store
 from oncecron.commands.pause import author, named_key, near
-from oncecron.options import Option
+from oncecron.options import RUN_OPTION, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,12 @@ _TAKEN_OVER_WITHIN = 3.0  # seconds after the end of a lease in which a standby 
 _SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 
 SHARD = Option(
-    "shard", "integer", "Only this part of a key that is divided, from 0.", "N", minimum=0
+    "shard",
+    "integer",
+    "Only this part of a key that is divided, from 0.",
+    "N",
+    minimum=0,
+    maximum=(RUN_OPTION["shards"].maximum or 0) - 1,
 )
 OPTIONS = (
     SHARD,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from oncecron.model import JobKey
 
 _AHEAD = 400 * 86400  # a zone that changes at all does so twice within it
-_LAST = 221_845_392_000  # the year 9000: the calendar of Python ends with 9999
+FIRST, LAST = -62_104_060_800, 221_845_392_000
+"""The years 2 to 8999, for which ticks are known: the calendar of Python has those from 1 to 9999."""
 
 
 class Coming(NamedTuple):
@@ -84,7 +85,7 @@ class _Calendar:
         """Yield the ticks from an instant on."""
         ticks = tick.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
         instants = (int(each.instant or 0) for each in ticks)
-        return takewhile(lambda instant: instant < _LAST, instants)
+        return takewhile(lambda instant: instant < LAST, instants)
 
     def around(self, change: _Change) -> list[int]:
         """Return the last tick before a change, and the first from it on."""

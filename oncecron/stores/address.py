@@ -167,10 +167,13 @@ def state_directory() -> str:
 
 
 def home_directory() -> str:
-    """Return $HOME, or what the password database says."""
+    """Return $HOME, or what the password database says. Raises `ConfigurationError` where neither does."""
     home = os.environ.get("HOME", "")
     if home.startswith("/"):
         return home
     import pwd  # noqa: PLC0415 - rarely needed: cron sets HOME
 
-    return pwd.getpwuid(os.geteuid()).pw_dir
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        raise ConfigurationError(f"user {os.geteuid()} has no home directory; set $HOME") from None

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import os
 import pty
@@ -257,8 +258,10 @@ def test_a_reader_who_leaves_is_no_error(past: Oncecron) -> None:
 
 def test_an_answer_that_cannot_be_written_is_an_error(past: Oncecron) -> None:
     """A full disk, a closed standard output."""
-    for where, told in ((">/dev/full", b"No space left"), (">&-", b"standard output is closed")):
-        script = f"exec {CONSOLE_SCRIPT} history {where}"
+    wheres = ((">/dev/full", b"No space left"), (">&-", b"standard output is closed"))
+    commands = ("history", "--version", "run --help")
+    for command, (where, told) in itertools.product(commands, wheres):
+        script = f"exec {CONSOLE_SCRIPT} {command} {where}"
         done = subprocess.run(
             ["sh", "-c", script], env=past.environment, capture_output=True, check=False
         )

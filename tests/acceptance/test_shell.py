@@ -49,6 +49,13 @@ def test_a_string_is_run_by_the_shell_of_the_environment(any_store: Store, host:
     assert {row["key"] for row in json.loads(host("history", "--json").out)} == set("abcd")
 
 
+def test_a_help_that_cannot_be_written_is_an_error(cron: Oncecron) -> None:
+    """A full disk."""
+    with Path("/dev/full").open("wb") as full:
+        told = cron.start("--help", stdout=full).wait()
+    assert (told.status, "No space left" in told.err) == (1, True)
+
+
 def test_a_shell_that_is_not_there_is_a_broken_host(any_store: Store, host: Oncecron) -> None:
     """Found before any claim."""
     host.environment["SHELL"] = "/bin/no-such-shell"

@@ -229,6 +229,10 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("redis = 1\n", "redis must be a table"),
         ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
         ('[job.billing]\ncommand = "echo a\\u0000b"\n', "command holds a NUL"),
+        ('store_file = "a\\u0000b"\n', "store_file holds a NUL"),
+        ("store_file = 1979-05-27\n", "store_file must be a text"),
+        ("ttl = " + "1" * 5000 + "\n", "limit (4300 digits)"),
+        ("ttl = " + "[" * 10_000 + "\n", "recursion"),
         ("job = 3\n", "job must be a table"),
         ("[job]\nbilling = 3\n", "billing must be a table"),
         ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes: [job."bill.sh-1"]'),
@@ -445,6 +449,17 @@ def test_an_empty_path_is_an_unset_variable() -> None:
     """Typed, it does not mean the files that are looked for."""
     with pytest.raises(UsageError, match="--config"):
         read_file("")
+
+
+def test_a_user_without_an_entry_and_without_home_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container; the configuration and the state are looked for there."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr("os.geteuid", lambda: 54321)
+    with pytest.raises(ConfigurationError, match=r"user 54321 has no home directory; set \$HOME"):
+        read_file(None)
 
 
 def test_ranges_and_exit_statuses_are_values() -> None:
