@@ -61,13 +61,20 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last one: the user gets one line
-        if "-vv" in arguments:
+        hint = "; -vv shows where" if arguments[:1] == ["run"] else ""  # no other has the option
+        if hint and _verbose(arguments[1:]) > 1:
             from oncecron.messages import show_trace  # noqa: PLC0415
 
             show_trace()
-        return _failed(
-            f"internal error: {type(error).__name__}: {error}; -vv shows where", EX_SOFTWARE
-        )
+        return _failed(f"internal error: {type(error).__name__}: {error}{hint}", EX_SOFTWARE)
+
+
+def _verbose(arguments: list[str]) -> int:
+    """Return how often `run` was given -v; what its command was given is not counted."""
+    from oncecron.options import parse_run  # noqa: PLC0415
+
+    parsed = parse_run(arguments)
+    return int(parsed.given.get("verbose", "0")) if parsed else 0
 
 
 def _failed(text: str, status: int) -> int:

@@ -15,6 +15,7 @@ from servers.require import program
 
 import oncecron
 from oncecron import cli
+from oncecron.__main__ import _status
 from oncecron.commands import TableCommand, completion
 from oncecron.commands import run as run_command
 from oncecron.options import RUN_OPTIONS, STORE_OPTIONS, Option, ParsedRun, parse_run
@@ -205,6 +206,31 @@ def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> N
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "traced", "hint"),
+    [
+        ("run -vv --key k -- true", True, True),
+        ("run -v --key k -v -- true", True, True),
+        ("run --key k -- ls -vv", False, True),
+        ("run -v --key k -- true", False, True),
+        ("next -vv k", False, False),
+        ("-c -vv", False, False),
+    ],
+)
+def test_a_bug_is_traced_where_that_can_be_asked_for(
+    line: str, traced: bool, hint: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By `run`, however its -v are spelt and whatever its command is given."""
+
+    def broken(_arguments: list[str]) -> int:
+        raise AssertionError("planted")
+
+    assert _status(broken, line.split()) == 70
+    told = capfd.readouterr().err
+    assert "internal error: AssertionError: planted" in told
+    assert ("Traceback" in told, "-vv shows where" in told) == (traced, hint)
 
 
 def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
