@@ -56,6 +56,7 @@ class Settings:
         self._given = given
         self.file = read_file(given.get("config"))
         self._job = self.file.jobs.get(key or "", {})
+        self._section = job_section(key or "")
         self._values: dict[str, Any] = {}
         self._sources: dict[str, str] = {}
         self._address: Address | None = None
@@ -69,7 +70,7 @@ class Settings:
             return self._convert(option, self._given[name], f"--{name}", UsageError)
         if environment is not None:
             return self._convert(option, environment, f"${option.environment}", ConfigurationError)
-        for values, section in ((self._job, "[job]"), (self.file.values, "")):
+        for values, section in ((self._job, self._section), (self.file.values, "")):
             if name in values:
                 source = " ".join(filter(None, (self.file.path, section, name)))
                 return self._convert(option, values[name], source, ConfigurationError)

@@ -16,7 +16,7 @@ CONFIG = """\
 schedule = "30 2 * * *"
 tz = "Europe/Berlin"
 
-[job.wrong]
+[job."wrong.one"]
 schedule = "5/10 * * * *"
 """
 
@@ -100,7 +100,12 @@ def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
     refused(alone("next"), 64, either)
     refused(alone("next", "report", "--schedule", "@daily"), 64, either)
     refused(alone("next", ""), 64, "the key is empty")
-    refused(alone("next", "wrong"), 78, "oncecron.toml [job] schedule: '5/10' in the minute field")
+    refused(
+        alone("next", "wrong.one"),
+        78,
+        """oncecron.toml [job."wrong.one"] schedule: '5/10' in the""",
+    )
+    refused(alone("next", "a/b"), 78, '[job."a/b"] names no schedule')
     refused(alone("next", "other"), 78, "[job.other] names no schedule", "no store is configured")
     refused(alone("next", "--schedule", "1#2 * * * *"), 64, "--schedule: '1#2' in the minute field")
     refused(alone("next", "--schedule", "@daily", "--tz", "Nowhere"), 64, "--tz: unknown time zone")

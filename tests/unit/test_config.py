@@ -228,6 +228,7 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("[redis]\nssl_ca_certs = 'ca'\n", "[redis]: ssl_ca_certs: the path 'ca' must be absolute"),
         ("redis = 1\n", "redis must be a table"),
         ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
+        ('[job."a.b"]\nttl = 1', '[job."a.b"]: ttl: '),
         ('[job.billing]\ncommand = "echo a\\u0000b"\n', "command holds a NUL"),
         ('store_file = "a\\u0000b"\n', "store_file holds a NUL"),
         ("store_file = 1979-05-27\n", "store_file must be a text"),
