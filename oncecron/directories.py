@@ -1,4 +1,4 @@
-"""Directories whose contents are believed: whose they are, and how they are made.
+"""Directories whose contents are believed: whose they are, how they are made, and what is on disk of them.
 
 What a directory holds is the word of its owner, and of everybody who can write to it or put another in its place.
 """
@@ -49,3 +49,12 @@ def make(directory: str) -> None:
             os.mkdir(directory, 0o700)
         except FileExistsError:  # another firing was faster
             return
+
+
+def sync(directory: str) -> None:
+    """Wait until the names in a directory are on disk. Raises `OSError`."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

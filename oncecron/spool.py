@@ -77,7 +77,7 @@ class Spool:
             except OSError:
                 _remove(temporary)  # a full disk
                 raise
-            _sync_directory(directory)
+            directories.sync(directory)
         except OSError as error:
             raise SpoolError(f"cannot write to {self.root}: {error.strerror or error}") from error
 
@@ -306,11 +306,3 @@ def _modified(path: str) -> float:
         return os.lstat(path).st_mtime
     except OSError:
         return 0.0
-
-
-def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from typing import Any, NamedTuple
 
+from oncecron import directories
 from oncecron.errors import InputError, OutputError, UsageError
 
 STANDARD_INPUT = "-"
@@ -128,7 +129,7 @@ def _put(path: str, data: bytes, like: str, status: os.stat_result) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    _sync(directory)
+    directories.sync(directory)
 
 
 def _copy_attributes(path: str, number: int) -> None:
@@ -137,11 +138,3 @@ def _copy_attributes(path: str, number: int) -> None:
         for name in os.listxattr(path):
             with contextlib.suppress(OSError):
                 os.setxattr(number, name, os.getxattr(path, name))
-
-
-def _sync(directory: str) -> None:
-    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
