@@ -6,6 +6,8 @@ import pytest
 from checker import check
 from invented import AWAY, KEY, Invented, broken, holes
 
+STANDING_BY = "the store cannot be reached; standing by all the same"
+
 
 @pytest.fixture
 def run() -> Invented:
@@ -227,14 +229,29 @@ def test_what_the_job_prints_is_its_own(run: Invented) -> None:
 
 
 @pytest.mark.parametrize(("fault", "found"), [(True, []), (False, ["noise"])])
-def test_a_record_that_is_kept_is_told(run: Invented, fault: bool, found: list[str]) -> None:
+@pytest.mark.parametrize(
+    "said", ["the end could not be recorded and is kept for later: away", STANDING_BY]
+)
+def test_what_is_told_of_a_store_that_is_away_is_no_noise(
+    run: Invented, said: str, fault: bool, found: list[str]
+) -> None:
     """Only where something was away."""
-    run.history.firings[
-        0
-    ].stderr = "oncecron: key billing: the end could not be recorded and is kept for later: away\n"
+    run.history.firings[0].stderr = f"oncecron: key billing: {said}\n"
     if fault:
         run.fault(101.0, 110.0)
     assert broken(run) == found
+
+
+def test_who_stands_by_has_told_that_the_store_is_away(run: Invented) -> None:
+    """At some time of its wait; later firings are silent."""
+    waits = run.fire(110.0, "h2", "t2", lasts=20.0)
+    run.skip(waits, "done")["tick"] = "t1"
+    run.skip(waits)
+    run.fault(110.0, 119.0)
+    run.skip(run.fire(112.0, "h2", "t3", status=69), "no-store")
+    assert broken(run) == ["unexplained"]
+    waits.stderr = f"oncecron: key billing: {STANDING_BY}\n"
+    assert broken(run) == []
 
 
 # Afterwards

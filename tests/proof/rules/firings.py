@@ -27,6 +27,7 @@ SKIP_LOST = 1.0
 
 _SAID = "oncecron: "
 _KEPT = ("is kept for later", "a record is lost")
+_STANDS_BY = "standing by all the same"
 
 
 def unexplained(joined: Joined) -> Iterator[Violation]:
@@ -219,8 +220,9 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
     ]
     until = (firing.ended or firing.at) + MOMENT
     hit = [other for other in others if joined.hits(other) and not joined.starts_of(other)]
+    hit += [other for other in others if _STANDS_BY in other.stderr]
     if any(other.at <= until for other in hit):
-        return True  # between its note that the store is away and its word
+        return True  # between its note that the store is away and its word, or its end
     told = [
         other.ended
         for other in others
@@ -245,7 +247,7 @@ def _reached(joined: Joined, firing: Firing) -> float:
 
 
 def noise(joined: Joined) -> Iterator[Violation]:
-    """Nothing is printed at a success or a refusal, but that a record is kept while the store is away."""
+    """Nothing is printed at a success or a refusal, but while the store is away that a record is kept, or who waits."""
     for firing in joined.history.firings:
         if firing.status not in (0, _skip_exit(firing)) or _is_verbose(firing):
             continue
@@ -253,7 +255,9 @@ def noise(joined: Joined) -> Iterator[Violation]:
         if joined.starts_of(firing):  # the job's own are its own business
             lines = [line for line in lines if line.startswith(_SAID)]
         if joined.felt(firing.host, firing.at, firing.ended or firing.at):
-            lines = [line for line in lines if not any(kept in line for kept in _KEPT)]
+            lines = [
+                line for line in lines if not any(word in line for word in (*_KEPT, _STANDS_BY))
+            ]
         if lines:
             yield of_firing(
                 joined, firing, "noise", f"left with {firing.status} and said: {lines[0]}"
