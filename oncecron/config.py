@@ -10,13 +10,13 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.duration import parse_duration, parse_range
+from oncecron.duration import parse_duration
 from oncecron.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.model import Retention
 from oncecron.options import CONFIG, KEY_LETTERS, LOG, NAMESPACE, RUN_OPTIONS, SHELL, STORE
-from oncecron.size import parse_size
 from oncecron.stores import check_address
 from oncecron.stores.address import has_password, home_directory, masked, parse_address
+from oncecron.values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -145,58 +145,6 @@ class Settings:
                 "leave --log out, or name another database"
             )
         return log
-
-
-def convert(option: Option, text: str) -> Any:
-    """Return the value of an option's text. Raises `ValueError` saying what is expected."""
-    if option.kind == "flag":
-        if text not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
-        return text == "true"
-    if option.kind == "choice" and text not in option.choices:
-        raise ValueError(f"{text!r} is none of {', '.join(option.choices)}")
-    if option.kind in ("integer", "count"):
-        return _bounded(option, text, _integer(text))
-    if option.kind == "duration":
-        return _bounded(option, text, parse_duration(text))
-    if parse := {"size": parse_size, "range": parse_range}.get(option.kind):
-        return parse(text)
-    if option.kind == "codes":
-        return frozenset(_bounded(option, code, _integer(code)) for code in text.split(","))
-    return text
-
-
-def run_values(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return every option of `run`, converted, from texts alone: else the default, None where there is none.
-
-    Raises `ValueError` as `convert` does, with the option in front.
-    """
-    values = {}
-    for option in RUN_OPTIONS:
-        text = texts.get(option.name, option.default)
-        try:
-            values[option.name] = None if text is None else convert(option, text)
-        except ValueError as error:
-            raise ValueError(f"--{option.name}: {error}") from error
-    return values
-
-
-def _integer(text: str) -> int:
-    if not text.isascii() or not text.removeprefix("-").isdigit():
-        raise ValueError(f"{text!r} is no whole number")
-    return int(text)
-
-
-def _bounded(option: Option, text: str, value: float) -> float:
-    if option.minimum is not None and value < option.minimum:
-        raise ValueError(f"{text!r} is too small; the least is {option.minimum:g}{_unit(option)}")
-    if option.maximum is not None and value > option.maximum:
-        raise ValueError(f"{text!r} is too large; the most is {option.maximum:g}{_unit(option)}")
-    return value
-
-
-def _unit(option: Option) -> str:
-    return " s" if option.kind == "duration" else ""
 
 
 # The file

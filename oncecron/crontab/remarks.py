@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.config import convert, run_values
 from oncecron.crontab.scanner import Comment, Job, Problem
 from oncecron.options import KEY_RULE, RUN_OPTION, is_key
 from oncecron.together import conflicts
+from oncecron.values import convert, run_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -133,7 +133,7 @@ def test_an_option_is_declared_once() -> None:
 
 def test_defaults_are_values_that_the_option_takes() -> None:
     """As if they had been typed."""
-    from oncecron.config import convert
+    from oncecron.values import convert
 
     for _, option in EVERY_OPTION:
         if option.default is not None:

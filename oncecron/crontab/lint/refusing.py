@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from oncecron import tick
-from oncecron.config import run_values
 from oncecron.options import KEY_RULE, is_key
 from oncecron.together import conflicts, tick_rules
+from oncecron.values import run_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
