@@ -107,8 +107,8 @@ _MUTATIONS = (
         (
             Change(
                 "claiming.py",
-                "        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:\n",
-                "        if isinstance(error, StoreUnavailable) and now + pause < self._budget_end:\n"
+                "        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):\n",
+                "        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):\n"
                 "            from oncecron.firing import _random_uuid\n\n"
                 "            self.firing = self.firing._replace(owner=_random_uuid())\n",
             ),

@@ -41,7 +41,7 @@ def at_a_glance(
 ) -> Job:
     """Return what is shown of the only key."""
     store = SimpleNamespace(
-        job_keys=lambda: [JobKey("k", 0, None, None, 60.0, None)],
+        job_keys=lambda: [JobKey("k", 0, None, None)],
         pauses=lambda: pauses,
         leases=lambda: leases,
         history=lambda _query: iter(newest),
