@@ -25,7 +25,7 @@ The claim is one algorithm, kept by every store, in this order:
      and was to be followed by another (`keep`): unless its instant is below the high-water mark (`passed`), or
      that attempt's number is above `retries` (`exhausted`);
    - without a tick, a firing with `failover` that has `awaited` an execution without one is refused `done` when
-     that, or the attempt of its owner that followed it, has ended as anything but `lost` or `not-started`, or
+     that, or the newest such start since, whoever made it, has ended as anything but `lost` or `not-started`, or
      `stopped` without a request: it was to end. One that was to be followed by another (`keep`) has not ended.
 3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
    and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:

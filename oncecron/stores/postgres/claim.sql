@@ -55,7 +55,7 @@ declare
   k       {ns}.job_key;
   l       {ns}.lease;
   e       {ns}.job_execution;   -- of the lease
-  t       {ns}.job_execution;   -- of the tick, or of the owner that is awaited
+  t       {ns}.job_execution;   -- of the tick, or without one since that which is awaited
   v_now   timestamptz := clock_timestamp();
   v_id    integer;
   v_class integer := '{ns}.job_key'::regclass::oid::int4;
@@ -177,11 +177,12 @@ begin
       end if;
     end if;
 
-    -- the tick: its newest attempt that may have started, or if none did the newest; without a tick that of who was awaited,
+    -- the tick: its newest attempt that may have started, or if none did the newest; without a tick that of what was awaited, or came after it,
     if p_tick is null and p_failover and p_awaited is not null then
       select x.* into t from {ns}.job_execution x
-        where x.key_id = v_id and x.tick is null and x.owner = (select y.owner from {ns}.job_execution y where y.execution_id = p_awaited)
-        order by x.outcome = 'not-started', x.owner_attempt desc limit 1;
+        where x.key_id = v_id and x.tick is null and x.execution_id >= p_awaited
+          and exists (select from {ns}.job_execution y where y.execution_id = p_awaited and y.tick is null)
+        order by x.outcome = 'not-started', x.execution_id desc limit 1;
     else
       select x.* into t from {ns}.job_execution x
         where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;

@@ -80,19 +80,20 @@ local function goes_on(row)
   return given.failover and (row.outcome == 'lost' or unfollowed)
 end
 
--- The attempt that a firing without a tick has waited for, or the last one after it of the same owner that may have started.
-local function awaited()
+-- What a firing without a tick has waited for: that attempt, or the last such start since.
+local function awaited(key)
   local row = given.failover and execution(given.awaited)
   if not row or row.tick then return end
-  local _, last = execution_of(row.owner)
-  return started(last or row)
+  local last, followed = execution(key.last_execution_id), select(2, execution_of(row.owner))
+  if last and not last.tick and last.owner ~= row.owner then return last end
+  return started(followed or row)
 end
 
 -- 2. The tick has an execution, or a newer one has overtaken it; without a tick, what was waited for was to end.
 local function been(key)
   if given.again then return end
   if not given.tick then
-    local row = awaited()
+    local row = awaited(key)
     local was_to_end = row and row.outcome ~= 'running' and row.outcome ~= 'not-started' and not goes_on(row)
     if was_to_end and (row.outcome ~= 'stopped' or row.requested_by) then return refused('done', row, nil, row.outcome) end
     return
@@ -109,16 +110,16 @@ local function been(key)
 end
 
 -- The attempt on which this firing goes on, if it does not begin afresh.
-local function left()
+local function left(key)
   if given.again then return end
   local row
-  if given.tick then row = attempt_that_counts(given.tick) else row = awaited() end
+  if given.tick then row = attempt_that_counts(given.tick) else row = awaited(key) end
   return row and goes_on(row) and row
 end
 
 -- 6. The gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
 local function too_soon(key)
-  local gap, last, before = tonumber(given.min_gap), tonumber(key.last_start), left()
+  local gap, last, before = tonumber(given.min_gap), tonumber(key.last_start), left(key)
   local by_itself = before and (given.tick or last and last <= tonumber(before.started_at))
   if gap and last and not given.again and not by_itself then
     local late_in_its_minute = given.rule == 'minute' and tonumber(key.last_lateness) > 60 - gap
@@ -134,7 +135,7 @@ end
 local function grant(key)
   local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
   local attempt = whole((newest and newest.attempt or 0) + 1)
-  local before = left()
+  local before = left(key)
   local note = given.again and tonumber(attempt) > 1 and 'by --again'
   if before then
     note = 'takeover: attempt ' .. before.attempt .. ' on ' .. before.host .. ' was lost'

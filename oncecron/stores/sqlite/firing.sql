@@ -56,11 +56,12 @@ SELECT attempt, outcome, retrying, host, pid, user, started_at,
  LIMIT 1
 
 -- name: find_awaited
--- What became of an execution: the newest attempt of its owner that may have started, or if none did the newest.
+-- What became of an execution without a tick: the newest such since that may have started, or if none did the newest.
 SELECT attempt, outcome, retrying, requested_by, host, pid, user, started_at
   FROM job_execution
- WHERE owner = (SELECT owner FROM job_execution WHERE execution_id = :awaited) AND key = :key AND shard = :shard AND tick IS NULL
- ORDER BY outcome = 'not-started', owner_attempt DESC
+ WHERE key = :key AND shard = :shard AND tick IS NULL AND execution_id >= :awaited
+   AND EXISTS (SELECT 1 FROM job_execution WHERE execution_id = :awaited AND tick IS NULL)
+ ORDER BY outcome = 'not-started', execution_id DESC
  LIMIT 1
 
 -- name: next_attempt
