@@ -206,10 +206,7 @@ class _Telling:
             f"{_noted(execution)}."
         )
         if traced.lost_at is not None:
-            yield (
-                f"Its lease had been found to be over at {self._at(traced.lost_at)}; how it ended was told "
-                "afterwards."
-            )
+            yield f"Its lease was found to be over at {self._at(traced.lost_at)}."
         if self._is_kept(execution):
             yield "Its host keeps the lease, and tries again after the delay."
 
