@@ -100,16 +100,18 @@ def test_what_nobody_could_kill_is_a_hole(run: Invented) -> None:
     assert (broken(run), holes(run)) == ([], ["not-ended"])
 
 
-@pytest.mark.parametrize(("asked", "found"), [(True, []), (False, ["outcome"])])
-def test_a_stop_was_asked_for(run: Invented, asked: bool, found: list[str]) -> None:
-    """Whoever is named in the record."""
-    start = run.history.starts[0]
+@pytest.mark.parametrize(
+    ("asked", "found"), [(100.9, []), (104.0, []), (106.0, ["outcome"]), (None, ["outcome"])]
+)
+def test_a_stop_was_asked_for(run: Invented, asked: float | None, found: list[str]) -> None:
+    """Whoever is named in the record; the job may have been frozen for a while before."""
+    start, firing = run.history.starts[0], run.history.firings[0]
     start.ended = start.status = None
-    run.history.firings[0].status = 137
+    firing.status, firing.ended = 137, 105.0
     row = run.history.log.executions[0]
     row.update(outcome="stopped", exit_code=None, signal=9, note="asked by root@h3: stop")
     if asked:
-        run.operate(100.9, "stop", KEY, "--signal", "KILL")
+        run.operate(asked, "stop", KEY, "--signal", "KILL")
     assert broken(run) == found
 
 

@@ -123,7 +123,7 @@ def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
         if not start.signals and lived < limit - MOMENT:
             return f"is recorded as timed-out after {lived:.1f} s"
     else:
-        asked = joined.asked(start.key, start.at, alive_until(start) + MOMENT)
+        asked = _was_asked(joined, row, firing)  # who is frozen gives no sign before it is killed
         if "asked by" in (row["note"] or "") and not asked:
             return f"is recorded as stopped ({row['note']}), but nobody had asked for it"
         if not start.signals and not joined.hits(firing) and not asked:
