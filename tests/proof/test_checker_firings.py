@@ -271,6 +271,19 @@ def test_a_key_that_is_never_started_again_is_blocked(run: Invented) -> None:
     assert broken(run) == []
 
 
+@pytest.mark.parametrize(("store", "found"), [("postgres", ["blocked"]), ("sqlite", [])])
+def test_a_start_in_the_future_keeps_the_gap(store: str, found: list[str]) -> None:
+    """On SQLite the hosts' clocks are the store's, and one was set back."""
+    run = Invented(store=store)
+    run.run()
+    for at, step in ((120.0, "+90 s"), (125.0, "-3 s")):
+        run.fault(at, at, "h2", "step the clock").detail = step
+    quiet(run, 131.0, tick="t2", options=("--min-gap", "2s"))
+    assert broken(run) == found
+    run.history.end = 300.0
+    assert broken(run) == ["blocked"]
+
+
 @pytest.mark.parametrize("values", [{"at": 131.0, "tick": "t1"}, {"at": 150.0, "tick": "t2"}])
 def test_a_key_that_nobody_fired_anew_is_not_blocked(run: Invented, values: dict[str, Any]) -> None:
     """Its tick had run before, or was fired too late to tell."""
