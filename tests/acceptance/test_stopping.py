@@ -355,4 +355,4 @@ def test_a_holder_that_is_cut_off(
     assert f"is declared lost by {getpass.getuser()}@host-b" in ended(released)
     assert firing.wait().status == 75
     next_tick_runs(Oncecron(at.url(), public_path, "host-c"), journal)
-    assert at.leases() == 0
+    eventually(lambda: at.leases() == 0)

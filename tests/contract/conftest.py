@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from servers import Database, PostgresServer
 
     from oncecron.store import PeopleStore
+
+_ENDING = 10.0  # seconds
 
 
 class Log:
@@ -53,6 +56,13 @@ class Log:
     def leases(self) -> list[LeaseView]:
         """Return all leases, without the time at which they were asked for."""
         return [lease._replace(asked_at=None) for lease in self.people.leases()]
+
+    def none_held(self) -> bool:
+        """Return whether no lease is left, nor the lock of a session of PostgreSQL, which takes a moment to end."""
+        end = time.monotonic() + _ENDING
+        while self.leases() and time.monotonic() < end:
+            time.sleep(0.01)
+        return not self.leases()
 
     def counts(self) -> dict[str, int]:
         """Return how often each reason was counted."""

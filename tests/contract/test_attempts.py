@@ -176,7 +176,7 @@ def test_attempts_are_counted_and_tokens_rise(a: Host, b: Host, store: StoreKind
     assert [lease.attempt for lease in leases] == [1, 2, 3, 4]
     assert sorted({lease.token for lease in leases}) == [lease.token for lease in leases]
     assert log.outcomes() == ["failed", "lost", "failed", "succeeded"]
-    assert log.leases() == []
+    assert log.none_held()
     assert a.lose(minute(1), failover=True, retries=5).reason == "done"
 
 
@@ -246,7 +246,7 @@ def test_a_pause_refuses_the_next_attempt(a: Host, b: Host, log: Log, how: str) 
     assert a.finish(lease, "stopped", note="given up")
     [execution] = log.executions()
     assert (execution.outcome, execution.exit_code, execution.note) == ("failed", 3, "given up")
-    assert log.leases() == []
+    assert log.none_held()
     log.people.resume(KEY)
     assert b.lose(minute(1)).reason == "done"
 
@@ -282,7 +282,7 @@ def test_what_is_given_up_is_final(a: Host, b: Host, log: Log) -> None:
     once = log.executions()
     assert (once[0].outcome, once[0].exit_code) == ("failed", 3)
     assert once[0].note == "first; no time left"
-    assert log.leases() == []
+    assert log.none_held()
     assert a.finish(lease, "stopped", note="no time left")
     assert log.executions() == once
     refusal = b.lose(minute(1), failover=True, retries=2)
@@ -310,7 +310,7 @@ def test_an_attempt_that_nobody_heard_of_did_not_start(a: Host, b: Host, log: Lo
     a.retried(lease)
     assert a.finish(lease, "stopped")
     assert log.outcomes() == ["failed", "not-started"]
-    assert log.leases() == []
+    assert log.none_held()
     refusal = b.lose(minute(1), failover=True, retries=2)
     assert (refusal.reason, refusal.detail) == ("done", "failed")
 
@@ -325,7 +325,7 @@ def test_what_is_given_up_can_be_told_late(a: Host, b: Host, log: Log) -> None:
     [execution] = log.executions()
     assert (execution.outcome, execution.exit_code) == ("failed", 3)
     assert "given up" in (execution.note or "")
-    assert log.leases() == []
+    assert log.none_held()
     assert b.lose(minute(1), failover=True, retries=2).reason == "done"
 
 
@@ -372,7 +372,7 @@ def test_an_unheard_attempt_and_the_end_told_late_are_final(a: Host, b: Host, lo
     a.store.close()
     assert log.outcomes() == ["failed", "not-started"]
     assert [each.lost_at for each in log.people.traced(HistoryQuery())] == [None, None]
-    assert log.leases() == []
+    assert log.none_held()
     refusal = b.lose(minute(1), failover=True, retries=2)
     assert (refusal.reason, refusal.detail) == ("done", "failed")
 

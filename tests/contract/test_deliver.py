@@ -147,7 +147,7 @@ def test_what_the_store_never_saw_is_put_in(a: Host, log: Log) -> None:
     assert (execution.owner, execution.fencing_token) == (firing.owner, None)
     assert execution.started_at == pytest.approx(record["started_at"], abs=0.001)
     assert execution.finished_at == pytest.approx(record["finished_at"], abs=0.001)
-    assert log.leases() == []
+    assert log.none_held()
 
 
 @pytest.mark.parametrize("how", ["told", "spooled"])
@@ -240,7 +240,7 @@ def test_a_delivered_start_runs_until_its_end(a: Host, log: Log) -> None:
         0,
     )
     assert ended.finished_at == pytest.approx(end["finished_at"], abs=0.001)
-    assert log.leases() == []
+    assert log.none_held()
 
 
 def test_a_higher_token_ends_what_ran_unheard(a: Host, b: Host, log: Log) -> None:

@@ -112,7 +112,7 @@ def test_attempts_of_a_tick_are_exhausted(a: Host, b: Host, store: StoreKind, lo
     refusal = b.lose(minute(1), failover=True, retries=1)
     assert (refusal.reason, refusal.holder, refusal.detail) == ("exhausted", a.holder, "lost")
     assert log.outcomes() == ["lost", "lost"]
-    assert log.leases() == []
+    assert log.none_held()
     assert log.counts() == {"exhausted": 1}
     assert b.lose(minute(1)).reason == "done"
     b.win(minute(2))

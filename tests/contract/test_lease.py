@@ -106,7 +106,7 @@ def test_an_end_is_recorded_and_frees_the_key(a: Host, b: Host, log: Log) -> Non
     assert (execution.outcome, execution.exit_code, execution.signal) == ("failed", 3, None)
     assert (execution.duration, execution.note) == (1.5, "retries used up")
     assert execution.finished_at == pytest.approx(clock.wall(), abs=5)
-    assert log.leases() == []
+    assert log.none_held()
     b.win(minute(2))
 
 

@@ -192,7 +192,7 @@ def test_an_expired_lease_is_freed(
     [execution] = log.executions()
     assert execution.outcome == "lost"
     assert BOB in (execution.note or "")
-    assert log.leases() == []
+    assert log.none_held()
     assert store.fence(KEY) > lease.token
     assert a.renew(lease) is None
     assert not a.finish(lease)
