@@ -40,9 +40,11 @@ end
 
 -- Into how many parts the tick was divided; one before the last eight is known by the first part's execution of it.
 local function divided()
+  local shards = division_of(given.key, given.tick)
+  if shards then return shards end
   local first = other.ticks or own.ticks
   local row = execution(redis.call('HGET', first, given.tick))
-  return division_of(given.key, given.tick) or row and (row.shards or '1')
+  return row and (row.shards or '1')
 end
 
 -- 1. Paused or drained; clocks too far apart, or an instant named too far ahead; another number of parts than that of others.
@@ -111,15 +113,15 @@ end
 
 -- The attempt on which this firing goes on, if it does not begin afresh.
 local function left(key)
-  if given.again then return end
+  if given.again or not given.failover then return end
   local row
   if given.tick then row = attempt_that_counts(given.tick) else row = awaited(key) end
   return row and goes_on(row) and row
 end
 
 -- 6. The gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
-local function too_soon(key)
-  local gap, last, before = tonumber(given.min_gap), tonumber(key.last_start), left(key)
+local function too_soon(key, before)
+  local gap, last = tonumber(given.min_gap), tonumber(key.last_start)
   local by_itself = before and (given.tick or last and last <= tonumber(before.started_at))
   if gap and last and not given.again and not by_itself then
     local late_in_its_minute = given.rule == 'minute' and tonumber(key.last_lateness) > 60 - gap
@@ -132,10 +134,9 @@ local function too_soon(key)
 end
 
 -- 7. Granted.
-local function grant(key)
+local function grant(key, before)
   local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
   local attempt = whole((newest and newest.attempt or 0) + 1)
-  local before = left(key)
   local note = given.again and tonumber(attempt) > 1 and 'by --again'
   if before then
     note = 'takeover: attempt ' .. before.attempt .. ' on ' .. before.host .. ' was lost'
@@ -193,7 +194,8 @@ local function decide()
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
     set(own.key, {fence = key.fence})
   end
-  return been(key) or too_soon(key) or grant(key)
+  local before = left(key)
+  return been(key) or too_soon(key, before) or grant(key, before)
 end
 
 if is_late() then return 'late ' .. seconds(now) end
