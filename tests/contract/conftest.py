@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from contract_stores import KINDS
 from hosts import Host
 from postgres_stores import installed
+from servers import eventually
 
 from oncecron.model import Execution, HistoryQuery, LeaseView, Skip
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from servers import Database, PostgresServer
 
     from oncecron.store import PeopleStore
-
-_ENDING = 10.0  # seconds
 
 
 class Log:
@@ -59,10 +57,7 @@ class Log:
 
     def none_held(self) -> bool:
         """Return whether no lease is left, nor the lock of a session of PostgreSQL, which takes a moment to end."""
-        end = time.monotonic() + _ENDING
-        while self.leases() and time.monotonic() < end:
-            time.sleep(0.01)
-        return not self.leases()
+        return eventually(lambda: not self.leases())
 
     def counts(self) -> dict[str, int]:
         """Return how often each reason was counted."""
