@@ -59,10 +59,14 @@ def _is_alike(line: Line, guard: Guard, other: Line, first: Guard) -> bool:
     if guard.key == first.key or _are_spelled_apart(line, other):
         return True
     one, two = (_NUMBER.sub("", each.key or "") for each in (guard, first))
-    plain = _ADDED.sub("", one)
-    if not _DERIVED.search(plain):
+    if not _DERIVED.search(_plain(one)):
         return False
-    return one == two or (_occasion(line) != _occasion(other) and plain == _ADDED.sub("", two))
+    return one == two or (_occasion(line) != _occasion(other) and _plain(one) == _plain(two))
+
+
+def _plain(key: str) -> str:
+    """Return a key without what wrap adds to tell lines apart."""
+    return _ADDED.sub("", _NUMBER.sub("", key))
 
 
 def _occasion(line: Line) -> tuple[object, ...]:
@@ -81,7 +85,7 @@ def _has_own_key(line: Line) -> bool:
     if guard is None:
         return False
     key = derived_key(shell_command(guard.command), line.environment.get(PREFIX_VARIABLE, ""))
-    return _ADDED.sub("", _NUMBER.sub("", guard.options["key"])) == key
+    return _plain(guard.options["key"]) == key
 
 
 def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
