@@ -8,8 +8,8 @@ one on, so that hosts spread:
     granted             given to the guard.  When that run has ended the next part is asked for, and whatever was
                         `held` before; not as safely as the store's address asks for: asked again, and given back
                         when the budget ends
-    perhaps     a claim was not answered, or its lease does not count yet: no other part is asked for before that is
-                settled, for its lease would have nobody who renews it
+    perhaps             a claim was not answered, or its lease does not count yet: no other part is asked for before
+                        that is settled, for its lease would have nobody who renews it
     held                waited for: by --failover if it is the firing's own tick, by --wait for so long; or refused
     refused             told to the guard.  When all parts are, the firing is over
 
