@@ -6,7 +6,8 @@ import gc
 import os
 import sys
 
-TYPE_CHECKING = False  # importing `typing` costs
+from oncecron.core.light import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,26 +34,26 @@ def _leave(carry_out: Callable[[list[str]], int]) -> None:
 
 def _oncecron(arguments: list[str]) -> int:
     if arguments[:1] == ["run"]:
-        from oncecron.options import parse_run  # noqa: PLC0415
+        from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
         parsed = parse_run(arguments[1:])
         if parsed is not None:
-            from oncecron.firing import run  # noqa: PLC0415
+            from oncecron.run.firing import run  # noqa: PLC0415
 
             return run(parsed)
-    from oncecron.cli import invoke  # noqa: PLC0415
+    from oncecron.cli.main import invoke  # noqa: PLC0415
 
     return invoke(arguments)
 
 
 def _shell(arguments: list[str]) -> int:
-    from oncecron.shell import run_line  # noqa: PLC0415
+    from oncecron.cli.crontab_shell import run_line  # noqa: PLC0415
 
     return run_line(arguments)
 
 
 def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
-    from oncecron.errors import EX_SOFTWARE, OncecronError  # noqa: PLC0415
+    from oncecron.core.errors import EX_SOFTWARE, OncecronError  # noqa: PLC0415
 
     try:
         return carry_out(arguments)
@@ -63,7 +64,7 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last one: the user gets one line
         hint = "; -vv shows where" if arguments[:1] == ["run"] else ""  # no other has the option
         if hint and _verbose(arguments[1:]) > 1:
-            from oncecron.messages import show_trace  # noqa: PLC0415
+            from oncecron.core.stderr import show_trace  # noqa: PLC0415
 
             show_trace()
         return _failed(f"internal error: {type(error).__name__}: {error}{hint}", EX_SOFTWARE)
@@ -71,14 +72,14 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 def _verbose(arguments: list[str]) -> int:
     """Return how often `run` was given -v; what its command was given is not counted."""
-    from oncecron.options import parse_run  # noqa: PLC0415
+    from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
     parsed = parse_run(arguments)
     return int(parsed.given.get("verbose", "0")) if parsed else 0
 
 
 def _failed(text: str, status: int) -> int:
-    from oncecron.messages import complain  # noqa: PLC0415
+    from oncecron.core.stderr import complain  # noqa: PLC0415
 
     complain(text)
     return status

@@ -2,11 +2,11 @@
 
 import click
 
-from oncecron import cli
-from oncecron.commands import TableCommand
+from oncecron.cli import main
+from oncecron.cli.command import TableCommand
 
 
-def every_command(group: click.Group = cli.ONCECRON, name: str = "") -> dict[str, TableCommand]:
+def every_command(group: click.Group = main.ONCECRON, name: str = "") -> dict[str, TableCommand]:
     """Return the commands of a group and of the groups within."""
     found: dict[str, TableCommand] = {}
     context = click.Context(group, info_name="oncecron")

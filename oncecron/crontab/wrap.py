@@ -19,15 +19,15 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron import tick
-from oncecron.config import job_section
-from oncecron.crontab.guards import guarded, read_guard, without_command
+from oncecron.config.file import job_section
+from oncecron.config.options import KEY_RULE, OWN_SHELL, is_key
+from oncecron.core import tick
+from oncecron.crontab.directives import Remark, differs, read_remarks
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
+from oncecron.crontab.prefix import guarded, read_guard, without_command
 from oncecron.crontab.reading import shell_command, split_command
-from oncecron.crontab.remarks import Remark, differs, read_remarks
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Job, Problem
 from oncecron.crontab.words import is_bourne, is_guarded, is_off, of_each_host
-from oncecron.options import KEY_RULE, OWN_SHELL, is_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from oncecron.core.light import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncecron.store import FiringStore, PeopleStore
     from oncecron.stores.address import Address
+    from oncecron.stores.api import Inspector, LeaseStore
 
 # ruff: noqa: PLC0415 - a firing imports one driver, and only when it needs it
 
@@ -28,34 +28,34 @@ def check_with_driver(address: Address) -> None:
         check(address.target)
 
 
-def open_firing_store(address: Address, namespace: str, ttl: float) -> FiringStore:
+def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
     """Return what a firing needs of the store; it connects at the first call. `ttl` in seconds."""
     if address.kind == "sqlite":
-        from oncecron.stores.sqlite.firing import SQLiteFiringStore
+        from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
-        return SQLiteFiringStore(address.target, namespace=namespace)
+        return SQLiteLeaseStore(address.target, namespace=namespace)
     if address.kind == "redis":
         from oncecron.stores.redis.address import parse
-        from oncecron.stores.redis.firing import RedisFiringStore
+        from oncecron.stores.redis.lease_store import RedisLeaseStore
 
         target = parse(address.target, address.options)
-        return RedisFiringStore(target, namespace=namespace, ttl=ttl)
-    from oncecron.stores.postgres.firing import PostgresFiringStore
+        return RedisLeaseStore(target, namespace=namespace, ttl=ttl)
+    from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
-    return PostgresFiringStore(address.target, namespace=namespace, ttl=ttl)
+    return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl)
 
 
-def open_people_store(address: Address, namespace: str) -> PeopleStore:
+def open_inspector(address: Address, namespace: str) -> Inspector:
     """Return what people ask of the store. Raises `StoreError`."""
     if address.kind == "sqlite":
-        from oncecron.stores.sqlite.people import SQLitePeopleStore
+        from oncecron.stores.sqlite.inspector import SQLiteInspector
 
-        return SQLitePeopleStore(address.target, namespace=namespace)
+        return SQLiteInspector(address.target, namespace=namespace)
     if address.kind == "redis":
         from oncecron.stores.redis.address import parse
-        from oncecron.stores.redis.people import RedisPeopleStore
+        from oncecron.stores.redis.inspector import RedisInspector
 
-        return RedisPeopleStore(parse(address.target, address.options), namespace=namespace)
-    from oncecron.stores.postgres.people import PostgresPeopleStore
+        return RedisInspector(parse(address.target, address.options), namespace=namespace)
+    from oncecron.stores.postgres.inspector import PostgresInspector
 
-    return PostgresPeopleStore(address.target, namespace=namespace)
+    return PostgresInspector(address.target, namespace=namespace)

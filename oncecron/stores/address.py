@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, NamedTuple
 
-from oncecron import clock
-from oncecron.errors import ConfigurationError
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 _KNOWN = "postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///ABSOLUTE/PATH or local"
 _REDIS = ("redis", "rediss", "valkey", "valkeys")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from oncecron import clock
-from oncecron.errors import OncecronError
+from oncecron.core import clock
+from oncecron.core.errors import OncecronError
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.resp import Reply
 from oncecron.stores.redis.wire import Wire

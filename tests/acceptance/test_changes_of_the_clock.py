@@ -14,7 +14,7 @@ import pytest
 from servers import CronHost, eventually, skewed
 from true_time import MINUTE, at
 
-from oncecron.tick import next_ticks
+from oncecron.core.tick import next_ticks
 
 RATE = 100
 LATE = (

@@ -161,7 +161,7 @@ def test_a_difference_is_shown_and_nothing_written(host: Oncecron, crontab: Path
 
 def test_a_difference_is_in_lines_as_cron_reads_them() -> None:
     """Nothing but a newline ends one; patch(1) reads them so, too."""
-    from oncecron.commands.crontab.files import Source, difference
+    from oncecron.cli.crontab.files import Source, difference
 
     old, new = b"@daily a\r\n@daily b\r\n", b"@daily 'a\r'\n@daily b\r\n"
     assert difference(Source("c", old, None), new) == (
@@ -244,7 +244,7 @@ def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, cro
     def note(name: str) -> None:
         names.add(name)
 
-    from oncecron.commands.crontab import files
+    from oncecron.cli.crontab import files
 
     real = files.tempfile.mkstemp
 
@@ -263,8 +263,8 @@ def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, cro
 
 def test_in_place_a_file_that_changes_meanwhile_is_left(crontab: Path) -> None:
     """Whoever edits it beside us wins."""
-    from oncecron.commands.crontab import files
-    from oncecron.errors import OutputError
+    from oncecron.cli.crontab import files
+    from oncecron.core.errors import OutputError
 
     source = files.read_source([str(crontab)])
     crontab.write_bytes(b"edited\n")

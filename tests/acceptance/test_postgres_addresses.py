@@ -7,7 +7,7 @@ from servers import Database, eventually
 from servers.oncecron import Oncecron
 from servers.process import free_port
 
-from oncecron.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.stores.postgres.address import explain
 
 

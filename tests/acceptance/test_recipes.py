@@ -14,9 +14,9 @@ from servers import Journal, assert_exclusive, job
 from servers.oncecron import Oncecron
 from servers.require import program
 
-from oncecron import options
+from oncecron.config import run_parser
+from oncecron.core.tick import next_ticks
 from oncecron.crontab.lint import check_unit
-from oncecron.tick import next_ticks
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 UNITS = dict(
@@ -90,7 +90,7 @@ def test_the_timer_and_the_schedule_are_one_time(base: str) -> None:
         capture_output=True, text=True, check=True, env={"TZ": "UTC", "PATH": "/usr/bin:/bin", "LC_ALL": "C"},
     )  # fmt: skip
     times = re.findall(r"(?:elapse|Iter\. #\d+): \w+ (\S+ \S+) UTC$", done.stdout, re.MULTILINE)
-    given = options.parse_run(command_of_the_unit()[2:])
+    given = run_parser.parse_run(command_of_the_unit()[2:])
     assert given is not None
     start = datetime.fromisoformat(f"{base}T12:00+00:00").timestamp()
     ticks = next_ticks(given.given["schedule"], given.given["tz"], start)

@@ -9,7 +9,7 @@ from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentine
 from servers.process import free_port
 from servers.redis_groups import Sentinel
 
-from oncecron.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.client import connect_redis_py
 from oncecron.stores.redis.resp import ReplyError

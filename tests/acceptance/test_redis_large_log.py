@@ -11,10 +11,10 @@ import pytest
 from servers import RedisServer
 from servers.oncecron import Oncecron
 
-from oncecron.model import HistoryQuery
+from oncecron.core.log_rows import HistoryQuery
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.people import RedisPeopleStore
+from oncecron.stores.redis.inspector import RedisInspector
 
 ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
 """Executions of the large log, a multiple of 40; the long form has a million."""
@@ -53,7 +53,7 @@ def fill(server: RedisServer, rows: int) -> None:
             client.eval(script, len(keys), *keys, *scripts.arguments(values))
 
 
-def shortest(store: RedisPeopleStore, query: HistoryQuery) -> float:
+def shortest(store: RedisInspector, query: HistoryQuery) -> float:
     """Return the shortest of some times that a question takes, in seconds."""
     times = []
     for _ in range(20):
@@ -79,7 +79,7 @@ def test_the_last_fifty_of_a_key_cost_the_same_in_a_large_log(
     fill(small, 4000)  # a hundred for each key
     times, asked = [], []
     for server in (small, large):
-        store = RedisPeopleStore(parse(server.url()), namespace="oncecron")
+        store = RedisInspector(parse(server.url()), namespace="oncecron")
         client = server.connect()
         list(store.history(LAST_FIFTY))
         client.config_resetstat()

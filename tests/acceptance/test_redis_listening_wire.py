@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis_wires import Scripted, Wires, at_most, soon
 
-from oncecron.errors import StoreUnavailable
+from oncecron.core.errors import StoreUnavailable
 
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
 SUBSCRIBED = b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"

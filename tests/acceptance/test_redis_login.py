@@ -13,7 +13,7 @@ from redis_wires import COUNT, Wires, at_most, soon
 from servers import Certificates, FaultProxy, RedisServer
 from servers.certificates import KEY_PASSWORD
 
-from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.resp import ReplyError
 
 NewRedis = Callable[..., RedisServer]

@@ -16,7 +16,7 @@ from redis_wires import COUNT, Scripted, Wires, at_most, line_of, says, soon
 from servers import FaultProxy, RedisServer, eventually
 from servers.process import free_port
 
-from oncecron.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.resp import ReplyError
 from oncecron.stores.redis.wire import Wire
 

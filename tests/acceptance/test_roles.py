@@ -7,21 +7,13 @@ import pytest
 from servers import Database
 from servers.oncecron import Oncecron
 
-from oncecron import clock
-from oncecron.errors import StoreRefusesError
-from oncecron.model import (
-    Ending,
-    Firing,
-    HistoryQuery,
-    Holder,
-    Lease,
-    Output,
-    Request,
-    Retention,
-)
-from oncecron.stores.postgres.firing import PostgresFiringStore
-from oncecron.stores.postgres.people import PostgresPeopleStore
-from oncecron.tick import named_tick
+from oncecron.core import clock
+from oncecron.core.errors import StoreRefusesError
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import Ending, Firing, Holder, Lease, Output, Request, Retention
+from oncecron.core.tick import named_tick
+from oncecron.stores.postgres.inspector import PostgresInspector
+from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 OWNER = "0b8f4a52-8d0e-4c57-8d8f-6a4b0c1d2e3f"
 
@@ -182,8 +174,8 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
 
 def test_an_operator_role_stops_and_releases(granted: Database) -> None:
     """It sees the lease, asks its holder, frees it once it has ended, and sees what became of it."""
-    holder = PostgresFiringStore(granted.url("runner"), namespace="oncecron", ttl=60)
-    operator = PostgresPeopleStore(granted.url("operator"), namespace="oncecron")
+    holder = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    operator = PostgresInspector(granted.url("operator"), namespace="oncecron")
     lease = holder.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
     holder.listen(firing("k"), deadline=deadline())
@@ -214,17 +206,17 @@ def test_an_operator_role_stops_and_releases(granted: Database) -> None:
 @pytest.mark.parametrize("role", ["runner", "reader", "jobber"])
 def test_only_an_operator_role_stops_and_releases(granted: Database, role: str) -> None:
     """Anybody else is told what it needs; it takes more to end a session of the firings."""
-    holder = PostgresFiringStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    holder = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
     lease = holder.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
     granted.execute("update oncecron.lease set expires_at = now()")
-    other = PostgresPeopleStore(granted.url(role), namespace="oncecron")
+    other = PostgresInspector(granted.url(role), namespace="oncecron")
     with pytest.raises(StoreRefusesError, match="--operator-role"):
         other.request("k", 0, lease.execution_id, Request("stop", "ann@a", 15, None))
     with pytest.raises(StoreRefusesError, match="--operator-role"):
         other.release("k", 0, lease.execution_id, author="ann@a", force=True)
     other.close()
-    operator = PostgresPeopleStore(granted.url("operator"), namespace="oncecron")
+    operator = PostgresInspector(granted.url("operator"), namespace="oncecron")
     with pytest.raises(StoreRefusesError, match="pg_terminate_backend"):
         operator.release("k", 0, lease.execution_id, author="ann@a", force=True)
     operator.close()
@@ -234,13 +226,13 @@ def test_only_an_operator_role_stops_and_releases(granted: Database, role: str) 
 
 def test_a_read_role_sees_what_jobs_wrote(granted: Database) -> None:
     """As the rest of the log."""
-    holder = PostgresFiringStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    holder = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
     lease = holder.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
     ending = Ending("failed", 1, None, 0.5, output=Output("words", 3))
     assert holder.finish(lease, ending, Retention(), deadline=deadline())
     holder.close()
-    reader = PostgresPeopleStore(granted.url("reader"), namespace="oncecron")
+    reader = PostgresInspector(granted.url("reader"), namespace="oncecron")
     assert reader.output(lease.execution_id) == Output("words", 3)
     letters = [each.execution_id for each in reader.history(HistoryQuery(exhausted=True))]
     assert letters == [lease.execution_id]

@@ -182,10 +182,10 @@ def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
 @pytest.mark.parametrize("key", ["k7", "k40", "k5", "nothing"])
 def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) -> None:
     """Whether it runs always, ran long ago, has names for ticks, or does not exist."""
-    from oncecron.model import HistoryQuery
-    from oncecron.stores.postgres.people import PostgresPeopleStore
+    from oncecron.core.log_rows import HistoryQuery
+    from oncecron.stores.postgres.inspector import PostgresInspector
 
-    store = PostgresPeopleStore(large.url(), namespace="oncecron")
+    store = PostgresInspector(large.url(), namespace="oncecron")
     found = [execution.execution_id for execution in store.history(HistoryQuery(key=key))]
     expected = large.execute(
         "select execution_id from oncecron.executions where key = %s order by execution_id desc limit 50",
@@ -209,8 +209,8 @@ def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) 
 @pytest.mark.parametrize("key", [None, "k7"])
 def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> None:
     """However few they are among all that ran."""
-    from oncecron.model import HistoryQuery
-    from oncecron.stores.postgres.people import PostgresPeopleStore
+    from oncecron.core.log_rows import HistoryQuery
+    from oncecron.stores.postgres.inspector import PostgresInspector
 
     given_up = large.execute(
         "update oncecron.job_execution set outcome = 'failed', retries = 2 where execution_id in"
@@ -219,7 +219,7 @@ def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> N
     )
     with large.server.superuser_connect(large.name) as connection:
         connection.execute("vacuum analyze oncecron.job_execution")
-    store = PostgresPeopleStore(large.url(), namespace="oncecron")
+    store = PostgresInspector(large.url(), namespace="oncecron")
     query = HistoryQuery(key=key, exhausted=True)
     found = [execution.execution_id for execution in store.history(query)]
     assert found == sorted((row[0] for row in given_up), reverse=True)[-1 if key else 0 :]

@@ -86,7 +86,7 @@ def test_the_start_of_the_process_is_known_under_a_wrong_clock() -> None:
     """However long the interpreter took, and whatever the clock is off, it is the time of the fork."""
     program = (
         "import select; select.select([], [], [], 0.4); "
-        "from oncecron.clock import process_started; print(process_started())"
+        "from oncecron.core.clock import process_started; print(process_started())"
     )
     for ahead in (-90.0, 0.5, 400 * DAY):
         before = time.time() + ahead

@@ -14,7 +14,7 @@ from servers.process import kill_tree
 from test_audit import Ticks, kinds
 from test_why import told, told_with, why
 
-from oncecron.model import TAKEOVER
+from oncecron.core.model import TAKEOVER
 
 Hosts = Callable[..., Oncecron]
 TTL = 6

@@ -10,7 +10,7 @@ from log_of import Store
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 
-from oncecron.spool import Spool
+from oncecron.run.spool import Spool
 
 # prune
 
@@ -125,9 +125,9 @@ def test_what_others_may_have_spooled_is_not_delivered(
     any_store: Store, host: Oncecron, public_path: Path
 ) -> None:
     """A record that says that the tick is done: the firing runs all the same and says nothing, `flush` the cure."""
-    from oncecron.model import Ending, Firing, Holder
-    from oncecron.records import execution_record
-    from oncecron.tick import named_tick
+    from oncecron.core.model import Ending, Firing, Holder
+    from oncecron.core.tick import named_tick
+    from oncecron.run.spool_records import execution_record
 
     host.run("k", "--tick", "before", "--", "true")
     forged = Firing(

@@ -14,7 +14,7 @@ from command_tree import every_command
 from log_of import Store
 from servers.oncecron import Ended, Oncecron
 
-from oncecron.options import RUN_OPTIONS, Option
+from oncecron.config.options import RUN_OPTIONS, Option
 
 NO_ROLES = "has no roles"
 UNSET = "an unset variable?"

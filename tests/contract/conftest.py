@@ -10,7 +10,7 @@ from hosts import Host
 from postgres_stores import installed
 from servers import eventually
 
-from oncecron.model import Execution, HistoryQuery, LeaseView, Skip
+from oncecron.core.log_rows import Execution, HistoryQuery, LeaseView, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
     from servers import Database, PostgresServer
 
-    from oncecron.store import PeopleStore
+    from oncecron.stores.api import Inspector
 
 
 class Log:
     """What people read."""
 
-    def __init__(self, people: PeopleStore) -> None:
+    def __init__(self, people: Inspector) -> None:
         self.people = people
 
     def executions(self, query: HistoryQuery | None = None) -> list[Execution]:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from postgres_stores import PooledPostgresKind, PostgresKind
 from redis_stores import RedisKind
 
-from oncecron import clock
-from oncecron.model import Roles
-from oncecron.stores.sqlite.firing import SQLiteFiringStore
-from oncecron.stores.sqlite.people import SQLitePeopleStore
+from oncecron.core import clock
+from oncecron.core.log_rows import Roles
+from oncecron.stores.sqlite.inspector import SQLiteInspector
+from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.store import FiringStore, PeopleStore
+    from oncecron.stores.api import Inspector, LeaseStore
 
 
 class StoreKind(Protocol):
@@ -37,13 +37,13 @@ class StoreKind(Protocol):
         """Make an empty store, with what fixtures give."""
 
     @staticmethod
-    def connect(address: str) -> FiringStore:
+    def connect(address: str) -> LeaseStore:
         """Return the firing half of the store at this address."""
 
-    def firing(self) -> FiringStore:
+    def firing(self) -> LeaseStore:
         """Return the firing half as another host has it."""
 
-    def people(self) -> PeopleStore:
+    def people(self) -> Inspector:
         """Return the people's half."""
 
     def age(self, seconds: float) -> None:
@@ -73,23 +73,23 @@ class SQLiteKind:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
-        self._given: list[FiringStore | PeopleStore] = []
+        self._given: list[LeaseStore | Inspector] = []
         self.people().initialise(Roles())
 
     @staticmethod
-    def connect(address: str) -> FiringStore:
+    def connect(address: str) -> LeaseStore:
         """Open the file."""
-        return SQLiteFiringStore(address, namespace="oncecron")
+        return SQLiteLeaseStore(address, namespace="oncecron")
 
-    def firing(self) -> FiringStore:
+    def firing(self) -> LeaseStore:
         """Open the file once more."""
         store = self.connect(self.address)
         self._given.append(store)
         return store
 
-    def people(self) -> PeopleStore:
+    def people(self) -> Inspector:
         """Open the file for people."""
-        store = SQLitePeopleStore(self.address, namespace="oncecron")
+        store = SQLiteInspector(self.address, namespace="oncecron")
         self._given.append(store)
         return store
 

@@ -6,8 +6,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from oncecron import clock
-from oncecron.model import (
+from oncecron.core import clock
+from oncecron.core.model import (
     AskAgain,
     Ending,
     Firing,
@@ -18,10 +18,10 @@ from oncecron.model import (
     Refusal,
     Retention,
 )
-from oncecron.tick import Tick, minute_tick
+from oncecron.core.tick import Tick, minute_tick
 
 if TYPE_CHECKING:
-    from oncecron.store import FiringStore
+    from oncecron.stores.api import LeaseStore
 
 KEY = "nightly"
 TTL = 60.0
@@ -40,7 +40,7 @@ def minute(number: int) -> Tick:
 class Host:
     """One machine that fires."""
 
-    def __init__(self, store: FiringStore, name: str) -> None:
+    def __init__(self, store: LeaseStore, name: str) -> None:
         self.store = store
         self.holder = Holder(name, 1000 + len(name), "batch")
 

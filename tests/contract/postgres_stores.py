@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from servers import Database, PostgresServer, eventually
 
-from oncecron.model import Roles
-from oncecron.stores.postgres.firing import PostgresFiringStore
-from oncecron.stores.postgres.people import PostgresPeopleStore
+from oncecron.core.log_rows import Roles
+from oncecron.stores.postgres.inspector import PostgresInspector
+from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pytest
 
-    from oncecron.store import FiringStore, PeopleStore
+    from oncecron.stores.api import Inspector, LeaseStore
 
 TTL = 60.0
 TIMES = {
@@ -33,7 +33,7 @@ TIMES = {
 def installed(server: PostgresServer) -> Iterator[Database]:
     """Make a database with the schema, for the stores of all tests to copy."""
     with server.create_database().until_dropped() as database:
-        owner = PostgresPeopleStore(database.url("owner"), namespace="oncecron")
+        owner = PostgresInspector(database.url("owner"), namespace="oncecron")
         owner.initialise(Roles(run=("runner",), read=("reader",)))
         owner.close()
         yield database
@@ -47,7 +47,7 @@ class PostgresKind:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.database = request.getfixturevalue("installed_database")
-        self._given: list[FiringStore | PeopleStore] = []
+        self._given: list[LeaseStore | Inspector] = []
         self.address = self.database.url("runner", via=self.way(request))
 
     @staticmethod
@@ -56,19 +56,19 @@ class PostgresKind:
         del request
 
     @staticmethod
-    def connect(address: str) -> FiringStore:
+    def connect(address: str) -> LeaseStore:
         """Open a session of its own at the first call."""
-        return PostgresFiringStore(address, namespace="oncecron", ttl=TTL)
+        return PostgresLeaseStore(address, namespace="oncecron", ttl=TTL)
 
-    def firing(self) -> FiringStore:
+    def firing(self) -> LeaseStore:
         """Return another host's store."""
         store = self.connect(self.address)
         self._given.append(store)
         return store
 
-    def people(self) -> PeopleStore:
+    def people(self) -> Inspector:
         """Return what the owner asks: pruning is no reader's right."""
-        store = PostgresPeopleStore(self.database.url("owner"), namespace="oncecron")
+        store = PostgresInspector(self.database.url("owner"), namespace="oncecron")
         self._given.append(store)
         return store
 

@@ -14,8 +14,8 @@ import time
 from contract_stores import KINDS
 from hosts import Host
 
-from oncecron.model import AskAgain, Lease
-from oncecron.tick import minute_tick
+from oncecron.core.model import AskAgain, Lease
+from oncecron.core.tick import minute_tick
 
 
 def race(host: Host, journal: int, first: int, ticks: int) -> None:

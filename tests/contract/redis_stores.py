@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from oncecron import clock
+from oncecron.core import clock
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.firing import RedisFiringStore
-from oncecron.stores.redis.people import RedisPeopleStore
+from oncecron.stores.redis.inspector import RedisInspector
+from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.store import FiringStore, PeopleStore
+    from oncecron.stores.api import Inspector, LeaseStore
 
 TTL = 60.0
 TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
@@ -31,22 +31,22 @@ class RedisKind:
         self.server = request.getfixturevalue("redis_server")
         self.client = self.server.connect(decode_responses=True)
         self.address = self.server.url()
-        self._given: list[FiringStore | PeopleStore] = []
+        self._given: list[LeaseStore | Inspector] = []
 
     @staticmethod
-    def connect(address: str) -> FiringStore:
+    def connect(address: str) -> LeaseStore:
         """Connect at the first call."""
-        return RedisFiringStore(parse(address, {}), namespace="oncecron", ttl=TTL)
+        return RedisLeaseStore(parse(address, {}), namespace="oncecron", ttl=TTL)
 
-    def firing(self) -> FiringStore:
+    def firing(self) -> LeaseStore:
         """Return another host's store."""
         store = self.connect(self.address)
         self._given.append(store)
         return store
 
-    def people(self) -> PeopleStore:
+    def people(self) -> Inspector:
         """Return what people ask."""
-        store = RedisPeopleStore(parse(self.address, {}), namespace="oncecron")
+        store = RedisInspector(parse(self.address, {}), namespace="oncecron")
         self._given.append(store)
         return store
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, Host, execution_record, minute
 
-from oncecron.model import Lease, Retention
-from oncecron.tick import named_tick
+from oncecron.core.model import Lease, Retention
+from oncecron.core.tick import named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.tick import Tick
+    from oncecron.core.tick import Tick
 
 
 def test_again_runs_a_tick_that_is_done(a: Host, b: Host) -> None:

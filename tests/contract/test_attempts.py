@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, TTL, Host, execution_record, in_the_way, minute
 
-from oncecron import clock
-from oncecron.model import (
-    TAKEOVER,
-    AskAgain,
-    HistoryQuery,
-    Lease,
-    Refusal,
-    trust_after,
-)
-from oncecron.tick import NO_TICK, named_tick
+from oncecron.core import clock
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import TAKEOVER, AskAgain, Lease, Refusal, trust_after
+from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.model import Firing
-    from oncecron.tick import Tick
+    from oncecron.core.model import Firing
+    from oncecron.core.tick import Tick
 
 ANN = "ann@a.example"
 

@@ -1,4 +1,4 @@
-"""The claim, step by step as the text of `oncecron.store` numbers it."""
+"""The claim, step by step as the text of `oncecron.stores.api` numbers it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 
-from oncecron import clock
-from oncecron.errors import ConfigurationError
-from oncecron.model import MAX_CLOCK_SKEW, AskAgain, Lease, trust_after
-from oncecron.tick import NO_TICK, minute_tick, named_tick
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.model import MAX_CLOCK_SKEW, AskAgain, Lease, trust_after
+from oncecron.core.tick import NO_TICK, minute_tick, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, Host, execution_record, minute
 
-from oncecron.model import HistoryQuery, Lease
-from oncecron.tick import NO_TICK
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import Lease
+from oncecron.core.tick import NO_TICK
 
 if TYPE_CHECKING:
     from conftest import Log

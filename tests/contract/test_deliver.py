@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hosts import KEY, Host, execution_record, minute, skip_record
 
-from oncecron import clock
-from oncecron.model import Lease, Retention
-from oncecron.tick import NO_TICK, named_tick
+from oncecron.core import clock
+from oncecron.core.model import Lease, Retention
+from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.model import Firing
-    from oncecron.tick import Tick
+    from oncecron.core.model import Firing
+    from oncecron.core.tick import Tick
 
 
 def won(host: Host, number: int = 1) -> tuple[Firing, Lease]:

@@ -8,14 +8,14 @@ import pytest
 from at_once import at_once
 from hosts import INTERVAL, KEY, TTL, Host, execution_record, in_the_way, minute
 
-from oncecron.model import TAKEOVER, Lease, Refusal, Request, Retention
-from oncecron.tick import NO_TICK, named_tick
+from oncecron.core.model import TAKEOVER, Lease, Refusal, Request, Retention
+from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.tick import Tick
+    from oncecron.core.tick import Tick
 
 GOES_ON: dict[str, Any] = {"failover": True, "retries": 2}
 STANDBYS = 12

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, Host, minute
 
-from oncecron.model import HistoryQuery
+from oncecron.core.log_rows import HistoryQuery
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import INTERVAL, KEY, TTL, Host, minute
 
-from oncecron import clock
-from oncecron.model import Lease, trust_after
+from oncecron.core import clock
+from oncecron.core.model import Lease, trust_after
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import EVERYTHING, KEY, Host, execution_record, minute
 
-from oncecron.model import Lease, Output, Retention
+from oncecron.core.model import Lease, Output, Retention
 
 if TYPE_CHECKING:
     from conftest import Log

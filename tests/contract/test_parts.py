@@ -8,15 +8,15 @@ import pytest
 from at_once import at_once
 from hosts import KEY, Host, execution_record, minute
 
-from oncecron.errors import ConfigurationError
-from oncecron.model import Lease
-from oncecron.tick import NO_TICK, named_tick
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.model import Lease
+from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.tick import Tick
+    from oncecron.core.tick import Tick
 
 CLAIMERS = 12
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, Host, minute
 
-from oncecron import clock
-from oncecron.model import ALL_KEYS, Lease, Pause
-from oncecron.tick import minute_tick
+from oncecron.core import clock
+from oncecron.core.log_rows import ALL_KEYS, Pause
+from oncecron.core.model import Lease
+from oncecron.core.tick import minute_tick
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.store import PeopleStore
+    from oncecron.stores.api import Inspector
 
 ANN = "ann@a.example"
 YEAR = 365 * 86400  # seconds
@@ -25,7 +26,7 @@ PAUSED = int(os.environ.get("ONCECRON_TEST_PAUSED", "365"))
 
 
 def pause(
-    people: PeopleStore, key: str = KEY, reason: str | None = None, seconds: float | None = None
+    people: Inspector, key: str = KEY, reason: str | None = None, seconds: float | None = None
 ) -> Pause | None:
     """Pause; return what was replaced."""
     now, before = people.pause(key, author=ANN, reason=reason, seconds=seconds)

@@ -12,10 +12,10 @@ import pytest
 from hosts import KEY, Host, in_the_way, minute
 from servers import eventually
 
-from oncecron.errors import StoreRefusesError, StoreUnavailable
-from oncecron.model import AskAgain, Ending, Lease, Refusal, Request, Retention
-from oncecron.stores.postgres.firing import PostgresFiringStore
-from oncecron.stores.postgres.people import PostgresPeopleStore
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.model import AskAgain, Ending, Lease, Refusal, Request, Retention
+from oncecron.stores.postgres.inspector import PostgresInspector
+from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,15 +62,15 @@ def lock_holders(store: PostgresKind) -> list[int]:
 
 def backend(host: Host) -> int:
     """Return the host's session."""
-    assert isinstance(host.store, PostgresFiringStore)
+    assert isinstance(host.store, PostgresLeaseStore)
     assert host.store._wire
     return host.store._wire.backend_pid
 
 
 @pytest.fixture
-def superuser(store: PostgresKind) -> Iterator[PostgresPeopleStore]:
+def superuser(store: PostgresKind) -> Iterator[PostgresInspector]:
     """Ask as who may end any session."""
-    people = PostgresPeopleStore(store.database.url("postgres"), namespace="oncecron")
+    people = PostgresInspector(store.database.url("postgres"), namespace="oncecron")
     yield people
     people.close()
 
@@ -141,7 +141,7 @@ def test_what_comes_with_an_answer_stirs_all_the_same(
     """It has been read from the socket, which tells of it no more."""
     lease = a.win(minute(1))
     listen(b)
-    assert isinstance(b.store, PostgresFiringStore)
+    assert isinstance(b.store, PostgresLeaseStore)
     # The server sends it while it still works at what was asked.
     with store.database.connect("owner") as owner:
         owner.execute("select pg_advisory_lock(1, 1)")
@@ -171,7 +171,7 @@ def test_notifications_do_not_pile_up(a: Host, b: Host, store: PostgresKind) -> 
     )
     assert stirs(b)
     b.fire(minute(1))
-    assert isinstance(b.store, PostgresFiringStore)
+    assert isinstance(b.store, PostgresLeaseStore)
     assert b.store._wire
     assert not b.store._wire._connection.notified()
     a.finish(lease)
@@ -333,7 +333,7 @@ def test_what_still_has_its_lease_is_not_removed(
 
 
 def test_a_session_that_has_the_lock_is_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresPeopleStore
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
 ) -> None:
     """Where that is allowed; who may not is told whose session it is and what to do."""
     lease = a.win(minute(1))
@@ -357,14 +357,14 @@ def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind, l
     [[started]] = store.database.execute("select backend_start from oncecron.lease")
     store.database.execute("grant execute on function oncecron.release_v1 to runner")
     store.database.execute("grant select on oncecron.meta to runner")
-    people = PostgresPeopleStore(store.database.url("runner"), namespace="oncecron")
+    people = PostgresInspector(store.database.url("runner"), namespace="oncecron")
     assert started
     assert people.release(KEY, 0, lease.execution_id, author="ann", force=True).answer == "free"
     people.close()
 
 
 def test_a_living_holders_session_is_left_alone(
-    a: Host, store: PostgresKind, superuser: PostgresPeopleStore
+    a: Host, store: PostgresKind, superuser: PostgresInspector
 ) -> None:
     """Whatever the force: its job runs."""
     lease = a.win(minute(1))
@@ -375,7 +375,7 @@ def test_a_living_holders_session_is_left_alone(
 
 
 def test_the_transaction_of_a_job_is_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresPeopleStore
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
 ) -> None:
     """It has checked its fence and has not ended: until then, or by force, nobody else may begin."""
     lease = a.win(minute(1))
@@ -393,7 +393,7 @@ def test_the_transaction_of_a_job_is_ended_by_force(
 
 
 def test_all_transactions_of_a_job_are_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresPeopleStore
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
 ) -> None:
     """They share the fence; each is named in turn."""
     lease = a.win(minute(1))
@@ -417,7 +417,7 @@ def test_all_transactions_of_a_job_are_ended_by_force(
 
 
 def test_a_lock_without_a_lease_is_freed_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresPeopleStore
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
 ) -> None:
     """Nobody is recorded as its holder."""
     a.run(minute(1))

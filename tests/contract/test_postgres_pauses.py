@@ -9,7 +9,8 @@ import pytest
 from hosts import KEY, Host, minute
 from servers import eventually
 
-from oncecron.model import ALL_KEYS, Lease
+from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.model import Lease
 
 if TYPE_CHECKING:
     from conftest import Log

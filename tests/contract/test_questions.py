@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import COMMAND, KEY, Host, execution_record, minute, skip_record
 
-from oncecron import clock
-from oncecron.model import HistoryQuery, JobKey, Lease
-from oncecron.questions.account import account
-from oncecron.questions.audit import Question, audit
-from oncecron.questions.facts import Sources, gather
-from oncecron.questions.jobs import jobs
-from oncecron.texts import Clock
-from oncecron.tick import scheduled_tick
+from oncecron.core import clock
+from oncecron.core.log_rows import HistoryQuery, JobKey
+from oncecron.core.model import Lease
+from oncecron.core.text import Clock
+from oncecron.core.tick import scheduled_tick
+from oncecron.reports.audit import Question, audit
+from oncecron.reports.explain import account
+from oncecron.reports.jobs import jobs
+from oncecron.reports.tick_history import Sources, gather
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.questions.audit import Finding
+    from oncecron.reports.audit import Finding
 
 QUERIES = [
     HistoryQuery(),

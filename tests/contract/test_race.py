@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from herd import run_at_once
 
-from oncecron import clock
+from oncecron.core import clock
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -9,16 +9,17 @@ import redis
 from hosts import TTL, Host, execution_record, minute
 from servers import RedisServer, eventually
 
-from oncecron.errors import StoreUnavailable
-from oncecron.model import HistoryQuery, Lease, Output, Retention
+from oncecron.core.errors import StoreUnavailable
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import Lease, Output, Retention
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.firing import RedisFiringStore
-from oncecron.stores.redis.people import RedisPeopleStore
+from oncecron.stores.redis.inspector import RedisInspector
+from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncecron.model import Execution
+    from oncecron.core.log_rows import Execution
 
     Connect = Callable[..., Host]
 
@@ -39,7 +40,7 @@ def connect(server: RedisServer) -> Iterator[Connect]:
 
     def make(name: str = "a", **options: object) -> Host:
         address = parse(server.url(**options), {})
-        stores.append(RedisFiringStore(address, namespace="oncecron", ttl=TTL))
+        stores.append(RedisLeaseStore(address, namespace="oncecron", ttl=TTL))
         return Host(stores[-1], name)
 
     yield make
@@ -49,7 +50,7 @@ def connect(server: RedisServer) -> Iterator[Connect]:
 
 def log(server: RedisServer) -> list[Execution]:
     """Return the executions, the oldest first."""
-    people = RedisPeopleStore(parse(server.url(), {}), namespace="oncecron")
+    people = RedisInspector(parse(server.url(), {}), namespace="oncecron")
     found = list(people.history(HistoryQuery()))[::-1]
     people.close()
     return found
@@ -330,7 +331,7 @@ def test_output_goes_with_its_execution(server: RedisServer, connect: Connect) -
     a.finish(a.win(minute(4)), output=HELLO, retention=Retention(executions=0.0))
     assert client.hlen(OUTPUTS) == client.hlen("oncecron:{oncecron}:executions") == 0
     a.finish(a.win(minute(5)), output=HELLO)
-    people = RedisPeopleStore(parse(server.url(), {}), namespace="oncecron")
+    people = RedisInspector(parse(server.url(), {}), namespace="oncecron")
     assert people.prune(Retention(executions=0.0)) == (1, 0)
     people.close()
     assert client.hlen(OUTPUTS) == 0

@@ -8,15 +8,15 @@ import pytest
 from hosts import TTL, Host, minute
 
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.firing import RedisFiringStore
-from oncecron.stores.redis.people import RedisPeopleStore
+from oncecron.stores.redis.inspector import RedisInspector
+from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from servers import RedisServer
 
-    from oncecron.model import Execution
+    from oncecron.core.log_rows import Execution
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def host(redis_server: RedisServer) -> Iterator[Callable[[str], Host]]:
 
     def make(name: str) -> Host:
         address = parse(redis_server.url(), {})
-        stores.append(RedisFiringStore(address, namespace="oncecron", ttl=TTL))
+        stores.append(RedisLeaseStore(address, namespace="oncecron", ttl=TTL))
         return Host(stores[-1], name)
 
     yield make
@@ -49,9 +49,9 @@ def b(host: Callable[[str], Host]) -> Host:
 @pytest.fixture
 def log(redis_server: RedisServer) -> Callable[[], list[Execution]]:
     """Give a function that returns the log, the oldest first."""
-    from oncecron.model import HistoryQuery
+    from oncecron.core.log_rows import HistoryQuery
 
-    people = RedisPeopleStore(parse(redis_server.url(), {}), namespace="oncecron")
+    people = RedisInspector(parse(redis_server.url(), {}), namespace="oncecron")
     return lambda: list(people.history(HistoryQuery()))[::-1]
 
 

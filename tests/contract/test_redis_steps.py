@@ -9,7 +9,7 @@ from hosts import TTL, Host, minute
 
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.firing import RedisFiringStore
+from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ ALL = {*OF_A_CLAIM, "renew", "attempts", "keep", "retry", "retention", "finish",
 def host(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Give a host in whose process nothing has been read yet."""
     monkeypatch.setattr(scripts, "_read", {})
-    store = RedisFiringStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
+    store = RedisLeaseStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
     yield Host(store, "a")
     store.close()
 
@@ -37,7 +37,7 @@ def test_a_winner_has_read_all_that_may_come(host: Host) -> None:
 
 def test_a_loser_reads_the_claim_alone(host: Host, redis_server: RedisServer) -> None:
     """Most firings lose, on every host and every minute."""
-    other = RedisFiringStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
+    other = RedisLeaseStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
     Host(other, "bb").win(minute(1))
     scripts._read.clear()
     host.lose(minute(1))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hosts import KEY, Host, minute, skip_record
 
-from oncecron import clock
-from oncecron.model import Lease, Refusal
-from oncecron.tick import NO_TICK, Tick, named_tick
+from oncecron.core import clock
+from oncecron.core.model import Lease, Refusal
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, TTL, Host, minute
 
-from oncecron import clock
-from oncecron.model import Lease, Released, Request
+from oncecron.core import clock
+from oncecron.core.model import Lease, Request
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
+
+    from oncecron.core.log_rows import Released
 
 ANN = "ann@a.example"
 BOB = "bob@b.example"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import Host, execution_record, in_the_way, minute
 
-from oncecron.model import HistoryQuery, Lease, Retention
-from oncecron.tick import NO_TICK, Tick, named_tick
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import Lease, Retention
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log

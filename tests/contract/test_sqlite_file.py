@@ -13,25 +13,22 @@ import pytest
 from herd import run_at_once
 from hosts import Host, minute
 
-from oncecron import clock
-from oncecron.errors import (
-    ConfigurationError,
-    StoreRefusesError,
-    StoreUnavailable,
-)
-from oncecron.model import HistoryQuery, Lease, Refusal, Roles
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.log_rows import HistoryQuery, Roles
+from oncecron.core.model import Lease, Refusal
 from oncecron.stores.sqlite import connection
 from oncecron.stores.sqlite.connection import file_of, network_file_system
-from oncecron.stores.sqlite.firing import SQLiteFiringStore
-from oncecron.stores.sqlite.people import SQLitePeopleStore
+from oncecron.stores.sqlite.inspector import SQLiteInspector
+from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
 if TYPE_CHECKING:
     from contract_stores import SQLiteKind
 
-    from oncecron.store import FiringStore, PeopleStore
+    from oncecron.stores.api import Inspector, LeaseStore
 
-    _firing_half: type[FiringStore] = SQLiteFiringStore
-    _peoples_half: type[PeopleStore] = SQLitePeopleStore
+    _firing_half: type[LeaseStore] = SQLiteLeaseStore
+    _peoples_half: type[Inspector] = SQLiteInspector
 
 INSTALLERS = 20
 INSTALL = (
@@ -56,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 
 def first_host(path: Path) -> Host:
     """Return a host whose first call makes the file."""
-    return Host(SQLiteFiringStore(str(path), namespace="oncecron"), "first.example")
+    return Host(SQLiteLeaseStore(str(path), namespace="oncecron"), "first.example")
 
 
 # The file
@@ -75,7 +72,7 @@ def test_the_first_firing_makes_the_file_for_its_user_alone(path: Path) -> None:
 def test_twenty_first_firings_at_once_install_it_once(path: Path) -> None:
     """Each of them gets its lease."""
     run_at_once([["-c", INSTALL, str(path), f"key{number}"] for number in range(INSTALLERS)])
-    people = SQLitePeopleStore(str(path), namespace="oncecron")
+    people = SQLiteInspector(str(path), namespace="oncecron")
     assert len(list(people.history(HistoryQuery()))) == INSTALLERS
     people.close()
 
@@ -111,7 +108,7 @@ def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
 
 def test_a_path_may_begin_with_two_slashes(path: Path) -> None:
     """`sqlite:////var/lib/jobs.db`, as other programs want it: SQLite would read a host's name."""
-    doubled = SQLiteFiringStore("/" + str(path), namespace="oncecron")
+    doubled = SQLiteLeaseStore("/" + str(path), namespace="oncecron")
     Host(doubled, "first.example").run(minute(1))
     assert isinstance(first_host(path).fire(minute(1)), Refusal)
 
@@ -126,7 +123,7 @@ def test_a_file_that_was_replaced_has_no_lease_of_the_old_one(store: SQLiteKind,
 
 def test_people_do_not_make_the_file(path: Path) -> None:
     """A reader of a store that is not there is told so, and what makes it."""
-    people = SQLitePeopleStore(str(path), namespace="oncecron")
+    people = SQLiteInspector(str(path), namespace="oncecron")
     with pytest.raises(StoreRefusesError, match="oncecron init"):
         list(people.history(HistoryQuery()))
     assert not path.parent.exists()
@@ -134,7 +131,7 @@ def test_people_do_not_make_the_file(path: Path) -> None:
 
 def test_initialise_says_what_it_did(path: Path) -> None:
     """The first time it makes the store; then there is nothing to do."""
-    people = SQLitePeopleStore(str(path), namespace="oncecron")
+    people = SQLiteInspector(str(path), namespace="oncecron")
     assert people.initialise(Roles()).startswith("made the store")
     assert people.initialise(Roles()).endswith("already")
     assert people.leases() == []
@@ -149,7 +146,7 @@ def test_the_printed_schema_is_the_installed_one(store: SQLiteKind, tmp_path: Pa
     with closing(sqlite3.connect(by_hand)) as database:
         database.executescript(people.schema_sql(Roles()))
         assert database.execute(tables).fetchall() == store.run(tables)
-    assert SQLitePeopleStore(by_hand, namespace="oncecron").leases() == []
+    assert SQLiteInspector(by_hand, namespace="oncecron").leases() == []
 
 
 def test_there_are_no_roles(store: SQLiteKind) -> None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, TTL, Host, minute
 
-from oncecron import clock
-from oncecron.errors import (
-    ConfigurationError,
-)
-from oncecron.model import MAX_CLOCK_SKEW, Firing, HistoryQuery, Lease
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import MAX_CLOCK_SKEW, Firing, Lease
+from oncecron.core.tick import Tick, minute_tick, named_tick
 from oncecron.stores.sqlite.connection import statements
-from oncecron.tick import Tick, minute_tick, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -173,8 +172,8 @@ def test_dead_letters_are_found_by_an_index(store: SQLiteKind, a: Host, log: Log
 def test_a_firing_imports_little() -> None:
     """Each module is paid at every firing."""
     program = (
-        "import sys, oncecron.model; before = set(sys.modules)\n"
-        "import oncecron.stores.sqlite.firing\n"
+        "import sys, oncecron.core.model; before = set(sys.modules)\n"
+        "import oncecron.stores.sqlite.lease_store\n"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run(
@@ -188,6 +187,6 @@ def test_a_firing_imports_little() -> None:
         "logging",
         "hashlib",
         "uuid",
-        "oncecron.store",
+        "oncecron.stores.api",
     }
     assert not heavy & set(done.stdout.split())

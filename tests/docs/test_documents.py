@@ -12,7 +12,9 @@ import pytest
 from manual_source import Paragraph, paragraphs, plain, sections
 from servers.require import not_proven, program
 
-from oncecron import __version__, config, errors, model, options
+from oncecron import __version__
+from oncecron.config import file, options, run_parser
+from oncecron.core import errors, model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +51,7 @@ def commands() -> dict[str, click.Command]:
     """Return the commands of the click tree by their full names, deepest last."""
     import click
 
-    from oncecron import cli
+    from oncecron.cli import main as cli
 
     found: dict[str, click.Command] = {}
 
@@ -69,11 +71,11 @@ def commands() -> dict[str, click.Command]:
 
 
 def cli_root(cli: object) -> click.Command:
-    """Return the click group of oncecron.cli, whatever it is called."""
+    """Return the click group of oncecron.cli.main, whatever it is called."""
     import click
 
     groups = [value for value in vars(cli).values() if isinstance(value, click.Group)]
-    assert len(groups) == 1, f"oncecron.cli has {len(groups)} groups"
+    assert len(groups) == 1, f"oncecron.cli.main has {len(groups)} groups"
     return groups[0]
 
 
@@ -117,9 +119,9 @@ def test_an_option_says_what_the_table_says(option: options.Option) -> None:
 
 def test_the_gap_of_the_default_rule_is_stated() -> None:
     """It is no default of the table, since --no-tick has none."""
-    from oncecron import firing
+    from oncecron.run import spec
 
-    assert f"{firing._MIN_GAP:g}s unless given" in documented(RUN)["min-gap"].text
+    assert f"{spec._MIN_GAP:g}s unless given" in documented(RUN)["min-gap"].text
 
 
 def test_the_options_of_every_command_are_documented() -> None:
@@ -268,7 +270,7 @@ def test_the_parameters_of_a_redis_address_are_stated() -> None:
 
 def test_the_trust_window_is_stated_as_it_is() -> None:
     """The arithmetic of oncecron-guarantees(7) is that of the code."""
-    from oncecron import trust
+    from oncecron.run import trust
 
     text = plain(GUARANTEES.read_text(encoding="utf-8"))
     end = model.trust_after(0, 60)
@@ -314,7 +316,7 @@ def test_a_crontab_line_is_one_that_cron_runs(snippet: str, tmp_path: Path) -> N
         assert not re.search(r"(?<!\\)%", command)
         words = shlex.split(command)
         assert words[0].startswith("/")
-        parsed = options.parse_run(words[2:])
+        parsed = run_parser.parse_run(words[2:])
         assert parsed is not None
         assert words[1] == "run"
         assert parsed.command[0].startswith("/")
@@ -328,7 +330,7 @@ def test_a_configuration_example_is_accepted(snippet: str, tmp_path: Path) -> No
     tomllib.loads(snippet)
     path = tmp_path / "oncecron.toml"
     path.write_text(snippet, encoding="utf-8")
-    assert config.read_file(str(path)).jobs
+    assert file.read_file(str(path)).jobs
 
 
 def test_the_manual_s_configuration_example_is_accepted(tmp_path: Path) -> None:
@@ -341,7 +343,7 @@ def test_the_manual_s_configuration_example_is_accepted(tmp_path: Path) -> None:
     for number, example in enumerate(found):
         path = tmp_path / f"{number}.toml"
         path.write_text(example, encoding="utf-8")
-        assert config.read_file(str(path)).jobs
+        assert file.read_file(str(path)).jobs
 
 
 def test_links_lead_somewhere() -> None:

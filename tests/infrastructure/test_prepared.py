@@ -9,7 +9,7 @@ from servers import prepared
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.prepared import can_carry_out, carry_out
 
-from oncecron.cli import COMMANDS
+from oncecron.cli.main import COMMANDS
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ _MUTATIONS = (
         "come back at once; another host fires the next tick before the holder's child is dead, up to 11/12 ttl later.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "    if l.expires_at > v_now then\n",
                 "    if l.expires_at > v_now and not v_got and {ns}.lock_holder_v1(v_id) is not null then\n",
             ),
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
                 "delete from {ns}.lease x where x.key_id = v_id;",
             ),
@@ -44,12 +44,12 @@ _MUTATIONS = (
         "No fault is needed: a second host fires the same tick when the job of the first has ended.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "    if not p_again and not v_goes_on and t.outcome not in ('running', 'not-started')\n",
                 "    if false\n",
             ),
             Change(
-                "stores/redis/claim.lua",
+                "stores/redis/lua/claim.lua",
                 "  if row and row.outcome == 'running' then return end\n",
                 "  if row then return end\n",
             ),
@@ -70,7 +70,7 @@ _MUTATIONS = (
         "next tick within the grace. What a successful job leaves is allowed, and shows nothing.",
         (
             Change(
-                "job.py",
+                "run/job.py",
                 "            if not children_left or self._succeeded(status):\n",
                 "            if True:\n",
             ),
@@ -88,7 +88,7 @@ _MUTATIONS = (
         "5 s at most). A waiting firing claims up to 0.25 s after that end: it takes many keys, or a larger ttl.",
         (
             Change(
-                "model.py",
+                "core/model.py",
                 "    return sent + ttl - (0.01 * ttl + 0.002)\n",
                 "    import time\n\n"
                 "    return time.clock_gettime(time.CLOCK_BOOTTIME) + ttl - (0.01 * ttl + 0.002)\n",
@@ -106,10 +106,10 @@ _MUTATIONS = (
         "nobody was killed.",
         (
             Change(
-                "claiming.py",
+                "run/claimer.py",
                 "        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):\n",
                 "        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):\n"
-                "            from oncecron.firing import _random_uuid\n\n"
+                "            from oncecron.run.spec import _random_uuid\n\n"
                 "            self.firing = self.firing._replace(owner=_random_uuid())\n",
             ),
         ),
@@ -123,12 +123,12 @@ _MUTATIONS = (
         "tick at the lease's end, and the child lives on for as long as the clock was set back.",
         (
             Change(
-                "clock.py",
+                "core/clock.py",
                 'BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)\n',
                 "BOOTTIME: int = time.CLOCK_REALTIME\n",
             ),
             Change(
-                "clock.py",
+                "core/clock.py",
                 "        age = time.clock_gettime(BOOTTIME) -",
                 "        age = time.clock_gettime(time.CLOCK_BOOTTIME) -",
             ),
@@ -143,12 +143,12 @@ _MUTATIONS = (
         "tick after the lease's end, and there are two.",
         (
             Change(
-                "guard.py",
+                "run/guard.py",
                 "        self._wrapper_gone = True\n",
                 "        self._wrapper_gone = True\n        os._exit(EX_TEMPFAIL)\n",
             ),
             Change(
-                "child.py",
+                "run/process_tree.py",
                 "        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)\n",
                 "        _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)\n",
             ),
@@ -164,7 +164,7 @@ _MUTATIONS = (
         "lease's end, and there are two.",
         (
             Change(
-                "wrapper.py",
+                "run/wrapper.py",
                 "            if (until := self._trust.until) and self._now() >= until - self._margin:\n",
                 "            if False:\n",
             ),
@@ -180,7 +180,7 @@ _MUTATIONS = (
         "the next tick after the lease's end, and the grandchild still lives.",
         (
             Change(
-                "wrapper.py",
+                "run/wrapper.py",
                 "        while gone and self._tree.kill():\n",
                 "        while False:\n",
             ),
@@ -194,22 +194,22 @@ _MUTATIONS = (
         "All processes of a holder are killed at once, and others fire more often than once a ttl.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "    if found and l.expires_at > v_now + l.ttl then\n",
                 "    if found then\n",
             ),
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "        where x.key_id = v_id and x.expires_at > v_now + x.ttl returning x.* into l;\n",
                 "        where x.key_id = v_id returning x.* into l;\n",
             ),
             Change(
-                "stores/redis/claim.lua",
+                "stores/redis/lua/claim.lua",
                 "  if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- 2",
                 "  if lease.owner then -- 2",
             ),
             Change(
-                "stores/sqlite/firing.sql",
+                "stores/sqlite/sql/firing.sql",
                 " WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl\n",
                 " WHERE key = :key AND shard = :shard AND boot = :boot\n",
             ),
@@ -221,7 +221,7 @@ _MUTATIONS = (
         EVERYWHERE,
         (),
         "No fault is needed: a job fails.",
-        (Change("child.py", "    return os.WEXITSTATUS(status)\n", "    return 0\n"),),
+        (Change("run/process_tree.py", "    return os.WEXITSTATUS(status)\n", "    return 0\n"),),
     ),
     Mutation(
         "kill-group-only",
@@ -233,12 +233,12 @@ _MUTATIONS = (
         "wrapper is killed). The guard waits for the grandchild for ever, renews, and every newer tick is `held`.",
         (
             Change(
-                "child.py",
+                "run/process_tree.py",
                 "            if process := _read_process(pid):\n",
                 "            if (process := _read_process(pid)) and _in_group(pid):\n",
             ),
             Change(
-                "child.py",
+                "run/process_tree.py",
                 "def _children(parent: int) -> list[int]:\n",
                 "_STARTED: list[int] = []\n\n\n"
                 "def _in_group(pid: int) -> bool:\n"
@@ -249,7 +249,7 @@ _MUTATIONS = (
                 "def _children(parent: int) -> list[int]:\n",
             ),
             Change(
-                "child.py",
+                "run/process_tree.py",
                 '    os.close(writer)\n    with open(reader, "rb") as pipe:\n',
                 '    os.close(writer)\n    _STARTED.append(pid)\n    with open(reader, "rb") as pipe:\n',
             ),
@@ -263,12 +263,12 @@ _MUTATIONS = (
         "No fault is needed: two starts of a key have the same token.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "  a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);\n",
                 "  a.fencing_token := greatest(k.fence, 1);\n",
             ),
             Change(
-                "stores/redis/starting.lua",
+                "stores/redis/lua/starting.lua",
                 "  row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))\n",
                 "  row.fencing_token = whole(math.max(key.fence or 0, 1))\n",
             ),
@@ -289,7 +289,7 @@ _MUTATIONS = (
         "thawed shows it seldom: its job is killed within milliseconds.",
         (
             Change(
-                "stores/postgres/lease.sql",
+                "stores/postgres/sql/lease.sql",
                 "  if v_fence is distinct from p_token then\n",
                 "  if false then\n",
             ),
@@ -304,7 +304,7 @@ _MUTATIONS = (
         "its execution becomes `lost` without an exit code, though the firing ended with the job's own status.",
         (
             Change(
-                "spool.py",
+                "run/spool.py",
                 "        import json  # noqa: PLC0415 - only where the store failed\n",
                 "        return\n        import json\n",
             ),
@@ -318,17 +318,17 @@ _MUTATIONS = (
         "No fault is needed: a firing that was refused has neither an execution nor a skip.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "  if a.answer = 'refused' and not (a.reason = 'held' and p_awaited is not null) then\n",
                 "  if false then\n",
             ),
             Change(
-                "stores/redis/claim.lua",
+                "stores/redis/lua/claim.lua",
                 "if answer.answer == 'refused' and not (answer.reason == 'held' and given.awaited) then\n",
                 "if false then\n",
             ),
             Change(
-                "stores/sqlite/firing.py",
+                "stores/sqlite/lease_store.py",
                 '        if isinstance(answer, Refusal) and (answer.reason != "held" or awaited is None):\n',
                 "        if False:\n",
             ),
@@ -343,17 +343,17 @@ _MUTATIONS = (
         "No fault is needed: a firing with --failover waits, and asks once more before the job has ended.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "    if l.expires_at > v_now then\n",
                 "    if l.expires_at > v_now and (p_awaited is null or not p_failover) then\n",
             ),
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
                 "delete from {ns}.lease x where x.key_id = v_id;",
             ),
             Change(
-                "stores/redis/claim.lua",
+                "stores/redis/lua/claim.lua",
                 "  if lease.owner and tonumber(lease.expires_at) > now then return in_the_way(lease) end\n",
                 "  local lives = lease.owner and tonumber(lease.expires_at) > now\n"
                 "  if lives and not (given.failover and given.awaited) then return in_the_way(lease) end\n",
@@ -369,12 +369,12 @@ _MUTATIONS = (
                 '    if lease is not None and lease["ends_in"] > 0 and not (firing.failover and awaited):\n',
             ),
             Change(
-                "stores/sqlite/firing.sql",
+                "stores/sqlite/sql/firing.sql",
                 "AND l.boot = :boot AND l.expires_on_lease_clock > :lease_now)\n",
                 "AND false)\n",
             ),
             Change(
-                "stores/sqlite/firing.sql",
+                "stores/sqlite/sql/firing.sql",
                 " WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now)\n",
                 " WHERE key = :key AND shard = :shard\n",
             ),
@@ -388,12 +388,12 @@ _MUTATIONS = (
         "Somebody stops a job for whose end another host waits (--failover), or its wrapper is killed.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "(t.outcome in ('running', 'lost') or t.retrying), false)",
                 "(t.outcome in ('running', 'lost', 'stopped') or t.retrying), false)",
             ),
             Change(
-                "stores/redis/claim.lua",
+                "stores/redis/lua/claim.lua",
                 "  return given.failover and (row.outcome == 'lost' or unfollowed)\n",
                 "  return given.failover and (row.outcome == 'lost' or row.outcome == 'stopped' or unfollowed)\n",
             ),
@@ -412,7 +412,7 @@ _MUTATIONS = (
         "No fault is needed: a job fails at each attempt.",
         (
             Change(
-                "attempts.py",
+                "core/retry.py",
                 " and attempt <= self.retries\n",
                 " and self.retries > 0 and attempt <= self.retries + 2\n",
             ),
@@ -426,13 +426,13 @@ _MUTATIONS = (
         "No fault is needed: a firing asks for the next part when it has run one.",
         (
             Change(
-                "stores/postgres/claim.sql",
+                "stores/postgres/sql/claim.sql",
                 "where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;",
                 "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = p_key)"
                 " and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;",
             ),
             Change(
-                "stores/sqlite/firing.sql",
+                "stores/sqlite/sql/firing.sql",
                 " WHERE key = :key AND tick = :tick AND shard = :shard\n ORDER BY",
                 " WHERE key = :key AND tick = :tick\n ORDER BY",
             ),

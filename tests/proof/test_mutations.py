@@ -370,8 +370,8 @@ def test_a_copy_runs_its_own_code(directory: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        mutations.Change("guard.py", "nobody has ever written this", ""),
-        mutations.Change("guard.py", "self._job", ""),
+        mutations.Change("run/guard.py", "nobody has ever written this", ""),
+        mutations.Change("run/guard.py", "self._job", ""),
         mutations.Change("no_such_file.py", "x", ""),
     ],
     ids=["the text is gone", "the text is there twice", "the file is gone"],

@@ -14,11 +14,11 @@ import sys
 import time
 
 from oncecron.__main__ import main
-from oncecron.cli import COMMANDS
+from oncecron.cli.main import COMMANDS
 
 IMPORTED_LATER = (
-    "oncecron.stores.postgres.people", "oncecron.stores.redis.people", "oncecron.stores.sqlite.people",
-    "oncecron.render", "oncecron.config", "oncecron.crontab.wrap", "oncecron.crontab.lint",
+    "oncecron.stores.postgres.inspector", "oncecron.stores.redis.inspector", "oncecron.stores.sqlite.inspector",
+    "oncecron.cli.output", "oncecron.config.file", "oncecron.crontab.wrap", "oncecron.crontab.lint",
 )  # fmt: skip
 """What commands import when they know that they need it."""
 
@@ -70,7 +70,7 @@ def become(
 
 
 if __name__ == "__main__":
-    for name in (*(f"oncecron.commands.{command}" for command in COMMANDS), *IMPORTED_LATER):
+    for name in (*(f"oncecron.cli.{command}" for command in COMMANDS), *IMPORTED_LATER):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.model import ALL_KEYS, Execution, JobKey, LeaseView, Pause, Traced
-from oncecron.questions.account import account
-from oncecron.questions.facts import Facts
-from oncecron.questions.jobs import Job, jobs
-from oncecron.texts import Clock
+from oncecron.core.log_rows import ALL_KEYS, Execution, JobKey, LeaseView, Pause, Traced
+from oncecron.core.text import Clock
+from oncecron.reports.explain import account
+from oncecron.reports.jobs import Job, jobs
+from oncecron.reports.tick_history import Facts
 
 if TYPE_CHECKING:
-    from oncecron.store import PeopleStore
+    from oncecron.stores.api import Inspector
 
 NOW = 1000.0
 RUNNING = Execution(
@@ -46,7 +46,7 @@ def at_a_glance(
         leases=lambda: leases,
         history=lambda _query: iter(newest),
     )
-    people = cast("PeopleStore", store)
+    people = cast("Inspector", store)
     [job] = jobs(people, people, NOW)
     return job
 

@@ -9,10 +9,10 @@ import pytest
 
 ATTEMPTS = """
 import json, os, select, signal, sys
-from oncecron import child
-from oncecron.capture import Capture
-from oncecron.forwarder import FINISH
-from oncecron.model import Ending
+from oncecron.run import process_tree as child
+from oncecron.run.capture.capture import Capture
+from oncecron.run.capture.forwarder import FINISH
+from oncecron.core.model import Ending
 
 def attempt(script, outcome="failed"):
     outputs = capture.begin()

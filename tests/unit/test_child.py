@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oncecron import child
+from oncecron.run import process_tree
 
 NOBODY = 65534
 PYTHON = [sys.executable, "-S", "-E", "-c"]
@@ -46,12 +46,12 @@ def scene(play: Callable[[], None]) -> Callable[[], None]:
     return test
 
 
-def until_gone(tree: child.Tree, deadline: float = 10) -> int:
+def until_gone(tree: process_tree.Tree, deadline: float = 10) -> int:
     """Kill until nothing is left; return how often."""
     give_up = time.monotonic() + deadline
     times = 1
     while tree.kill():
-        assert time.monotonic() < give_up, f"left: {list(child.descendants(os.getpid()))}"
+        assert time.monotonic() < give_up, f"left: {list(process_tree.descendants(os.getpid()))}"
         time.sleep(0.002)
         times += 1
     return times
@@ -59,10 +59,10 @@ def until_gone(tree: child.Tree, deadline: float = 10) -> int:
 
 def spawn(*command: str, process_group: int | None = None) -> int:
     """Start a command as the guard would."""
-    return child.start(command, dict(os.environ), process_group, set())
+    return process_tree.start(command, dict(os.environ), process_group, set())
 
 
-def reaped(tree: child.Tree, pid: int, deadline: float = 10) -> int:
+def reaped(tree: process_tree.Tree, pid: int, deadline: float = 10) -> int:
     """Wait for a status."""
     give_up = time.monotonic() + deadline
     while pid not in tree.statuses:
@@ -72,18 +72,18 @@ def reaped(tree: child.Tree, pid: int, deadline: float = 10) -> int:
     return tree.statuses[pid]
 
 
-def below(count: int, sleeping: int = 0, deadline: float = 10) -> list[child.Process]:
+def below(count: int, sleeping: int = 0, deadline: float = 10) -> list[process_tree.Process]:
     """Wait until there are at least so many living processes below this one, so many of them `sleep`."""
     give_up = time.monotonic() + deadline
     while True:
-        found = [p for p in child.descendants(os.getpid()) if p.state != b"Z"]
+        found = [p for p in process_tree.descendants(os.getpid()) if p.state != b"Z"]
         if len(found) >= count and [name_of(p) for p in found].count("sleep") >= sleeping:
             return found
         assert time.monotonic() < give_up, found
         time.sleep(0.002)
 
 
-def name_of(process: child.Process) -> str:
+def name_of(process: process_tree.Process) -> str:
     """Return the name of the program that it executes."""
     with contextlib.suppress(OSError), open(f"/proc/{process.pid}/comm") as file:
         return file.read().strip()
@@ -96,7 +96,7 @@ def name_of(process: child.Process) -> str:
 @scene
 def test_descendants_are_found_wherever_they_went() -> None:
     """Shells, other sessions, and whoever lost its parent, parents before children."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     spawn(
         "sh", "-c", "(setsid sleep 30 &) ; sh -c 'sleep 30; true' & setsid sh -c 'sleep 30; true'"
     )
@@ -106,24 +106,24 @@ def test_descendants_are_found_wherever_they_went() -> None:
     for process in found:
         assert process.parent == os.getpid() or places[process.parent] < places[process.pid]
     assert len(pids) == len(set(pids))
-    until_gone(child.Tree())
+    until_gone(process_tree.Tree())
 
 
 @scene
 def test_a_kernel_that_does_not_list_children_gives_the_same_answer() -> None:
     """Without CONFIG_PROC_CHILDREN the whole table is read."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     spawn("sh", "-c", "sh -c 'sleep 30; true'; true")
     by_files = [process.pid for process in below(3, sleeping=1)]
-    child._KERNEL_TELLS_CHILDREN = False
-    assert [process.pid for process in child.descendants(os.getpid())] == by_files
-    assert until_gone(child.Tree()) < 50
+    process_tree._KERNEL_TELLS_CHILDREN = False
+    assert [process.pid for process in process_tree.descendants(os.getpid())] == by_files
+    assert until_gone(process_tree.Tree()) < 50
 
 
 @scene
 def test_children_of_every_thread_are_found() -> None:
     """A process that a thread has forked is a descendant too."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     threads = (
         "import subprocess, threading; "
         "threading.Thread(target=lambda: subprocess.run(['sleep', '30'])).start(); "
@@ -131,19 +131,19 @@ def test_children_of_every_thread_are_found() -> None:
     )
     spawn(*PYTHON[:1], "-c", threads)
     below(3)
-    until_gone(child.Tree())
+    until_gone(process_tree.Tree())
 
 
 @scene
 def test_kill_ends_a_tree_that_ignores_everything() -> None:
     """Ignored signals, stopped processes and orphans: nothing is left, and waitpid has said so."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     spawn("sh", "-c", "trap '' TERM HUP INT; sleep 30 & (setsid sleep 30 &); sleep 30; true")
     found = below(4, sleeping=3)
     os.kill(found[-1].pid, signal.SIGSTOP)
-    tree = child.Tree()
+    tree = process_tree.Tree()
     until_gone(tree)
-    assert list(child.descendants(os.getpid())) == []
+    assert list(process_tree.descendants(os.getpid())) == []
     with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
         raise AssertionError("a child is left")
@@ -152,22 +152,24 @@ def test_kill_ends_a_tree_that_ignores_everything() -> None:
 @scene
 def test_kill_catches_a_chain_of_processes_that_run_away() -> None:
     """Links that live for 2 ms are caught, and their zombies do not slow the look."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     for _ in range(2):
         spawn(*PYTHON, CHAIN, "0.002")
-    while len(list(child.descendants(os.getpid()))) < 100:  # nobody reaps: zombies are in the way
+    while (
+        len(list(process_tree.descendants(os.getpid()))) < 100
+    ):  # nobody reaps: zombies are in the way
         time.sleep(0.01)
-    until_gone(child.Tree())
+    until_gone(process_tree.Tree())
 
 
 @scene
 def test_kill_ends_many_that_fork_at_once() -> None:
     """A tree that doubles while it is looked at: bounded here to 127 processes."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     doubling = "import os, time\nfor _ in range(7): os.fork()\ntime.sleep(30)"
     spawn(*PYTHON, doubling)
     below(20)
-    until_gone(child.Tree())
+    until_gone(process_tree.Tree())
 
 
 @scene
@@ -175,40 +177,42 @@ def test_kill_returns_while_something_runs_away() -> None:
     """What it cannot catch, because each look finds another link, must not keep it from what is due."""
     spawn("sleep", "30")
     links = itertools.count(2**22)
-    look = child.descendants
-    child.descendants = lambda _root: iter([child.Process(next(links), os.getpid(), 1, b"R")])
+    look = process_tree.descendants
+    process_tree.descendants = lambda _root: iter(
+        [process_tree.Process(next(links), os.getpid(), 1, b"R")]
+    )
     signal.alarm(10)
-    tree = child.Tree()
+    tree = process_tree.Tree()
     assert tree.kill()
-    child.descendants = look
+    process_tree.descendants = look
     until_gone(tree)
 
 
 @scene
 def test_a_process_of_another_user_is_said_to_be_left() -> None:
     """Without the right to signal it, kill() goes on saying that something is left, until it ends."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     other = spawn("sh", "-c", "exec 3<>/dev/null; sleep 2; exit 7")
     os.setresuid(NOBODY, NOBODY, 0)  # the job stays root's
-    tree = child.Tree()
+    tree = process_tree.Tree()
     for _ in range(5):
         assert tree.kill()
     assert other not in tree.statuses
-    assert not child.send(next(iter(child.descendants(os.getpid()))), signal.SIGKILL)
-    assert child.exit_status(reaped(tree, other)) == 7
+    assert not process_tree.send(next(iter(process_tree.descendants(os.getpid()))), signal.SIGKILL)
+    assert process_tree.exit_status(reaped(tree, other)) == 7
     assert not tree.kill()
 
 
 @scene
 def test_a_status_is_kept_whoever_reaps() -> None:
     """The killer may reap the job itself: its status is found all the same."""
-    child.become_subreaper()
-    tree = child.Tree()
+    process_tree.become_subreaper()
+    tree = process_tree.Tree()
     pid = spawn("sh", "-c", "exit 3")
     other = spawn("sleep", "30")
     while tree.kill():
         pass
-    assert child.exit_status(tree.statuses[other]) == 128 + signal.SIGKILL
+    assert process_tree.exit_status(tree.statuses[other]) == 128 + signal.SIGKILL
     assert tree.statuses[pid] in {3 << 8, signal.SIGKILL}
     assert not tree.reap()
 
@@ -216,27 +220,27 @@ def test_a_status_is_kept_whoever_reaps() -> None:
 @scene
 def test_zombies_of_orphans_are_reaped() -> None:
     """A subreaper's orphans leave no zombie, and reap() says whether a child is left."""
-    child.become_subreaper()
-    tree = child.Tree()
+    process_tree.become_subreaper()
+    tree = process_tree.Tree()
     job = spawn("sh", "-c", "for i in 1 2 3 4 5; do (sleep 0.05 &); done; sleep 0.4")
     reaped(tree, job)
     while tree.reap():
         time.sleep(0.002)
     assert len(tree.statuses) >= 6
-    assert list(child.descendants(os.getpid())) == []
+    assert list(process_tree.descendants(os.getpid())) == []
 
 
 @scene
 def test_a_signal_reaches_every_member_and_wakes_the_stopped() -> None:
     """TERM to the whole tree, CONT behind it to who is stopped."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     job = spawn("sh", "-c", "setsid sleep 30 & sleep 30; true")
     found = below(3, sleeping=2)  # a shell that waits for its child's exec could not be stopped
     for process in found:
         os.kill(process.pid, signal.SIGSTOP)
-    while any(p.state != b"T" for p in child.descendants(os.getpid())):
+    while any(p.state != b"T" for p in process_tree.descendants(os.getpid())):
         time.sleep(0.002)
-    tree = child.Tree()
+    tree = process_tree.Tree()
     tree.signal(signal.SIGTERM)
     assert os.WTERMSIG(reaped(tree, job)) == signal.SIGTERM
     while tree.reap():
@@ -247,13 +251,13 @@ def test_a_signal_reaches_every_member_and_wakes_the_stopped() -> None:
 @scene
 def test_a_reused_pid_is_never_hit() -> None:
     """A row of the table whose start time is another one's gets no signal."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     pid = spawn("sleep", "30")
     [process] = below(1)
-    assert not child.send(process._replace(started=process.started - 1), signal.SIGKILL)
-    assert not child.send(process._replace(pid=2**22 - 1), signal.SIGKILL)
+    assert not process_tree.send(process._replace(started=process.started - 1), signal.SIGKILL)
+    assert not process_tree.send(process._replace(pid=2**22 - 1), signal.SIGKILL)
     assert os.waitpid(pid, os.WNOHANG) == (0, 0)
-    assert child.send(process, signal.SIGKILL)
+    assert process_tree.send(process, signal.SIGKILL)
     os.waitpid(pid, 0)
 
 
@@ -268,7 +272,7 @@ def test_a_command_that_cannot_be_executed_raises_and_leaves_no_child() -> None:
             spawn(command)
     with pytest.raises(OSError, match="Invalid argument"):
         spawn("echo", "a\0b")
-    assert not child.Tree().reap()
+    assert not process_tree.Tree().reap()
 
 
 @scene
@@ -278,13 +282,13 @@ def test_the_job_has_a_session_of_its_own_or_the_terminals_group() -> None:
     assert os.getsid(alone) == alone
     together = spawn("sleep", "30", process_group=os.getpgrp())
     assert (os.getsid(together), os.getpgid(together)) == (os.getsid(0), os.getpgrp())
-    until_gone(child.Tree())
+    until_gone(process_tree.Tree())
 
 
 @scene
 def test_the_job_dies_with_the_process_that_started_it() -> None:
     """PR_SET_PDEATHSIG: KILL, also when nobody is left to do it."""
-    child.become_subreaper()
+    process_tree.become_subreaper()
     reader, writer = os.pipe()
     guard = os.fork()
     if guard == 0:
@@ -292,7 +296,7 @@ def test_the_job_dies_with_the_process_that_started_it() -> None:
         signal.pause()
     job = int(os.read(reader, 20))
     os.kill(guard, signal.SIGKILL)
-    tree = child.Tree()
+    tree = process_tree.Tree()
     assert os.WTERMSIG(reaped(tree, job)) == signal.SIGKILL
     until_gone(tree)
 
@@ -300,10 +304,12 @@ def test_the_job_dies_with_the_process_that_started_it() -> None:
 @scene
 def test_the_mask_and_the_actions_are_those_of_before() -> None:
     """SIGPIPE and SIGXFSZ, which the interpreter ignores, and all that we block, are as they were."""
-    signals = child.Signals()
+    signals = process_tree.Signals()
     reader, writer = os.pipe()
     os.dup2(writer, 1)
-    pid = child.start(["cat", "/proc/self/status"], dict(os.environ), None, signals.mask_before)
+    pid = process_tree.start(
+        ["cat", "/proc/self/status"], dict(os.environ), None, signals.mask_before
+    )
     os.waitpid(pid, 0)
     lines = os.read(reader, 65536).decode().splitlines()
     masks = dict(line.split() for line in lines if line.startswith(("SigBlk", "SigIgn")))
@@ -328,21 +334,21 @@ def test_no_descriptor_is_inherited() -> None:
 @scene
 def test_signals_are_read_from_a_descriptor_with_who_sent_them() -> None:
     """One from kill(2) is not from the terminal; several kinds are all told."""
-    signals = child.Signals()
+    signals = process_tree.Signals()
     assert signals.read() == []
-    for number in child.FORWARDED:
+    for number in process_tree.FORWARDED:
         os.kill(os.getpid(), number)
-    assert {received.number for received in signals.read()} == set(child.FORWARDED)
+    assert {received.number for received in signals.read()} == set(process_tree.FORWARDED)
     assert signals.read() == []
     os.kill(os.getpid(), signal.SIGINT)
-    assert signals.read() == [child.Received(signal.SIGINT, from_terminal=False)]
+    assert signals.read() == [process_tree.Received(signal.SIGINT, from_terminal=False)]
 
 
 @scene
 def test_a_signal_that_was_ignored_is_not_read() -> None:
     """nohup: it is neither told nor queued."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signals = child.Signals()
+    signals = process_tree.Signals()
     os.kill(os.getpid(), signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGUSR1)
     assert [received.number for received in signals.read()] == [signal.SIGUSR1]
@@ -353,8 +359,8 @@ def test_a_signal_that_was_ignored_is_not_read() -> None:
 def test_statuses_come_also_where_sigchld_was_ignored() -> None:
     """Inherited from a careless parent it would make the kernel throw every status away."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    child.Signals()
-    assert child.exit_status(reaped(child.Tree(), spawn("sh", "-c", "exit 5"))) == 5
+    process_tree.Signals()
+    assert process_tree.exit_status(reaped(process_tree.Tree(), spawn("sh", "-c", "exit 5"))) == 5
 
 
 @pytest.mark.parametrize(
@@ -362,7 +368,7 @@ def test_statuses_come_also_where_sigchld_was_ignored() -> None:
 )
 def test_exit_status_is_the_shells(status: int, expected: int) -> None:
     """The code, or 128 + the signal, with or without a core."""
-    assert child.exit_status(status) == expected
+    assert process_tree.exit_status(status) == expected
 
 
 if __name__ == "__main__":

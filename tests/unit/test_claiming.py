@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from oncecron import clock
-from oncecron.claiming import Claims, Line
-from oncecron.errors import StoreUnavailable
-from oncecron.firing import make_plan
-from oncecron.model import AskAgain, Holder, InTheWay, Lease, Refusal, Unconfirmed
-from oncecron.options import ParsedRun
-from oncecron.plan import Plan
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core import clock
+from oncecron.core.errors import StoreUnavailable
+from oncecron.core.model import AskAgain, Holder, InTheWay, Lease, Refusal, Unconfirmed
+from oncecron.run.claimer import Claims, Line
+from oncecron.run.spec import RunSpec, make_spec
 
 TTL = 60.0
 HOLDER = Holder("web2", 4711, "batch")
@@ -76,14 +75,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 @pytest.fixture
-def new_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """Give a function that makes a plan from options."""
+def new_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
+    """Give a function that makes a spec from options."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def make(**given: str) -> Plan:
+    def make(**given: str) -> RunSpec:
         options = {name.replace("_", "-"): value for name, value in given.items()}
         tick = {} if "no-tick" in options else {"tick": "t"}
-        return make_plan(ParsedRun({"key": "k", "store": "local", **tick, **options}, ["true"]))
+        return make_spec(ParsedRun({"key": "k", "store": "local", **tick, **options}, ["true"]))
 
     return make
 
@@ -99,7 +98,7 @@ def granted(shard: int) -> Lease:
 
 
 def wait(
-    store: Scripted, plan: Plan, stir_at: float | None = None
+    store: Scripted, spec: RunSpec, stir_at: float | None = None
 ) -> tuple[Any, list[tuple[str, bool]]]:
     """Claim until there is an answer; return it, and the refusals that were told."""
     told: list[tuple[str, bool]] = []
@@ -117,12 +116,12 @@ def wait(
             stir_at = None
         return stirs
 
-    claims = Claims(plan, Line(store), sleep, lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)))  # type: ignore[arg-type]  # fmt: skip
+    claims = Claims(spec, Line(store), sleep, lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)))  # type: ignore[arg-type]  # fmt: skip
     return claims.next(), told
 
 
 def test_who_waits_asks_when_the_lease_ends_and_not_at_the_next_poll(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """Within half a second after it, so that many do not ask in one moment; with the heartbeat that fell silent."""
     end = time.now + 25
@@ -131,7 +130,7 @@ def test_who_waits_asks_when_the_lease_ends_and_not_at_the_next_poll(
         return held(end - now) if now < end else granted(shard)
 
     store = Scripted(time, answer, stirs=True)
-    lease, told = wait(store, new_plan(failover="true"))
+    lease, told = wait(store, new_spec(failover="true"))
     assert lease == granted(0)
     assert told == [("held", True)]
     assert 25 <= store.times[-1] <= 25.5
@@ -143,7 +142,7 @@ def test_who_waits_asks_when_the_lease_ends_and_not_at_the_next_poll(
 
 
 def test_who_listens_asks_once_more_and_then_rarely(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """What happened before it listened has stirred nobody; then a sixth to a third of the ttl passes each time."""
     start = time.now
@@ -152,7 +151,7 @@ def test_who_listens_asks_once_more_and_then_rarely(
         return held(TTL, now) if now < start + 600 else DONE
 
     store = Scripted(time, answer, stirs=True)
-    assert wait(store, new_plan(failover="true"))[0] is None
+    assert wait(store, new_spec(failover="true"))[0] is None
     pauses = [later - at for at, later in zip(store.times, store.times[1:], strict=False)]
     assert pauses[0] <= 0.5
     assert all(TTL / 6 <= pause <= TTL / 3 for pause in pauses[1:])
@@ -160,24 +159,24 @@ def test_who_listens_asks_once_more_and_then_rarely(
 
 
 def test_who_is_stirred_asks_within_half_a_second(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """At a random moment."""
     start = time.now
     store = Scripted(time, lambda _, now: held(TTL, now) if now < start + 5 else DONE, stirs=True)
-    assert wait(store, new_plan(failover="true"), stir_at=5.0)[0] is None
+    assert wait(store, new_spec(failover="true"), stir_at=5.0)[0] is None
     assert 5 <= store.times[-1] <= 5.5
 
 
 def test_where_nothing_stirs_no_connection_is_held(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """It is given back after each ask; soon at first, then rarely, never more than five seconds apart."""
     start = time.now
     store = Scripted(
         time, lambda _, now: held(TTL, now) if now < start + 300 else DONE, stirs=False
     )
-    assert wait(store, new_plan(failover="true"))[0] is None
+    assert wait(store, new_spec(failover="true"))[0] is None
     pauses = [later - at for at, later in zip(store.times, store.times[1:], strict=False)]
     assert pauses[0] <= 1
     assert max(pauses) <= 5
@@ -186,20 +185,20 @@ def test_where_nothing_stirs_no_connection_is_held(
 
 
 def test_only_the_own_tick_is_waited_for_without_end(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """Another tick's holder for no longer than --wait."""
     store = Scripted(time, lambda *_: held(TTL, same_tick=False), stirs=True)
-    assert wait(store, new_plan(failover="true")) == (None, [("held", False)])
+    assert wait(store, new_spec(failover="true")) == (None, [("held", False)])
     assert len(store.asked) == 1
     store = Scripted(time, lambda *_: held(TTL, same_tick=False), stirs=True)
-    answer, told = wait(store, new_plan(failover="true", wait="3s"))
+    answer, told = wait(store, new_spec(failover="true", wait="3s"))
     assert (answer, told) == (None, [("held", True), ("held", False)])
     assert 3 <= store.times[-1] <= 3.1
 
 
 def test_a_store_that_goes_away_is_asked_for_the_budget_of_a_claim(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """--connect-timeout counts from when it went away, not from the start."""
     start = time.now
@@ -209,7 +208,7 @@ def test_a_store_that_goes_away_is_asked_for_the_budget_of_a_claim(
 
     store = Scripted(time, answer, stirs=True)
     with pytest.raises(StoreUnavailable):
-        wait(store, new_plan(wait="10m", connect_timeout="30s"))
+        wait(store, new_spec(wait="10m", connect_timeout="30s"))
     away = [at for at in store.times if at >= 100]
     assert 25 <= time.now - start - away[0] <= 30
     assert len(away) > 10
@@ -232,7 +231,7 @@ FENCED = AskAgain("fenced", 0.0, 0.0, Refusal("held", HOLDER))
 )
 def test_who_stands_by_goes_on_with_its_polls_until_there_is_an_answer(
     time: Time,
-    new_plan: Callable[..., Plan],
+    new_spec: Callable[..., RunSpec],
     capfd: pytest.CaptureFixture[str],
     trouble: Any,
     given: dict[str, str],
@@ -246,8 +245,8 @@ def test_who_stands_by_goes_on_with_its_polls_until_there_is_an_answer(
         return trouble if now < start + 1000 else granted(0)
 
     store = Scripted(time, answer, stirs=True)
-    plan = new_plan(failover="true", connect_timeout="30s", **given)
-    lease, told = wait(store, plan)
+    spec = new_spec(failover="true", connect_timeout="30s", **given)
+    lease, told = wait(store, spec)
     assert lease == granted(0)
     reasons = [trouble.reason] if isinstance(trouble, Refusal) else []
     assert told == [(reason, True) for reason in ("held", *reasons)]
@@ -262,7 +261,7 @@ def test_who_stands_by_goes_on_with_its_polls_until_there_is_an_answer(
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable("away"), FENCED, Refusal("paused")])
 def test_who_was_not_told_that_it_waits_has_its_budget(
-    time: Time, new_plan: Callable[..., Plan], trouble: Any
+    time: Time, new_spec: Callable[..., RunSpec], trouble: Any
 ) -> None:
     """A new firing leaves, and one with a tick in a pause: no burst when that ends."""
     answers = {0.0: held(TTL)} if isinstance(trouble, Refusal) else {}
@@ -271,15 +270,15 @@ def test_who_was_not_told_that_it_waits_has_its_budget(
     store.skip = lambda *_, **__: None  # type: ignore[attr-defined]
     if isinstance(trouble, StoreUnavailable):
         with pytest.raises(StoreUnavailable):
-            wait(store, new_plan(failover="true", connect_timeout="30s"))
+            wait(store, new_spec(failover="true", connect_timeout="30s"))
     else:
-        told = wait(store, new_plan(failover="true", connect_timeout="30s"))[1]
+        told = wait(store, new_spec(failover="true", connect_timeout="30s"))[1]
         assert told[-1] == ("held" if trouble is FENCED else "paused", False)
     assert time.now - start < 31
 
 
 def test_what_does_not_count_is_given_back_by_who_stood_by(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """It keeps all others out, so that it is not kept for longer than --connect-timeout."""
     start = time.now
@@ -287,13 +286,13 @@ def test_what_does_not_count_is_given_back_by_who_stood_by(
     store = Scripted(
         time, lambda _, now: held(TTL, now) if now < start + 100 else unconfirmed, stirs=True
     )
-    answer, _ = wait(store, new_plan(failover="true", connect_timeout="30s"))
+    answer, _ = wait(store, new_spec(failover="true", connect_timeout="30s"))
     assert answer == unconfirmed
     assert time.now - start < 100 + TTL / 3 + 31
 
 
 def test_a_store_that_goes_away_after_a_takeover_takes_nothing_back(
-    time: Time, new_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+    time: Time, new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dead session could not be ended; the lease is granted all the same."""
     answers: Iterator[Any] = iter(
@@ -307,19 +306,19 @@ def test_a_store_that_goes_away_after_a_takeover_takes_nothing_back(
         raise StoreUnavailable("away")
 
     store.evict = evict  # type: ignore[attr-defined]
-    assert wait(store, new_plan()) == (granted(0), [])
+    assert wait(store, new_spec()) == (granted(0), [])
     assert evicted == ["1"]
 
 
 def test_parts_are_asked_for_in_turn_and_those_that_are_held_again(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """Each that is free is given once; what was `held` is asked for after each run, and what is done is not."""
     store = Scripted(
         time, lambda part, _: {0: DONE, 1: held(TTL)}.get(part) or granted(part), stirs=True
     )
     claims = Claims(
-        new_plan(shards="4"),
+        new_spec(shards="4"),
         Line(store),
         lambda *_: False,
         lambda *_: None,  # type: ignore[arg-type]
@@ -334,22 +333,22 @@ def test_parts_are_asked_for_in_turn_and_those_that_are_held_again(
     assert 1 in asked[asked.index(given[-1]) :]
 
 
-def test_hosts_begin_at_different_parts(time: Time, new_plan: Callable[..., Plan]) -> None:
+def test_hosts_begin_at_different_parts(time: Time, new_spec: Callable[..., RunSpec]) -> None:
     """At random, so that they do not all ask for the same."""
     first = set()
     for _ in range(100):
         store = Scripted(time, lambda part, _: granted(part), stirs=True)
-        wait(store, new_plan(shards="4"))
+        wait(store, new_spec(shards="4"))
         first.add(store.asked[0][1])
     assert first == {0, 1, 2, 3}
 
 
 def test_a_key_that_is_paused_is_not_asked_for_part_by_part(
-    time: Time, new_plan: Callable[..., Plan]
+    time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:
     """What refuses one part for a pause refuses all."""
     store = Scripted(time, lambda *_: Refusal("paused"), stirs=True)
-    assert wait(store, new_plan(shards="4")) == (None, [("paused", False)])
+    assert wait(store, new_spec(shards="4")) == (None, [("paused", False)])
     assert len(store.asked) == 1
 
 
@@ -364,11 +363,11 @@ def unanswered() -> StoreUnavailable:
     "first", [unanswered(), Unconfirmed(granted(0), StoreUnavailable("no replica"))]
 )
 def test_no_other_part_is_asked_for_before_one_is_settled(
-    time: Time, new_plan: Callable[..., Plan], first: Any
+    time: Time, new_spec: Callable[..., RunSpec], first: Any
 ) -> None:
     """It may have a lease by now, which nobody would renew while another part runs; `contended` settles nothing."""
     contended = AskAgain("contended", 0.05, 0.0, Refusal("held"))
     answers = iter([first, contended, StoreUnavailable("away"), contended])
     store = Scripted(time, lambda part, _: next(answers, granted(part)), stirs=True)
-    lease, _ = wait(store, new_plan(shards="4"))
+    lease, _ = wait(store, new_spec(shards="4"))
     assert [part for _, part, *_ in store.asked] == [lease.shard] * 5

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from oncecron.config import Settings, read_file
-from oncecron.errors import ConfigurationError, OncecronError, UsageError
-from oncecron.firing import make_plan
-from oncecron.options import RUN_OPTIONS, ParsedRun
+from oncecron.config.file import read_file
+from oncecron.config.options import RUN_OPTIONS
+from oncecron.config.run_parser import ParsedRun
+from oncecron.config.settings import Settings
+from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
+from oncecron.run.spec import make_spec
 from oncecron.stores.address import has_password, masked, parse_address
 
 SECRET = "s3cret"
@@ -22,7 +24,7 @@ def _only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         if name.startswith("ONCECRON_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr("oncecron.config._SYSTEM_FILE", str(tmp_path / "etc.toml"))
+    monkeypatch.setattr("oncecron.config.file.SYSTEM_FILE", str(tmp_path / "etc.toml"))
 
 
 def put(path: Path, text: str, mode: int = 0o600) -> str:
@@ -349,7 +351,7 @@ def test_what_is_configured_for_another_rule_does_not_apply(
     """A tick named by hand is none the worse for the gap and the deadline of the crontab's line."""
     text = 'store = "local"\n[job.k]\nmin_gap = "5m"\nstarting_deadline = "1h"\n'
     given = {"key": "k", "config": put(tmp_path / "c.toml", text), **rule}
-    firing = make_plan(ParsedRun(given, ["true"])).firing
+    firing = make_spec(ParsedRun(given, ["true"])).firing
     has_gap, has_deadline = firing.tick.rule in ("minute", "none"), firing.tick.instant is not None
     assert firing.min_gap == (300.0 if has_gap else None)
     assert firing.starting_deadline == (3600.0 if has_deadline else None)

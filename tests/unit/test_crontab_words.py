@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncecron.config.options import is_key
 from oncecron.crontab import words
 from oncecron.crontab.naming import derived_key
-from oncecron.options import is_key
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from crontabs import EXAMPLES, REALISTIC, accepted_by_cron, commands, lines, sta
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oncecron.crontab.guards import read_guard
 from oncecron.crontab.naming import derived_key
+from oncecron.crontab.prefix import read_guard
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Guarding, Rewritten, schedule_of, unwrap, wrap

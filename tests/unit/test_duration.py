@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.duration import LONGEST, format_duration, parse_duration
+from oncecron.core.units import LONGEST_DURATION, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from oncecron.duration import LONGEST, format_duration, parse_duration
         ("2h05m", 7500),
         ("0", 0),
         ("0s", 0),
-        ("3653d", LONGEST),
+        ("3653d", LONGEST_DURATION),
     ],
 )
 def test_reads_what_people_write(text: str, seconds: float) -> None:
@@ -105,7 +105,7 @@ def test_shows_two_units_at_most(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@given(st.floats(min_value=0, max_value=LONGEST - 86400))
+@given(st.floats(min_value=0, max_value=LONGEST_DURATION - 86400))
 def test_what_is_shown_can_be_read_back(seconds: float) -> None:
     """What is shown reads back as the same duration, to half of the smaller unit shown."""
     precision = 0.05 if seconds < 60 else 0.5 if seconds < 3600 else 30 if seconds < 86400 else 1800
@@ -120,4 +120,4 @@ def test_nothing_but_a_duration_or_a_value_error(text: str) -> None:
         seconds = parse_duration(text)
     except ValueError:
         return
-    assert 0 <= seconds <= LONGEST
+    assert 0 <= seconds <= LONGEST_DURATION

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from oncecron.endings import Endings
-from oncecron.events import NotRetried
-from oncecron.firing import make_plan
-from oncecron.job import JobEnd
-from oncecron.model import Ending, Lease, Refusal
-from oncecron.options import ParsedRun
-from oncecron.telling import Telling
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core.model import Ending, Lease, Refusal
+from oncecron.run.endings import Endings
+from oncecron.run.events import NotRetried
+from oncecron.run.job import JobEnd
+from oncecron.run.reporter import Reporter
+from oncecron.run.spec import make_spec
 
 FAILED = JobEnd(Ending("failed", 3, None, 1.0), 3)
 LEASE = Lease("k", 0, "t", "o", 1, 42, 9, 60.0, 0.0, 0.0)
@@ -40,8 +40,8 @@ def endings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orders: Any) -> End
     """Give the endings of a firing with retries."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     given = {"key": "k", "tick": "t", "store": "local", "retries": "2", "retry-delay": "10s"}
-    plan = make_plan(ParsedRun(given, ["true"]))
-    return Endings(plan, orders, Telling(plan), idle=lambda: None)
+    spec = make_spec(ParsedRun(given, ["true"]))
+    return Endings(spec, orders, Reporter(spec), idle=lambda: None)
 
 
 def test_an_attempt_is_followed_by_another_after_the_delay(
@@ -76,7 +76,7 @@ def test_a_store_that_does_not_take_the_end_ends_the_retries(
     endings.judge(116.0)
     assert orders.given == [("keep", None)]
     assert (endings.left, endings.exit_status) == (True, 3)
-    spooled = [record["outcome"] for _, record in endings._plan.spool.pending("k")]
+    spooled = [record["outcome"] for _, record in endings._spec.spool.pending("k")]
     assert spooled == ["failed"]
 
 
@@ -89,7 +89,7 @@ def test_an_attempt_that_may_have_begun_is_told_not_to_have(
     endings.judge(111.0)
     endings.not_retried(NotRetried(OSError("away"), unanswered=True), 112.0)
     assert [name for name, _ in orders.given] == ["keep", "retry", "end"]
-    [(_, record)] = endings._plan.spool.pending("k")
+    [(_, record)] = endings._spec.spool.pending("k")
     assert (record["outcome"], record["attempt"]) == ("not-started", None)
 
 

@@ -4,17 +4,20 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron import child, clock
-from oncecron.errors import StoreUnavailable
-from oncecron.firing import make_plan
-from oncecron.guard import Guard
-from oncecron.model import Ending, Lease
-from oncecron.options import ParsedRun
-from oncecron.trust import Trust
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core import clock
+from oncecron.core.errors import StoreUnavailable
+from oncecron.core.model import Ending, Lease
+from oncecron.run.guard import Guard
+from oncecron.run.spec import make_spec
+from oncecron.run.trust import Trust
+
+if TYPE_CHECKING:
+    from oncecron.run import process_tree
 
 
 class Silent:
@@ -91,7 +94,7 @@ def run(guard: Guard) -> int:
 
     guard._start = start  # type: ignore[method-assign]
     os.set_blocking(guard.pipes[0], False)
-    return guard.run(cast("child.Signals", NoSignals()), 0)
+    return guard.run(cast("process_tree.Signals", NoSignals()), 0)
 
 
 @pytest.fixture
@@ -103,9 +106,9 @@ def new_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     def make(store: Any, **given: str) -> Guard:
         options = {name.replace("_", "-"): value for name, value in given.items()}
         told = {"key": "k", "tick": "t", "store": "local", **options}
-        plan = make_plan(ParsedRun(told, ["true"]))
+        spec = make_spec(ParsedRun(told, ["true"]))
         pipes.extend(os.pipe())
-        return Guard(plan, Trust(), pipes[-2], pipes[-1], lambda: store)
+        return Guard(spec, Trust(), pipes[-2], pipes[-1], lambda: store)
 
     yield make
     for pipe in pipes:
@@ -122,7 +125,7 @@ def test_who_leaves_without_an_answer_tells_of_the_part_that_was_asked_for(
     assert store.was_asked.wait(10)
     guard._gave_up()
     store.may_answer.set()
-    told = [record["shard"] for _, record in guard._plan.spool.pending("k")]
+    told = [record["shard"] for _, record in guard._spec.spool.pending("k")]
     assert told == store.asked
 
 
@@ -130,7 +133,7 @@ def test_who_has_not_asked_tells_of_nothing(new_guard: Callable[..., Guard]) -> 
     """The store was away before any claim."""
     guard = new_guard(Silent())
     guard._gave_up()
-    assert list(guard._plan.spool.pending("k")) == []
+    assert list(guard._spec.spool.pending("k")) == []
 
 
 def test_a_lease_that_cannot_be_renewed_before_the_start_is_given_back(

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from oncecron.firing import make_plan
-from oncecron.joblog import JobLog
-from oncecron.options import ParsedRun
-from oncecron.plan import Plan
+from oncecron.config.run_parser import ParsedRun
+from oncecron.run.log_mirror import LogMirror
+from oncecron.run.spec import RunSpec, make_spec
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Give the plan of a firing with a log that no thread will ever write to."""
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
+    """Give the spec of a firing with a log that no thread will ever write to."""
 
     def no_thread_left(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -22,7 +21,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(threading.Thread, "start", no_thread_left)
     given = {"key": "k", "tick": "t", "store": "local", "log": f"sqlite://{tmp_path}/log.db"}
-    return make_plan(ParsedRun(given, ["true"]))
+    return make_spec(ParsedRun(given, ["true"]))
 
 
 def record(outcome: str, attempt: int = 1) -> dict[str, Any]:
@@ -32,38 +31,38 @@ def record(outcome: str, attempt: int = 1) -> dict[str, Any]:
     return {**fields, "outcome": outcome, "attempt": attempt, "fencing_token": None, "note": None}
 
 
-def kept(plan: Plan) -> list[tuple[int, str]]:
+def kept(spec: RunSpec) -> list[tuple[int, str]]:
     """Return attempt and outcome of what is in the log's spool."""
-    assert plan.log is not None
-    return sorted((taken["attempt"], taken["outcome"]) for _, taken in plan.log.spool.pending("k"))
+    assert spec.log is not None
+    return sorted((taken["attempt"], taken["outcome"]) for _, taken in spec.log.spool.pending("k"))
 
 
 def test_without_a_thread_the_records_are_spooled(
-    plan: Plan, capfd: pytest.CaptureFixture[str]
+    spec: RunSpec, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With the reason, and without a wait; the run is not told."""
-    log = JobLog(plan)
+    log = LogMirror(spec)
     log.tell(record("succeeded"))
     log.close()
-    assert kept(plan) == [(1, "succeeded")]
+    assert kept(spec) == [(1, "succeeded")]
     assert "can't start new thread" in capfd.readouterr().err
 
 
-def test_an_end_takes_the_place_of_its_start(plan: Plan) -> None:
+def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
     """Of its own attempt alone."""
-    log = JobLog(plan)
+    log = LogMirror(spec)
     for told in (record("running"), record("failed"), record("running", 2)):
         log.tell(told)
     assert [(each["attempt"], each["outcome"]) for each in log._waiting] == [
         *((1, "failed"), (2, "running")),
     ]
     log.close()
-    assert kept(plan) == [(1, "failed"), (2, "running")]
+    assert kept(spec) == [(1, "failed"), (2, "running")]
 
 
-def test_without_a_log_nothing_is_kept(plan: Plan, tmp_path: Path) -> None:
+def test_without_a_log_nothing_is_kept(spec: RunSpec, tmp_path: Path) -> None:
     """Nor is there a thread."""
-    log = JobLog(plan._replace(log=None))
+    log = LogMirror(spec._replace(log=None))
     log.tell(record("succeeded"))
     log.close()
     assert not (tmp_path / "state").exists()

@@ -13,46 +13,23 @@ import oncecron
 
 PACKAGE = Path(oncecron.__file__).parent
 
-# From top to bottom: a module imports only from lines below its own, or from its own package.
-LAYERS = (
-    ("__main__",),
-    ("cli", "shell"),
-    ("commands",),
-    ("render",),
-    ("kinds",),
-    ("asking",),
-    ("questions",),
-    ("firing",),
-    ("wrapper",),
-    ("guard",),
-    ("endings",),
-    ("heartbeat", "telling", "capture"),
-    ("claiming", "joblog", "events"),
-    ("crontab",),
-    ("plan", "job", "forwarder"),
-    ("child", "records", "messages", "config", "texts", "attempts", "ring"),
-    ("spool", "values", "together"),
-    ("options",),
-    ("stores",),
-    ("stores.postgres", "stores.redis", "stores.sqlite"),
-    ("stores.address",),
-    ("store",),
-    ("model",),
-    ("tick",),
-    ("duration", "size", "backoff", "clock", "trust", "errors", "directories"),
-    ("",),
-)
+FLOORS = ("__main__", "cli", "reports", "run", "crontab", "config", "stores", "core")
+"""The packages from the top floor down: a module imports only from its own floor and from those below."""
+
+STORES = ("postgres", "redis", "sqlite")
+LIGHT_FLOORS = ("core", "config", "run", "stores")
+"""What a firing imports: `typing` for the type checker alone."""
 
 
-def place(module: str) -> tuple[str, int]:
-    """Return the part that a module belongs to, and its line."""
-    name = module.removeprefix("oncecron").removeprefix(".")
-    while True:
-        for number, parts in enumerate(LAYERS):
-            if name in parts:
-                return name, number
-        assert "." in name, f"{module} has no place in LAYERS"
-        name = name.rpartition(".")[0]
+def floor(module: str) -> str:
+    """Return the floor that a module is on: the first name behind `oncecron`, none for the package itself."""
+    return f"{module}.".split(".")[1]
+
+
+def store(module: str) -> str | None:
+    """Return the store that a module belongs to, if it belongs to one."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["stores"] and parts[2:3] and parts[2] in STORES else None
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -76,109 +53,127 @@ def imported(tree: ast.Module) -> Iterator[str]:
                 )
 
 
+def test_each_module_is_on_a_floor() -> None:
+    """A new package or module at the top has to say where it stands."""
+    assert {floor(name) for name, _ in modules()} == {*FLOORS, ""}
+
+
 def test_imports_run_down_only() -> None:
-    """A module knows nothing of what is above it, and the stores nothing of each other."""
-    upwards = []
-    for name, tree in modules():
-        part, line = place(name)
-        for target in imported(tree):
-            if target.split(".")[0] == "oncecron":
-                other, below = place(target)
-                if other != part and below <= line:
-                    upwards.append(f"{name} imports {target}")
+    """A module knows nothing of the floors above its own."""
+    upwards = [
+        f"{name} imports {target}"
+        for name, tree in modules()
+        for target in imported(tree)
+        if target.split(".")[0] == "oncecron"
+        and floor(target)
+        and floor(name)
+        and FLOORS.index(floor(target)) < FLOORS.index(floor(name))
+    ]
     assert upwards == []
 
 
+def test_stores_know_nothing_of_each_other() -> None:
+    """Each store stands by itself on what all share."""
+    strays = [
+        f"{name} imports {target}"
+        for name, tree in modules()
+        for target in imported(tree)
+        if store(name) and store(target) and store(name) != store(target)
+    ]
+    assert strays == []
+
+
 def test_nothing_of_ours_imports_asyncio_or_a_driver_of_another_store() -> None:
-    """Each driver belongs to its store's folder; asyncio to nobody."""
-    owners = {"psycopg": "stores.postgres", "sqlite3": "stores.sqlite", "redis": "stores.redis"}
+    """Each driver belongs to its store's package; asyncio to nobody."""
+    owners = {"psycopg": "postgres", "sqlite3": "sqlite", "redis": "redis"}
     strays = [
         f"{name} imports {target}"
         for name, tree in modules()
         for target in imported(tree)
         if target.split(".")[0] == "asyncio"
-        or owners.get(target.split(".")[0], place(name)[0]) != place(name)[0]
+        or owners.get(target.split(".")[0], store(name)) != store(name)
     ]
     assert strays == []
 
 
 def test_click_is_known_to_the_command_line_alone() -> None:
-    """Click lives in cli and commands only."""
+    """Click lives on the top floor only."""
     strays = [
         name
         for name, tree in modules()
-        if "click" in {target.split(".")[0] for target in imported(tree)}
-        and place(name)[0] not in ("cli", "commands")
+        if "click" in {target.split(".")[0] for target in imported(tree)} and floor(name) != "cli"
     ]
     assert strays == []
 
 
+def imported_to_run(tree: ast.Module) -> Iterator[str]:
+    """Yield what a module imports when it is imported itself: at the top, and not for types."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def test_what_a_firing_imports_has_typing_for_the_checker_alone() -> None:
+    """`core.light` stands for it; only the contract of the stores, which no firing imports, has the real one."""
+    strays = [
+        name
+        for name, tree in modules()
+        if floor(name) in LIGHT_FLOORS and "typing" in imported_to_run(tree)
+    ]
+    assert strays == ["oncecron.stores.api"]
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
 def test_a_module_says_its_one_job_and_stays_readable(path: Path) -> None:
-    """Under 400 lines, with a docstring."""
+    """Under 500 lines, with a docstring."""
     text = path.read_text()
-    assert len(text.splitlines()) <= 400
+    assert len(text.splitlines()) <= 500
     assert ast.get_docstring(ast.parse(text))
 
 
 def loaded_by(code: str) -> set[str]:
-    """Return the modules of a fresh interpreter after some code."""
+    """Return the modules that a fresh interpreter has loaded after some code, beside those of a bare one."""
+    return _modules_after(code) - _modules_after("pass")
+
+
+def _modules_after(code: str) -> set[str]:
     code += "\nimport sys; print(' '.join(sys.modules))"
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    return {name.split(".")[0] for name in done.stdout.split()} | set(done.stdout.split())
+    return set(done.stdout.split())
 
 
-def test_the_wrapper_imports_no_driver_and_no_click() -> None:
-    """What every firing pays on every host before it has decided anything."""
-    loaded = loaded_by("import oncecron.firing, oncecron.options")
-    heavy = {"psycopg", "sqlite3", "redis", "click", "rich", "asyncio", "json", "cronsim", "zoneinfo",
-             "tomllib", "inspect", "dataclasses", "pathlib", "logging", "subprocess", "uuid", "random"}  # fmt: skip
-    assert loaded & heavy == set()
+FIRING = "import oncecron.__main__, oncecron.config.run_parser, oncecron.run.firing, oncecron.stores.{}.lease_store"
+HEAVY = {
+    *("typing", "re", "click", "rich", "asyncio", "json", "cronsim", "zoneinfo", "tomllib", "inspect"),
+    *("dataclasses", "pathlib", "logging", "subprocess", "uuid", "random", "urllib", "hashlib"),
+    *("ssl", "socket", "selectors", "encodings.idna", "psycopg", "redis"),
+}  # fmt: skip
+"""What no firing imports: 1 ms or more each; redis-py 94, psycopg 102, click 22, `typing` with `re` 5."""
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "others"),
+    [("postgres", 43, 25), ("redis", 43, 27), ("sqlite", 45, 32)],
+)
+def test_a_firing_imports_so_many_modules(name: str, own: int, others: int) -> None:
+    """Each is paid on every host at every tick: a new one needs a reason, and a new number here."""
+    loaded = loaded_by(FIRING.format(name))
+    assert loaded & (HEAVY | ({"sqlite3"} - ({"sqlite3"} if name == "sqlite" else set()))) == set()
+    ours = {module for module in loaded if module.split(".")[0] == "oncecron"}
+    assert (len(ours), len(loaded - ours)) == (own, others), sorted(loaded)
 
 
 def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     """Beside what `run` imports, only the rule of the key; and no click."""
-    more = loaded_by("import oncecron.shell, oncecron.firing") - loaded_by("import oncecron.firing")
-    assert {name for name in more if name.startswith("oncecron.")} == {
-        *("oncecron.shell", "oncecron.crontab"),
-        *("oncecron.crontab.naming", "oncecron.crontab.words"),
+    more = loaded_by("import oncecron.cli.crontab_shell, oncecron.run.firing") - loaded_by(
+        "import oncecron.run.firing"
+    )
+    assert more == {
+        *("oncecron.cli", "oncecron.cli.crontab_shell", "oncecron.config.run_parser"),
+        *("oncecron.crontab", "oncecron.crontab.naming", "oncecron.crontab.words", "binascii"),
     }
-    assert more & {"click", "re", "hashlib", "hypothesis", "cronsim"} == set()
-    assert len(more) <= 6
-
-
-@pytest.mark.parametrize(
-    ("module", "driver"),
-    [
-        ("oncecron.stores.postgres.firing", "oncecron.stores.postgres.libpq"),
-        ("oncecron.stores.sqlite.firing", "sqlite3"),
-    ],
-)
-def test_a_firing_imports_one_driver(module: str, driver: str) -> None:
-    """Neither the other store's, nor rich, nor click; and of PostgreSQL's only the bare library."""
-    others = {"psycopg", "sqlite3", "redis", "click", "rich"} - {driver}
-    loaded = loaded_by(f"import oncecron.firing, {module}")
-    assert driver in loaded
-    assert loaded & others == set()
-
-
-def test_a_firing_on_redis_imports_no_driver() -> None:
-    """redis-py costs 94 ms, `ssl` 10 and `socket` 4: a firing pays for none that it does not use."""
-    loaded = loaded_by("import oncecron.firing, oncecron.stores.redis.firing")
-    assert "oncecron.stores.redis.wire" in loaded
-    heavy = {
-        "redis",
-        "psycopg",
-        "json",
-        "hashlib",
-        "urllib",
-        "ssl",
-        "socket",
-        "selectors",
-        "encodings.idna",
-        "sqlite3",
-    }
-    assert loaded & heavy == set()

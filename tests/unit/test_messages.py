@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from oncecron import messages
+from oncecron.core import stderr
 
 CAPACITY = 1 << 16  # bytes, of a pipe as Linux makes it
 
@@ -31,7 +31,7 @@ def test_nothing_waits_for_who_does_not_read() -> None:
     with standard_error_to_a_pipe() as reader:
         assert os.write(2, b"x" * CAPACITY) == CAPACITY
         assert os.read(reader, 1) == b"x"
-        teller = threading.Thread(target=messages.complain, args=("lost",), daemon=True)
+        teller = threading.Thread(target=stderr.complain, args=("lost",), daemon=True)
         teller.start()
         teller.join(5)
         assert not teller.is_alive()
@@ -42,5 +42,5 @@ def test_a_long_line_is_whole_where_it_fits() -> None:
     """A record that no disk took."""
     record = "r" * 3 * select.PIPE_BUF
     with standard_error_to_a_pipe() as reader:
-        messages.complain(record)
+        stderr.complain(record)
         assert os.read(reader, CAPACITY) == f"oncecron: {record}\n".encode()

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from servers.require import program
 
 import oncecron
-from oncecron import cli
 from oncecron.__main__ import _status
-from oncecron.commands import TableCommand, completion
-from oncecron.commands import run as run_command
-from oncecron.options import RUN_OPTIONS, STORE_OPTIONS, Option, ParsedRun, parse_run
+from oncecron.cli import completion, main
+from oncecron.cli import run as run_command
+from oncecron.cli.command import TableCommand
+from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS, Option
+from oncecron.config.run_parser import ParsedRun, parse_run
 
 COMPLETIONS = Path(oncecron.__file__).parent / "completions"
 
@@ -133,7 +134,7 @@ def test_an_option_is_declared_once() -> None:
 
 def test_defaults_are_values_that_the_option_takes() -> None:
     """As if they had been typed."""
-    from oncecron.values import convert
+    from oncecron.config.convert import convert
 
     for _, option in EVERY_OPTION:
         if option.default is not None:
@@ -200,8 +201,8 @@ def test_the_help_of_run_groups_its_options() -> None:
 def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> None:
     """Nor anything of a firing."""
     code = (
-        "import sys; from oncecron.cli import invoke; status = invoke(sys.argv[1:]);"
-        "bad = {'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.guard'} & set(sys.modules);"
+        "import sys; from oncecron.cli.main import invoke; status = invoke(sys.argv[1:]);"
+        "bad = {'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.run.guard'} & set(sys.modules);"
         "sys.exit(status or (1 if bad else 0))"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False)  # fmt: skip
@@ -244,7 +245,7 @@ def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]
         (["history", "a", "b"], "extra"),
         (["completion", "tcsh"], "bash"),
     ):
-        assert cli.invoke(arguments) == 64
+        assert main.invoke(arguments) == 64
         out, err = capfd.readouterr()
         assert out == ""
         assert err.startswith("oncecron: ")
@@ -260,13 +261,13 @@ def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]
 def test_the_scripts_of_the_package_are_those_that_are_printed(shell: str) -> None:
     """Made from the commands as they are now."""
     path = COMPLETIONS / completion.FILES[shell]
-    assert path.read_text(encoding="utf-8") == completion.script(shell, cli.ONCECRON)
+    assert path.read_text(encoding="utf-8") == completion.script(shell, main.ONCECRON)
 
 
 @each_option
 def test_every_option_is_in_every_completion(name: str, option: Option) -> None:
     """With its fixed values."""
-    bash, zsh, fish = (completion.script(shell, cli.ONCECRON) for shell in completion.SHELLS)
+    bash, zsh, fish = (completion.script(shell, main.ONCECRON) for shell in completion.SHELLS)
     [options] = re.findall(rf"^    '?{name}'?\)\n        options='(.*)'$", bash, re.MULTILINE)
     assert f"--{option.name}" in options.split()
     [block] = re.findall(rf"^        '?{name}'?\)\n(.*?);;", zsh, re.MULTILINE | re.DOTALL)
@@ -297,7 +298,7 @@ def completed(*words: str) -> list[str]:
     ("line", "offered"),
     [
         ("oncecron h", ["history"]),
-        ("oncecron ''", [*cli.COMMANDS, "--help", "--version"]),
+        ("oncecron ''", [*main.COMMANDS, "--help", "--version"]),
         ("oncecron history --fo", ["--format", "--follow"]),
         ("oncecron history --format ''", ["table", "json", "ndjson", "csv"]),
         ("oncecron history --format = js", ["json"]),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from oncecron import clock
-from oncecron.errors import ConfigurationError
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError
 from oncecron.stores import check_address
 from oncecron.stores.address import has_password, masked, parse_address
 from oncecron.stores.redis.address import (

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron import render, texts
-from oncecron.commands import FORMAT
-from oncecron.errors import OutputError
-from oncecron.kinds import EXECUTIONS, IN_FULL, LEASES, PAUSES, SKIPS, Kind
-from oncecron.model import Execution, LeaseView, Pause, Skip
-from oncecron.render import Style, Writer
-from oncecron.texts import Clock
+from oncecron.cli import output
+from oncecron.cli.command import FORMAT
+from oncecron.cli.output import Style, Writer
+from oncecron.cli.tables import EXECUTIONS, IN_FULL, LEASES, PAUSES, SKIPS, Kind
+from oncecron.core import text as texts
+from oncecron.core.errors import OutputError
+from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
+from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -276,7 +277,7 @@ def test_when_there_is_colour(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert render.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
+    assert output.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
 
 
 # In full
@@ -387,8 +388,8 @@ def test_what_cannot_be_written_is_told(where: str) -> None:
     with pytest.raises(OutputError, match="No space left on device"):
         Writer(EXECUTIONS, style, full).write([EXECUTION])
     with pytest.raises(OutputError):
-        render.say("done", full)
+        output.say("done", full)
     with pytest.raises(BrokenPipeError):
         Writer(EXECUTIONS, style, gone).write([EXECUTION])
     with pytest.raises(BrokenPipeError):
-        render.say("done", gone)
+        output.say("done", gone)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from oncecron.attempts import Retrying
-from oncecron.backoff import retry_delay
-from oncecron.model import Ending, Outcome
+from oncecron.core.model import Ending
+from oncecron.core.retry import Retrying, retry_delay
 
 RETRYING = Retrying(2, (5.0, 300.0), frozenset({64}))
 
@@ -40,7 +39,7 @@ def test_a_single_value_is_just_that() -> None:
         ("lost", False),
     ],
 )
-def test_only_what_failed_is_run_again(outcome: Outcome, wanted: bool) -> None:
+def test_only_what_failed_is_run_again(outcome: str, wanted: bool) -> None:
     """Not what somebody stopped, nor what was lost: that is failover's."""
     assert RETRYING.wanted(Ending(outcome, 3, None, 1.0), 1) is wanted
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.model import Output
-from oncecron.ring import Ring, output_of
+from oncecron.core.model import Output
+from oncecron.run.capture.ring import Ring, output_of
 
 
 @given(st.integers(1, 20), st.lists(st.binary(max_size=50), max_size=12))

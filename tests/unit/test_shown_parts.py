@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncecron.questions.parts import Division, listed
+from oncecron.reports.shards import Division, listed
 
 
 @pytest.mark.parametrize(

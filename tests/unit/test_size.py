@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncecron.size import LARGEST, parse_size
+from oncecron.core.units import LARGEST_SIZE, parse_size
 
 
 @pytest.mark.parametrize(
@@ -13,10 +13,10 @@ from oncecron.size import LARGEST, parse_size
         ("4096", 4096),
         ("64k", 65536),
         ("64K", 65536),
-        ("1M", LARGEST),
-        ("1m", LARGEST),
-        ("1024k", LARGEST),
-        ("1048576", LARGEST),
+        ("1M", LARGEST_SIZE),
+        ("1m", LARGEST_SIZE),
+        ("1024k", LARGEST_SIZE),
+        ("1048576", LARGEST_SIZE),
         ("0064k", 65536),
     ],
 )

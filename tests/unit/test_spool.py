@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from oncecron.model import Firing, Holder, Refusal
-from oncecron.records import skip_record
-from oncecron.spool import Spool, SpoolError
-from oncecron.tick import named_tick
+from oncecron.core.model import Firing, Holder, Refusal
+from oncecron.core.tick import named_tick
+from oncecron.run.spool import Spool, SpoolError
+from oncecron.run.spool_records import skip_record
 
 STORE = "postgresql://user:***@db.example/jobs"
 
@@ -343,7 +343,7 @@ def test_a_record_that_goes_meanwhile_is_no_error(spool: Spool) -> None:
 def test_a_disk_that_takes_nothing_is_told_and_leaves_nothing(state: Path) -> None:
     """The message says where; no half a record stays, and the next attempt is not in its own way."""
     script = (
-        "import resource, signal, sys; from oncecron.spool import Spool, SpoolError\n"
+        "import resource, signal, sys; from oncecron.run.spool import Spool, SpoolError\n"
         f"spool = Spool({str(state)!r}, 's', 'n'); record = {record()!r}\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
         "for _ in range(2):\n"
@@ -366,7 +366,7 @@ def test_a_disk_that_takes_nothing_is_told_and_leaves_nothing(state: Path) -> No
 def test_a_record_is_there_whole_or_not_at_all_after_a_kill(state: Path) -> None:
     """Kill -9 in the middle of writing many: every file that has a record's name is a whole record."""
     script = (
-        "from oncecron.spool import Spool\n"
+        "from oncecron.run.spool import Spool\n"
         f"spool = Spool({str(state)!r}, 's', 'n')\n"
         f"record = {record(note='x' * 50000)!r}\n"
         "for number in range(100000):\n"
@@ -400,7 +400,7 @@ def test_one_at_a_time_delivers(spool: Spool) -> None:
     """The lock is refused while another process has it, and free when that one has died."""
     spool.add(record())
     script = (
-        "import sys; from oncecron.spool import Spool\n"
+        "import sys; from oncecron.run.spool import Spool\n"
         f"lock = Spool({spool._state!r}, {STORE!r}, 'oncecron').lock()\n"
         "print(lock is not None, flush=True); sys.stdin.read()\n"
     )

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.asking import fate_of
-from oncecron.commands import release, stop
-from oncecron.model import LeaseView, Released
-from oncecron.texts import Clock
+from oncecron.cli import release, stop
+from oncecron.core.log_rows import LeaseView, Released
+from oncecron.core.text import Clock
+from oncecron.reports.stop_request import fate_of
 
 if TYPE_CHECKING:
-    from oncecron.store import PeopleStore
+    from oncecron.stores.api import Inspector
 
 OVER = LeaseView(
     *("k", 0, "t1", 7, 1, "stale", "host-a", 4711, "batch", 0.0, 0.0, 60.0, 5, 99, None)
@@ -51,7 +51,7 @@ def test_advice_means_no_other_part_and_needs_no_further_advice(
 )
 def test_release_means_no_other_part(lease: LeaseView, part: dict[str, Any], typed: str) -> None:
     """And says what has ended only where it was."""
-    store = cast("PeopleStore", Locked())
+    store = cast("Inspector", Locked())
     freed, text = release._freed(store, lease._replace(**part), None, force=False)
     assert not freed
     assert typed in text

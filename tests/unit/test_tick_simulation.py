@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from oncecron.tick import Tick, minute_tick, scheduled_tick
+from oncecron.core.tick import Tick, minute_tick, scheduled_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 import debian_cron
 import pytest
 
-from oncecron.crontab.guards import read_guard
+from oncecron.core.tick import next_ticks, scheduled_tick
+from oncecron.crontab.prefix import read_guard
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import Guarding, wrap
-from oncecron.tick import next_ticks, scheduled_tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

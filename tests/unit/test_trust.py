@@ -3,8 +3,8 @@
 import mmap
 import os
 
-from oncecron.model import MINIMUM_TTL, trust_after
-from oncecron.trust import (
+from oncecron.core.model import MINIMUM_TTL, trust_after
+from oncecron.run.trust import (
     GUARD_KILLS_BEFORE,
     NOTHING_TO_FENCE,
     TERM_BEFORE,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron import kinds, render
-from oncecron.commands import history, pause
-from oncecron.config import Settings
-from oncecron.model import Skip
-from oncecron.texts import Clock
+from oncecron.cli import history, output, pause, tables
+from oncecron.config.settings import Settings
+from oncecron.core.log_rows import Skip
+from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +47,7 @@ def test_refusals_tell_the_part() -> None:
     """Before what may be cut."""
     skip = Skip(*("k", 3, "t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail"))
     table = io.StringIO()
-    render.Writer(kinds.SKIPS, render.Style("table", Clock(utc=True)), table).write([skip])
+    output.Writer(tables.SKIPS, output.Style("table", Clock(utc=True)), table).write([skip])
     heading, row = (line.split() for line in table.getvalue().splitlines())
     assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
     assert row[-3:] == ["4", "3", "detail"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.guards import read_guard
+from oncecron.crontab.directives import differs, read_remarks
 from oncecron.crontab.lint import contents, guarding, keys, schedules
 from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
 from oncecron.crontab.lint.units import check_unit
-from oncecron.crontab.remarks import differs, read_remarks
+from oncecron.crontab.prefix import read_guard
 from oncecron.crontab.scanner import NUL
 
 if TYPE_CHECKING:

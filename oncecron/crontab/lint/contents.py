@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.guards import read_guard
 from oncecron.crontab.lint.lines import Finding
 from oncecron.crontab.lint.secrets import in_arguments, in_variable
 from oncecron.crontab.lint.shell import parts
+from oncecron.crontab.prefix import read_guard
 from oncecron.crontab.reading import split_command
 from oncecron.crontab.scanner import Refused, Variable
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.guards import read_guard
 from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.schedules import meaning
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.prefix import read_guard
 from oncecron.crontab.reading import shell_command, split_command
 
 if TYPE_CHECKING:

@@ -7,15 +7,16 @@ import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.config.options import OWN_SHELL
+from oncecron.config.run_parser import parse_run
+from oncecron.crontab.directives import read_remarks
 from oncecron.crontab.lint.refusing import why_refused
 from oncecron.crontab.lint.secrets import masked
 from oncecron.crontab.lint.shell import Part, parts
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
-from oncecron.crontab.remarks import read_remarks
 from oncecron.crontab.scanner import Job, Variable
 from oncecron.crontab.words import is_guarded, is_off, of_each_host, quoted, simple_words
-from oncecron.options import OWN_SHELL, parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping

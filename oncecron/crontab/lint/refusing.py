@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from oncecron import tick
-from oncecron.options import KEY_RULE, is_key
-from oncecron.together import conflicts, tick_rules
-from oncecron.values import run_values
+from oncecron.config.convert import run_values
+from oncecron.config.options import KEY_RULE, is_key
+from oncecron.config.rules import conflicts, tick_rules
+from oncecron.core import tick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oncecron.options import ParsedRun
+    from oncecron.config.run_parser import ParsedRun
 
 _SIGNS = "$`"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.config import job_section
+from oncecron.config.file import job_section
 from oncecron.crontab.fields import NAMES, Field, read_field
 from oncecron.crontab.scanner import Job, scan
 from oncecron.crontab.wrap import schedule_of

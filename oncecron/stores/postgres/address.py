@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-from oncecron.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
-    from oncecron.errors import StoreError
+    from oncecron.core.errors import StoreError
 
 # libpq tells no SQLSTATE of a connection that failed, and servers translate their messages: what is not known here
 # is tried again until the budget ends, which costs time but never a run.

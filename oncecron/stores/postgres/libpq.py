@@ -13,9 +13,9 @@ import ctypes
 import os
 import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
-from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.errors import StoreRefusesError
+from oncecron.core.errors import StoreRefusesError
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
-from oncecron.clock import BOOTTIME
-from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.clock import BOOTTIME
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncecron.errors import StoreError
-    from oncecron.model import Roles
+    from oncecron.core.errors import StoreError
+    from oncecron.core.log_rows import Roles
     from oncecron.stores.postgres.wire import StatementError, Wire
 
 VERSION = 1
@@ -57,7 +57,7 @@ def lock_name(namespace: str) -> str:
 
 def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
-    directory = os.path.dirname(__file__)
+    directory = os.path.join(os.path.dirname(__file__), "sql")
     parts = []
     for name in _PARTS:
         with open(os.path.join(directory, name), encoding="utf-8") as file:

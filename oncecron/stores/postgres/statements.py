@@ -9,7 +9,7 @@ from oncecron.stores.postgres import schema
 
 def statements(namespace: str) -> dict[str, str]:
     """Return the statements of people.sql by name, for this namespace."""
-    path = os.path.join(os.path.dirname(__file__), "people.sql")
+    path = os.path.join(os.path.dirname(__file__), "sql", "people.sql")
     with open(path, encoding="utf-8") as file:
         parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
     sections = {name.strip(): _without_comments(text) for name, _, text in parts}

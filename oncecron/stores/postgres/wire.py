@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING
 
-from oncecron.errors import StoreUnavailable
+from oncecron.core.errors import StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.postgres import address, libpq
 from oncecron.stores.postgres.libpq import BrokenConninfoError, Connection, LibpqError, Row
 

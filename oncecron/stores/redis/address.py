@@ -5,12 +5,10 @@ Nothing is connected here, and no driver is imported: a wrong address is refused
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from oncecron.errors import ConfigurationError
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.stores.address import masked, parse_address
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Literal

@@ -5,15 +5,16 @@ A firing never comes here (importing redis-py takes 94 ms); see `oncecron.stores
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.session import client_name
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from oncecron.stores.redis.address import Target, Tls
 
 # ruff: noqa: PLC0415 - the modules for sentinels and clusters are imported where they are used

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from oncecron.errors import StoreUnavailable
-from oncecron.model import Released
+from oncecron.core.errors import StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.log_rows import Released
 from oncecron.stores.redis import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
-    from oncecron.model import Request
+    from oncecron.core.model import Request
     from oncecron.stores.redis.address import Target
 
     Ask = Callable[[Sequence[tuple[Any, ...]]], list[Any]]

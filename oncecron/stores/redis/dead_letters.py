@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
 
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.rows import decoded, json_of
 from oncecron.stores.redis.scripts import Names, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from oncecron.stores.redis.rows import Row
 

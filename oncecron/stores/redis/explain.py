@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from oncecron.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.address import masked
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from oncecron.errors import StoreError
+    from oncecron.core.errors import StoreError
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import ReplyError
 

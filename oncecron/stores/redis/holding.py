@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from oncecron.model import Lease, Request, trust_after
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import Lease, Request, trust_after
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
-    from oncecron.model import Ending, Firing, Retention
+    from oncecron.core.model import Ending, Firing, Retention
     from oncecron.stores.redis.resp import Reply
 
     Values = dict[str, str | int | float | None]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from oncecron.model import ALL_KEYS, Pause
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.log_rows import ALL_KEYS, Pause
 from oncecron.stores.redis.control import change_pause
 from oncecron.stores.redis.rows import decoded, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.scripts import Names

@@ -6,7 +6,8 @@ then maps come (to HELLO), another null, and what is pushed unasked between two 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+from oncecron.core.light import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from oncecron.model import (
-    HEARTBEATS_PER_TTL,
-    Execution,
-    JobKey,
-    LeaseView,
-    Output,
-    Skip,
-    Traced,
-    TracedSkip,
-)
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.log_rows import Execution, JobKey, LeaseView, Skip, Traced, TracedSkip
+from oncecron.core.model import HEARTBEATS_PER_TTL, Output
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _INTEGERS = (
     *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
@@ -33,7 +28,8 @@ _FLOATS = (
     ),
 )
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    Row = dict[str, Any]
 
 
 def text_fields(fields: Any) -> dict[str, str]:

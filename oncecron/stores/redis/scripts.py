@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 
+from oncecron.core.light import TYPE_CHECKING
+
 try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
     from _sha1 import sha1  # type: ignore[import-not-found]
 except ImportError:
     from hashlib import sha1
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,7 +55,7 @@ def read_all() -> None:
 
 def _lua(name: str) -> str:
     if name not in _read:
-        path = os.path.join(os.path.dirname(__file__), f"{name}.lua")
+        path = os.path.join(os.path.dirname(__file__), "lua", f"{name}.lua")
         with open(path, encoding="utf-8") as file:
             _read[name] = file.read()
     return _read[name]

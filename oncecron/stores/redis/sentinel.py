@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from oncecron.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.resp import ReplyError, packed
 from oncecron.stores.redis.session import Introduction, Session
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from oncecron.stores.redis.address import Host, Target
     from oncecron.stores.redis.session import Way

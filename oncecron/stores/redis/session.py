@@ -15,10 +15,10 @@ import errno
 import os
 import time
 
-from oncecron.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.resp import ProtocolError, Push, Reader, ReplyError, packed
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable

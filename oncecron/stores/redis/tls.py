@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ssl
 
-from oncecron.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
 
-    from oncecron.errors import StoreError
+    from oncecron.core.errors import StoreError
     from oncecron.stores.redis.address import Tls
 
 

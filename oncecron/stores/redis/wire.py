@@ -7,11 +7,11 @@ dead: open a new one, and the next answer tells what became of the command.
 
 from __future__ import annotations
 
-from oncecron.errors import StoreError, StoreUnavailable
+from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 from oncecron.stores.redis.session import Introduction, Session, Way
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from oncecron.stores.redis.address import Host, Target
 

@@ -7,15 +7,15 @@ heard of did not start: it ends when its owner gives up the attempt before.
 
 from __future__ import annotations
 
-from oncecron.model import Lease, Refusal, trust_after
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import Lease, Refusal, trust_after
 from oncecron.stores.sqlite.claim import microseconds, refused
 from oncecron.stores.sqlite.delivery import end, give_up, joined
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.model import Ending
+    from oncecron.core.model import Ending
     from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
 
@@ -23,7 +23,7 @@ _LATE_END = "ended after its lease was lost"
 
 
 def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
-    """Record the end of an attempt under a lease that goes on; see `FiringStore.keep`."""
+    """Record the end of an attempt under a lease that goes on; see `LeaseStore.keep`."""
     if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
         return False
     found = store.one("find_ending", **lease._asdict())
@@ -33,7 +33,7 @@ def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
 
 
 def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | None:
-    """Begin the attempt that follows; see `FiringStore.retry`."""
+    """Begin the attempt that follows; see `LeaseStore.retry`."""
     kept = store.one("find_kept", **lease._asdict())
     if kept is None:
         return None

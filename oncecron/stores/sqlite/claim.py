@@ -13,9 +13,10 @@ any skew allows shows that the clock was wrong when the tick was derived.
 
 from __future__ import annotations
 
-from oncecron import clock
-from oncecron.errors import ConfigurationError
-from oncecron.model import (
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import (
     AGAIN,
     HEARTBEATS_PER_TTL,
     MAX_CLOCK_SKEW,
@@ -29,11 +30,10 @@ from oncecron.model import (
     why_not_yet,
 )
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.model import Firing, RefusalReason
+    from oncecron.core.model import Firing, RefusalReason
     from oncecron.stores.sqlite.connection import Connection
 
 Values = dict[str, "Any"]

@@ -16,11 +16,11 @@ import os
 import select
 import sqlite3
 
-from oncecron import clock, directories
-from oncecron.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core import clock, safe_paths
+from oncecron.core.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.address import state_directory
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
@@ -85,7 +85,9 @@ def statements(name: str) -> dict[str, str]:
     steps.
     """
     if name not in _read:
-        with open(os.path.join(os.path.dirname(__file__), f"{name}.sql"), encoding="utf-8") as file:
+        with open(
+            os.path.join(os.path.dirname(__file__), "sql", f"{name}.sql"), encoding="utf-8"
+        ) as file:
             sections = file.read().split("\n-- name: ")[1:]
         parts = (section.partition("\n") for section in sections)
         found = {title.strip(): text.strip() for title, _, text in parts}
@@ -132,7 +134,7 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
 def _refuse_unsafe(path: str) -> None:
     """Raise StoreRefusesError if the file is in the state directory, and others may put theirs there."""
     directory = os.path.dirname(path)
-    if directory == state_directory() and (why := directories.unsafe(directory)):
+    if directory == state_directory() and (why := safe_paths.unsafe(directory)):
         raise StoreRefusesError(f"the store {path}: {why}")
 
 

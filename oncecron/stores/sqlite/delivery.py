@@ -10,9 +10,9 @@ lease here is `lost`, and so is a start that comes after a higher token.
 
 from __future__ import annotations
 
-from oncecron.model import AGAIN, MAX_CLOCK_SKEW
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import AGAIN, MAX_CLOCK_SKEW
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from typing import Any
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.sqlite.connection import Connection, connect, explained
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
 if TYPE_CHECKING:
     from types import TracebackType
 

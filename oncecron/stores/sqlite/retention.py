@@ -6,9 +6,10 @@ instants are kept from coming back by the high-water mark on the key's row. What
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing `typing` costs a firing more than all of this module
+from oncecron.core.light import TYPE_CHECKING
+
 if TYPE_CHECKING:
-    from oncecron.model import Retention
+    from oncecron.core.model import Retention
     from oncecron.stores.sqlite.connection import Connection
 
 NAMES_KEPT = 1000

@@ -9,7 +9,7 @@
  *   Store     store.py: claim (its steps 0, 2, 3, 5 and 7), renew, finish; each one atomic step, as in decide_v1,
  *             renew_v1 and finish_v1 of lease.sql and in claim.lua, renew.lua and finish.lua. SESSION adds
  *             PostgreSQL's session lock.
- *   Guard     guard.py, job.py, heartbeat.py. Claiming: _Claim. Leased, Published, Ready: _granted and _start, down to
+ *   Guard     run/guard.py, run/job.py, heartbeat.py. Claiming: _Claim. Leased, Published, Ready: _granted and _start, down to
  *             child.start. Running: Job.judge. Ending: _record. trust: Lease.trusted_until; published: it stands in
  *             the page of trust.py.
  *   Tree      the job and all that it started (child.Tree). Nothing: waitpid has said that none is left.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from history import Firing, Start
 
-from oncecron.model import FAILOVER_RETRIES
+from oncecron.core.model import FAILOVER_RETRIES
 from rules.joined import Joined, Part, Row, alive_until, option, part_of, part_of_row
 from rules.verdict import Violation
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from history import Fault, Firing, History, Operation, Start
 
-from oncecron.duration import parse_duration
+from oncecron.core.units import parse_duration
 
 MOMENT = 1.0
 """Seconds by which a recorded moment may be off: a deed and the line that tells of it are two steps."""

@@ -1,0 +1,84 @@
+"""`oncecron audit`: what the log holds that must not be."""
+
+from __future__ import annotations
+
+import select
+import time
+
+from oncecron.cli.command import (
+    OUTPUT_OPTIONS,
+    STORE_OPTIONS,
+    TableCommand,
+    moment,
+    output_format,
+    store_and_log,
+)
+from oncecron.config.options import Option
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+FOUND = 1
+"""Exit status where anything is found."""
+
+_LOG_IS_TOLD_WITHIN = (
+    5.0  # seconds; a firing tells the log beside the store for 2 s before it spools
+)
+
+OPTIONS = (
+    Option(
+        "since",
+        "text",
+        "Only what started since then: an age like 2h or 7d, a date, or a time like 2026-11-20T02:00+01:00.",
+        "AGE|TIME",
+        "Which records",
+    ),
+    *OUTPUT_OPTIONS,
+    *STORE_OPTIONS,
+)
+
+
+def _audit(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.cli import output, tables
+    from oncecron.config.settings import Settings
+    from oncecron.core import clock
+    from oncecron.core.stderr import complain
+    from oncecron.reports.audit import Question, audit
+
+    settings = Settings(OPTIONS, given)
+    since = None if settings["since"] is None else moment(settings["since"], time.time())
+    stream = output.standard_output()
+    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    with store_and_log(settings) as (store, log):
+        question = Question(
+            log=log,
+            store=store,
+            since=since,
+            kept=settings.file.retention.executions,
+            now=clock.wall(),
+            clock=style.clock,
+            wait=_no_wait if log is store else _wait_for_the_log,
+        )
+        found = output.Writer(tables.FINDINGS, style, stream).write(audit(question))
+    if not found and stream.isatty():
+        complain("nothing was found")
+    return FOUND if found else 0
+
+
+def _no_wait() -> None:
+    """Go on: an end and its lease are one step of the store."""
+
+
+def _wait_for_the_log() -> None:
+    select.select((), (), (), _LOG_IS_TOLD_WITHIN)  # not time.sleep: libfaketime
+
+
+COMMAND = TableCommand(
+    "audit",
+    OPTIONS,
+    _audit,
+    short="Look for what must not be in the log.",
+    about="Prove from the log that each tick ran once: look for overlaps, ticks that ran twice though nobody "
+    "asked for it by --again, scheduled ticks without a start, executions without an end, and fencing "
+    "tokens that do not rise. "
+    "A finding a line; exit status 1 if there is any.",
+)

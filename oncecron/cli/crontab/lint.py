@@ -1,0 +1,122 @@
+"""`oncecron crontab lint`: find what is unsafe or surprising in crontabs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import JSON, TableCommand
+from oncecron.cli.crontab.files import STANDARD_INPUT, read_source
+from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
+from oncecron.config.options import CONFIG, Option
+
+if TYPE_CHECKING:
+    from oncecron.cli.crontab.files import Source as File
+    from oncecron.crontab.lint import Finding, Source
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+FOUND = 1
+"""Exit status where anything is found."""
+
+OPTIONS = (
+    Option(
+        "require-guard",
+        "flag",
+        "Every line needs a guard, or `# oncecron: off` above it; otherwise only those of a file that guards others.",
+    ),
+    Option(
+        "compare",
+        "flag",
+        "The files are those of several hosts, whatever their names; files of one name always are.",
+    ),
+    USER_FIELD,
+    JSON._replace(help="Every field as JSON (one array) instead of lines.", group="Options"),
+    CONFIG._replace(group="Options"),
+)
+_UNIT = ".service"
+_SPOOL = "/var/spool/cron/crontabs"
+
+
+def _lint(given: dict[str, str], words: list[str]) -> int:
+    import json
+
+    from oncecron.cli import output
+    from oncecron.config.file import read_file
+    from oncecron.core.stderr import complain
+    from oncecron.crontab.lint import check_unit, lint
+
+    jobs = read_file(given.get("config")).jobs
+    named = list(dict.fromkeys(words or [""]))
+    units = [word for word in named if word.endswith(_UNIT)]
+    found = lint(
+        [_source(word, system="user-field" in given) for word in named if word not in units],
+        jobs,
+        required="require-guard" in given,
+        compared="compare" in given,
+        is_program=lambda path: os.access(path, os.X_OK),
+    )
+    for unit in units:
+        text = read_source([unit]).data.decode("utf-8", "surrogateescape")
+        found += check_unit(unit, text, jobs)
+    stream = output.standard_output()
+    if "json" in given:
+        output.say(json.dumps([_readable(each)._asdict() for each in found], indent=1), stream)
+    elif found:
+        output.say("\n".join(map(_shown, found)), stream)
+    elif stream.isatty():
+        complain("nothing was found")
+    return FOUND if found else 0
+
+
+def _source(word: str, *, system: bool) -> Source:
+    """Read a crontab; the empty word is standard input. Raises `InputError`, `UsageError`."""
+    from oncecron.crontab.lint import Source
+    from oncecron.crontab.scanner import scan
+
+    file = read_source([word] if word else [])
+    crontab = scan(file.data, system=system or file.is_system)
+    refuse_wrong_kind(crontab, file)
+    return Source(word or STANDARD_INPUT, crontab, _user(file))
+
+
+def _user(file: File) -> str | None:
+    """Return whose crontab it is: what `crontab -l` has given is one's own; None where it could be anybody's."""
+    directory, name = os.path.split(file.path)
+    if directory == _SPOOL:
+        return name
+    return "root" if file.path == STANDARD_INPUT and os.geteuid() == 0 else None
+
+
+def _shown(finding: Finding) -> str:
+    """Return a finding as a line that editors and CI understand."""
+    from oncecron.core.text import visible
+
+    return visible(
+        f"{finding.file}:{finding.line}: {finding.message}; {finding.cure} [{finding.finding}]"
+    )
+
+
+def _readable(finding: Finding) -> Finding:
+    """Return a finding whose texts are UTF-8, whatever the crontab is."""
+    from oncecron.core.stderr import valid
+
+    return finding._replace(
+        file=valid(finding.file), message=valid(finding.message), cure=valid(finding.cure)
+    )
+
+
+COMMAND = TableCommand(
+    "lint",
+    OPTIONS,
+    _lint,
+    short="Find what is unsafe or surprising in crontabs.",
+    about="Find lines that run on every host, guards on a part of a line, keys and schedules that do not fit, fields "
+    "that Debian's cron reads otherwise than they look, secrets, and what differs between crontabs of several hosts. "
+    "A finding a line, FILE:LINE: what is wrong; the cure. Exit status 1 if there is any.",
+    epilog="Examples: crontab -l | oncecron crontab lint; oncecron crontab lint /etc/cron.d/*; "
+    "oncecron crontab lint web1/crontab web2/crontab",
+    words=click.Argument(["words"], metavar="[FILE]...", nargs=-1, required=False),
+)

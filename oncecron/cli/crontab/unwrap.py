@@ -1,0 +1,39 @@
+"""`oncecron crontab unwrap`: take off the guards that wrap has written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import TableCommand
+from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
+
+if TYPE_CHECKING:
+    from oncecron.cli.crontab.files import Source
+    from oncecron.crontab.scanner import Crontab
+    from oncecron.crontab.wrap import Rewritten
+
+OPTIONS = REWRITING_OPTIONS
+
+
+def _unwrap(given: dict[str, str], words: list[str]) -> int:
+    def unwrapped(crontab: Crontab, _source: Source) -> Rewritten:
+        from oncecron.crontab.wrap import unwrap  # noqa: PLC0415 - not for --help
+
+        return unwrap(crontab)
+
+    return rewrite(given, words, unwrapped, done="no longer guarded")
+
+
+COMMAND = TableCommand(
+    "unwrap",
+    OPTIONS,
+    _unwrap,
+    short="Take off what wrap has put there, byte for byte.",
+    about="Write a crontab as it was before `oncecron crontab wrap`, byte for byte, to standard output. Lines that "
+    "were guarded by hand stay as they are and are named.",
+    epilog="Examples: crontab -l | oncecron crontab unwrap | crontab -; "
+    "oncecron crontab unwrap --user-field --diff /etc/cron.d/app",
+    words=click.Argument(["words"], metavar="FILE|-", required=False),
+)

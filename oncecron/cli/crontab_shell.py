@@ -1,0 +1,74 @@
+"""`oncecron-shell`: the shell of a whole crontab, which cron calls with `-c COMMAND` for each line below `SHELL=`.
+
+    ONCECRON=off in front, or in the crontab     /bin/sh runs it, on every host
+    run-parts, anacron, oncecron itself          likewise: they are of each host
+    `oncecron run` stands in it                  likewise: it is guarded as it is
+    else                                         `oncecron run --key DERIVED`, by the rule of `crontab wrap`
+
+Options come from [job.KEY] and from ONCECRON_* variables of the crontab; its comments are not told here. The command's
+own $SHELL is /bin/sh: programs that start commands by $SHELL would come here again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from oncecron.config.options import BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
+from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.words import is_guarded, is_off, of_each_host, simple_words
+
+_USAGE = f"""\
+{OWN_SHELL} -c COMMAND runs a crontab line once per tick, on one host.
+
+It is meant for the top of a crontab, to guard every line below it:
+
+    SHELL=/usr/bin/{OWN_SHELL}
+    ONCECRON_STORE=postgresql://cron@db/cron
+    0 2 * * *    ./bill.sh
+    */5 * * * *  ONCECRON=off df -h /
+
+Each line is `oncecron run` with a key that is derived from its command, as `oncecron crontab wrap` does it. Options
+come from the configuration file ([job.KEY]) and ONCECRON_* variables. A line with ONCECRON=off in front runs on every
+host, as do run-parts and anacron. @reboot lines need ONCECRON=off.
+"""
+
+
+def run_line(arguments: list[str]) -> int:
+    """Carry out a line as cron's shell; return the exit status. Raises `OncecronError` before anything runs."""
+    if arguments in (["--help"], ["-h"]):
+        from oncecron.cli import output  # noqa: PLC0415 - not where a line is run
+
+        output.say(_USAGE, output.standard_output())
+        return 0
+    if len(arguments) != 2 or arguments[0] != "-c":  # noqa: PLR2004 - the option and its value
+        raise UsageError(
+            f"{OWN_SHELL} is for SHELL= in a crontab: cron calls it with -c COMMAND; see {OWN_SHELL} --help"
+        )
+    command = arguments[1]
+    bare = os.fsencode(command)
+    os.environ["SHELL"] = BOURNE_SHELL
+    if _runs_everywhere(bare):
+        return _become_shell(command)
+    from oncecron.run.firing import run  # noqa: PLC0415 - not where every host runs it
+
+    key = derived_key(bare, os.environ.get(PREFIX_VARIABLE, ""))
+    if not is_key(key):
+        raise UsageError(f"${PREFIX_VARIABLE}: the key would be {key!r}; {KEY_RULE}")
+    words = simple_words(bare)
+    if words:
+        return run(ParsedRun({"key": key}, [os.fsdecode(word) for word in words]))
+    return run(ParsedRun({"key": key, "shell": command}, []))
+
+
+def _runs_everywhere(command: bytes) -> bool:
+    off = os.environ.get("ONCECRON") == "off" or is_off(command) or not command.strip()
+    return off or is_guarded(command) or of_each_host(command) is not None
+
+
+def _become_shell(command: str) -> int:
+    try:
+        os.execv(BOURNE_SHELL, [BOURNE_SHELL, "-c", command])  # noqa: S606 - it is the shell
+    except OSError as error:
+        raise CommandError(f"{BOURNE_SHELL}: {error.strerror}", EX_NOT_FOUND) from error

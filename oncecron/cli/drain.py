@@ -1,0 +1,50 @@
+"""`oncecron drain`: let a host claim nothing new."""
+
+from __future__ import annotations
+
+import click
+
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.pause import author, was
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = STORE_OPTIONS
+
+
+def _drain(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+    from oncecron.core.text import visible
+
+    settings = Settings(OPTIONS, given)
+    host = wanted_host(words)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        _, before = store.drain(host, author=author())
+    output.say(f"drained {visible(host)}{was('drained', before)}", stream)
+    return 0
+
+
+def wanted_host(words: list[str]) -> str:
+    """Return the host that was typed, or this one. Raises `UsageError`."""
+    from oncecron.core.errors import UsageError
+    from oncecron.core.stderr import valid
+    from oncecron.run.spec import host_name
+
+    if words and not words[0].strip():
+        raise UsageError("the host is empty (an unset variable?); leave it out to mean this one")
+    return valid(words[0]) if words else host_name()
+
+
+COMMAND = TableCommand(
+    "drain",
+    OPTIONS,
+    _drain,
+    short="Let a host claim nothing new.",
+    about="Let a host, this one unless HOST names another, claim nothing new from the moment that this returns; what "
+    "runs there goes on, and other hosts run the ticks. HOST is the name that history shows: $ONCECRON_HOST of its "
+    "firings, or the kernel's. It lasts, also across reboots, until oncecron undrain. oncecron locks --pauses lists "
+    "drained hosts.",
+    words=click.Argument(["words"], metavar="[HOST]", required=False),
+)

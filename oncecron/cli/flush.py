@@ -1,0 +1,115 @@
+"""`oncecron flush`: deliver what this user's spools hold for store and log; what fails is kept."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TextIO
+
+from oncecron.cli.command import STORE_OPTIONS, TableCommand
+
+if TYPE_CHECKING:
+    from oncecron.core.errors import StoreError
+    from oncecron.run.spool import Spool
+    from oncecron.stores.address import Address
+    from oncecron.stores.api import LeaseStore
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = STORE_OPTIONS
+_TTL = 60.0  # seconds; decides only how long one connection may take
+_WITHIN = 10.0  # seconds for one record
+_FAILURES = 3  # in a row, after which the store is taken to be away
+
+
+def _flush(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+
+    settings = Settings(OPTIONS, given)
+    log = settings.log()
+    stream = output.standard_output()
+    status = _flush_one(settings.address(), settings["namespace"], stream, "")
+    if log:
+        status = max(status, _flush_one(log, settings["namespace"], stream, " to the log"))
+    return status
+
+
+def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
+    """Deliver what is kept for the store or the log; return the exit status."""
+    from oncecron.core.errors import EX_TEMPFAIL
+    from oncecron.core.stderr import complain
+    from oncecron.run.spool import spool_of
+    from oncecron.stores import check_with_driver, open_lease_store
+
+    check_with_driver(address)  # with nothing to deliver nobody else looks at it
+    spool = spool_of(address, namespace)
+    spool.refuse_unsafe()
+    error = None
+    store = open_lease_store(address, namespace, _TTL)  # connects at the first record
+    if spool.has():
+        lock = spool.lock()
+        if lock is None:
+            complain(f"{spool.root}: somebody else is delivering; try again")
+            return EX_TEMPFAIL
+        try:
+            error = _deliver(spool, store, stream, whither)
+        finally:
+            store.close()
+            os.close(lock)
+    for path in spool.set_aside():
+        complain(f"set aside because it cannot be read: {path}")
+    if error is None:
+        return 0
+    kept = sum(1 for _ in spool.pending())
+    complain(f"{error}; {kept} record{'s are' if kept != 1 else ' is'} kept in {spool.root}")
+    return error.exit_status
+
+
+def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> StoreError | None:
+    """Deliver all; return the last failure. One bad record does not keep the others from the store.
+
+    But those of its key wait behind one that was not answered: told again, it must be the next that is told.
+    """
+    from oncecron.cli import output
+    from oncecron.core import clock
+    from oncecron.core.errors import StoreError
+
+    last: StoreError | None = None
+    failures = 0
+    unanswered: set[str] = set()
+    for path, record in spool.pending(set_aside=True):
+        if record["key"] in unanswered:
+            continue
+        try:
+            store.deliver(record, deadline=clock.lease_time(store.lease_clock) + _WITHIN)
+        except StoreError as error:
+            last = error
+            failures += 1
+            if error.unanswered:
+                unanswered.add(record["key"])
+            store.close()
+            if failures == _FAILURES:
+                break
+            continue
+        failures = 0
+        spool.delivered(path)
+        output.say(_line(record, whither), stream)
+    return last
+
+
+def _line(record: dict[str, Any], whither: str) -> str:
+    from oncecron.core.text import visible
+
+    what = record.get("outcome") or record.get("reason")
+    return visible(f"delivered {record['key']} {record.get('tick') or '-'} {what}{whither}")
+
+
+COMMAND = TableCommand(
+    "flush",
+    OPTIONS,
+    _flush,
+    short="Deliver records that the store has not got yet.",
+    about="Deliver what this user's firings on this host could not record because the store, or the log beside it, was "
+    "away. A key's records are delivered by its next firing as well. Prints what was delivered; what fails is kept "
+    "(exit status 69).",
+)

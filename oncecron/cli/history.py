@@ -1,0 +1,329 @@
+"""`oncecron history`: the job-execution log, what was refused, one record in full, what comes next.
+
+Following asks once a second. An execution's id is drawn before its row can be seen, so a later id may be seen
+first: the last seconds are asked for again, and what was shown is remembered. What runs is watched until it
+has ended.
+"""
+
+from __future__ import annotations
+
+import collections
+import select
+import time
+import types
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import (
+    OUTPUT_OPTIONS,
+    STORE_OPTIONS,
+    TableCommand,
+    moment,
+    output_format,
+    store_inspector,
+)
+from oncecron.config.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.cli.output import Writer
+    from oncecron.config.settings import Settings
+    from oncecron.core.log_rows import Execution, HistoryQuery, Skip
+    from oncecron.stores.api import Inspector
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+_WHICH = "Which records"
+_MOST = 10**15  # more is beyond the integers of a store
+_POLL_SECONDS = 1.0
+_POLLS_AGAIN = 5  # the seconds in which ids may be seen out of order: a claim takes milliseconds
+_LOST_WATCHED = 20  # a spool may still tell how they ended
+
+OPTIONS = (
+    Option(
+        "since",
+        "text",
+        "Only what started since then: an age like 2h or 7d, a date, or a time like 2026-11-20T02:00+01:00.",
+        "AGE|TIME",
+        _WHICH,
+    ),
+    Option("host", "text", "Only of this host.", "HOST", _WHICH),
+    Option(
+        "outcome",
+        "text",
+        "Only with this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed; "
+        "with --skips the reason: held, done, passed, recent, late, paused, drained, exhausted, broken, no-store.",
+        "OUTCOME",
+        _WHICH,
+    ),
+    Option("tick", "text", "Only of this tick, as it is shown.", "TICK", _WHICH),
+    Option(
+        "exhausted",
+        "flag",
+        "Only the last attempts of ticks with --retries that were given up: the dead letters.",
+        "",
+        _WHICH,
+    ),
+    Option(
+        "id",
+        "integer",
+        "One execution, in full, with what --capture kept of its output.",
+        "ID",
+        _WHICH,
+        minimum=1,
+        maximum=_MOST,
+    ),
+    Option(
+        "limit",
+        "integer",
+        "The newest so many; 0 for all, which is also what --since means.",
+        "N",
+        _WHICH,
+        "50",
+        minimum=0,
+        maximum=_MOST,
+    ),
+    Option("skips", "flag", "The refusals instead of the executions.", "", _WHICH),
+    Option(
+        "follow",
+        "flag",
+        "The oldest first, then new executions and changed outcomes as they come, until Ctrl-C.",
+        "",
+        _WHICH,
+    ),
+    *OUTPUT_OPTIONS,
+    *STORE_OPTIONS,
+)
+
+
+def _show(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output, tables
+    from oncecron.config.settings import Settings
+
+    settings = Settings(OPTIONS, given)
+    query = _query(settings, words)
+    stream = output.standard_output()
+    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    kind = tables.SKIPS if settings["skips"] else tables.EXECUTIONS
+    if settings["id"] is not None:
+        kind = tables.IN_FULL
+    writer = output.Writer(kind, style, stream)
+    with store_inspector(settings, log=True) as store:
+        if settings["id"] is not None:
+            _show_one(store, settings["id"], writer)
+        elif settings["follow"]:
+            _follow(store, query, writer)
+        else:
+            shown = writer.write(_records(settings, store, query))
+            if stream.isatty():
+                _tell_the_reader(settings, query, shown)
+    return 0
+
+
+def _records(
+    settings: Settings, log: Inspector, query: HistoryQuery
+) -> Iterator[Execution] | Iterator[Skip]:
+    """Return what is shown; a log beside the store does not know what goes on."""
+    from oncecron.core import clock
+    from oncecron.reports.jobs import dead_letters
+
+    if settings["skips"]:
+        return log.skips(query)
+    if not query.exhausted or not settings.log():
+        return log.history(query)
+    with store_inspector(settings) as store:
+        leases = store.leases()
+    return dead_letters(log, query, leases, clock.wall())
+
+
+def _tell_the_reader(settings: Settings, query: HistoryQuery, shown: int) -> None:
+    from oncecron.core.stderr import complain
+
+    if not shown:
+        filters = ("since", "host", "outcome", "tick", "exhausted", "skips")
+        what = "nothing like that" if any(map(settings.typed, filters)) else "nothing"
+        complain(f"{what} is recorded" + (f" of key {query.key}" if query.key else ""))
+    elif shown == query.limit and not settings.typed("limit"):
+        complain(f"the newest {shown}; --limit 0 shows all")
+
+
+def _query(settings: Settings, words: list[str]) -> HistoryQuery:
+    """Return which records are wanted. Raises `UsageError` for what does not go together."""
+    from oncecron.core.log_rows import HistoryQuery
+
+    _refuse_mixtures(settings, words)
+    outcome = settings["outcome"]
+    if outcome is not None:
+        _check_outcome(outcome, skips=settings["skips"])
+    since = settings["since"]
+    limit: int | None = settings["limit"]
+    if limit == 0 or (since is not None and not settings.typed("limit")):
+        limit = None
+    return HistoryQuery(
+        key=_filter("the key", words[0] if words else None),
+        since=None if since is None else moment(since, time.time()),
+        host=_filter("--host", settings["host"]),
+        outcome=outcome,
+        tick=_filter("--tick", settings["tick"]),
+        limit=limit,
+        exhausted=settings["exhausted"] or False,
+    )
+
+
+def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
+    from oncecron.core.errors import UsageError
+
+    others = [
+        name
+        for name in ("since", "host", "outcome", "tick", "exhausted", "limit", "skips", "follow")
+        if settings.typed(name)
+    ]
+    if settings["id"] is not None and (others or words):
+        raise UsageError(
+            f"--id names one execution; leave out {words[0] if words else '--' + others[0]}"
+        )
+    if settings["exhausted"] and (settings["skips"] or settings["follow"]):
+        other = "skips" if settings["skips"] else "follow"
+        raise UsageError(f"--exhausted shows executions that have ended; leave out --{other}")
+    if settings["follow"] and settings["skips"]:
+        raise UsageError("--follow shows executions; leave out --skips")
+    if settings["follow"] and output_format(settings) == "json":
+        raise UsageError("--follow never ends, a JSON array has to; use --format ndjson")
+
+
+def _filter(name: str, text: str | None) -> str | None:
+    """Return what is looked for, as it is recorded. Raises `UsageError` where there is nothing to look for."""
+    from oncecron.core.errors import UsageError
+    from oncecron.core.stderr import valid
+
+    if text == "":
+        raise UsageError(f"{name} is empty (an unset variable?); leave it out to see all")
+    return None if text is None else valid(text)
+
+
+def _check_outcome(outcome: str, *, skips: bool) -> None:
+    from oncecron.core.errors import UsageError
+    from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+
+    known: tuple[str, ...] = REFUSAL_REASONS if skips else OUTCOMES
+    if outcome not in known:
+        hint = "; with --skips it is a reason" if outcome in REFUSAL_REASONS else ""
+        raise UsageError(f"--outcome: {outcome!r} is none of {', '.join(known)}{hint}")
+
+
+def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
+    from oncecron.core.errors import NotFoundError
+
+    execution = store.execution(execution_id)
+    if execution is None:
+        raise NotFoundError(f"there is no execution {execution_id}, or no longer")
+    captured = store.output(execution_id)
+    written = types.SimpleNamespace(
+        **execution._asdict(),
+        output=None if captured is None else captured.text,
+        output_cut=None if captured is None else captured.cut,
+    )
+    writer.write_in_full(written)
+
+
+# Following
+
+
+def _follow(store: Inspector, query: HistoryQuery, writer: Writer) -> None:
+    """Show the last executions and then what comes, until somebody ends it."""
+    from oncecron.core.errors import StoreUnavailable
+    from oncecron.core.stderr import complain
+
+    follower = Follower(store, query)
+    writer.write(follower.begin())
+    told = False
+    while True:
+        select.select(
+            (), (), (), _POLL_SECONDS
+        )  # nothing tells that a record came; not time.sleep: libfaketime
+        try:
+            news = follower.news()
+        except StoreUnavailable as error:
+            if not told:
+                complain(f"{error}; trying again")
+            told = True
+        else:
+            told = False
+            if news:
+                writer.write(news)
+
+
+class Follower:
+    """What was shown, and what has come since."""
+
+    def __init__(self, store: Inspector, query: HistoryQuery) -> None:
+        self._store = store
+        self._query = query
+        self._shown: dict[int, str] = {}
+        self._newest: collections.deque[int] = collections.deque(maxlen=_POLLS_AGAIN)
+
+    def begin(self) -> list[Execution]:
+        """Return the last executions, the oldest first."""
+        self._newest.append(self._newest_id())
+        first = list(self._store.history(self._query))[::-1]
+        for execution in (*self._running(), *first):
+            self._shown[execution.execution_id] = execution.outcome
+        return first
+
+    def news(self) -> list[Execution]:
+        """Return what is new or has another outcome since the last call, by id."""
+        after = self._newest[0]
+        self._newest.append(self._newest_id())
+        anything = self._query._replace(outcome=None, since=None, limit=None)
+        found = {
+            execution.execution_id: execution
+            for execution in self._store.history(anything._replace(after_id=after))
+        }
+        running = {execution.execution_id for execution in self._running()}
+        for execution_id in self._ended(running):
+            if execution_id not in found:
+                execution = self._store.execution(execution_id)
+                if execution is not None:
+                    found[execution_id] = execution
+        changed = [found[number] for number in sorted(found) if self._is_news(found[number])]
+        self._forget(after, {*found, *running})
+        return changed
+
+    def _newest_id(self) -> int:
+        from oncecron.core.log_rows import HistoryQuery
+
+        return next((e.execution_id for e in self._store.history(HistoryQuery(limit=1))), 0)
+
+    def _running(self) -> Iterator[Execution]:
+        return self._store.history(self._query._replace(outcome="running", since=None, limit=None))
+
+    def _ended(self, running: set[int]) -> list[int]:
+        """Return what ran when it was last seen and does not run now, and the last that were lost."""
+        shown = self._shown.items()
+        lost = [number for number, outcome in shown if outcome == "lost"][-_LOST_WATCHED:]
+        return [n for n, outcome in shown if outcome == "running" and n not in running] + lost
+
+    def _is_news(self, execution: Execution) -> bool:
+        news = self._shown.get(execution.execution_id) != execution.outcome
+        self._shown[execution.execution_id] = execution.outcome
+        return news and self._query.outcome in (None, execution.outcome)
+
+    def _forget(self, after: int, present: set[int]) -> None:
+        self._shown = {
+            number: outcome
+            for number, outcome in self._shown.items()
+            if number > after or outcome == "lost" or number in present
+        }
+
+
+COMMAND = TableCommand(
+    "history",
+    OPTIONS,
+    _show,
+    short="Show the job-execution log.",
+    about="Show the job-execution log, the newest first: of all keys, or of one. Where there is a log beside the store "
+    "(--log), that one is read.",
+    words=click.Argument(["words"], metavar="[KEY]", required=False),
+)

@@ -1,0 +1,69 @@
+"""`oncecron locks`: who holds what, as the store sees it now; and what refuses new firings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncecron.cli.command import (
+    OUTPUT_OPTIONS,
+    STORE_OPTIONS,
+    TableCommand,
+    output_format,
+    store_inspector,
+)
+from oncecron.config.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oncecron.core.log_rows import Pause
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (
+    Option("pauses", "flag", "Paused keys and drained hosts instead of the leases."),
+    *OUTPUT_OPTIONS,
+    *STORE_OPTIONS,
+)
+
+
+def _show(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.cli import output, tables
+    from oncecron.config.settings import Settings
+    from oncecron.core import clock
+    from oncecron.core.stderr import complain
+
+    settings = Settings(OPTIONS, given)
+    stream = output.standard_output()
+    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    with store_inspector(settings) as store:
+        if settings["pauses"]:
+            output.Writer(tables.PAUSES, style, stream).write(store.pauses())
+            return 0
+        leases = store.leases()
+        pauses = store.pauses() if stream.isatty() else ()
+    now = clock.wall()  # the store's clock where it is this machine's
+    output.Writer(tables.LEASES, style, stream).write(
+        view._replace(asked_at=view.asked_at or now) for view in leases
+    )
+    if pauses:
+        complain(f"{counted(pauses)}; oncecron locks --pauses shows them")
+    return 0
+
+
+def counted(pauses: Iterable[Pause]) -> str:
+    """Return how many there are: `1 pause, 2 drained hosts`."""
+    hosts = [pause.host is not None for pause in pauses]
+    found = ((hosts.count(False), "pause"), (hosts.count(True), "drained host"))
+    return ", ".join(f"{many} {what}{'s' * (many != 1)}" for many, what in found if many)
+
+
+COMMAND = TableCommand(
+    "locks",
+    OPTIONS,
+    _show,
+    short="Show the leases: who runs what now.",
+    about="Show the leases: holder, since when, age of the last heartbeat, time left, fencing token. held: its holder "
+    "lives; stale: expired, or its holder is silent; orphaned: PostgreSQL has given its session lock back. "
+    "--pauses shows what refuses new firings: paused keys (*: all) and drained hosts, by whom, until when and why.",
+)

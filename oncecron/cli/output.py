@@ -1,0 +1,236 @@
+"""Answers as table, JSON, NDJSON or CSV, written as they come: a million rows need no memory.
+
+A table on a terminal is aligned, its last column cut to the width, the outcome coloured; piped, nothing is
+cut or coloured, no column but the last holds a blank unless its text does, and columns keep their
+places. The machine formats carry every field under its published name, null for what is absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from oncecron.core.errors import OutputError
+from oncecron.core.text import ABSENT, Clock, cut, display_width, visible
+from oncecron.core.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oncecron.cli.tables import Kind
+
+_MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
+_GAP = "  "
+_COLOURS = {
+    "running": "36",
+    "succeeded": "32",
+    **dict.fromkeys(("failed", "timed-out", "lost"), "31"),
+    **dict.fromkeys(("stopped", "not-started", "unclaimed"), "33"),
+}
+
+
+class Style(NamedTuple):
+    """How an answer is written."""
+
+    format: str
+    clock: Clock
+    colour: bool = False
+    width: int | None = None
+    """Columns of the terminal; None where nothing is cut."""
+
+
+def style_for(stream: TextIO, format_: str, *, utc: bool) -> Style:
+    """Return how to write to a stream: NO_COLOR and FORCE_COLOR are heeded, in this order."""
+    terminal = stream.isatty()
+    colour = terminal and os.environ.get("TERM") != "dumb"
+    if os.environ.get("FORCE_COLOR"):
+        colour = True
+    if os.environ.get("NO_COLOR"):
+        colour = False
+    return Style(format_, Clock(utc), colour, _terminal_width(stream) if terminal else None)
+
+
+def _terminal_width(stream: TextIO) -> int | None:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def standard_output() -> TextIO:
+    """Return standard output, made to take any text in any locale. Raises `OutputError`."""
+    stream: Any = sys.stdout
+    if stream is None:
+        raise OutputError("standard output is closed")
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="backslashreplace")
+    return stream  # type: ignore[no-any-return]
+
+
+class Writer:
+    """Writes records of one kind to a stream, in one style; a table's columns keep their widths."""
+
+    def __init__(self, kind: Kind, style: Style, stream: TextIO) -> None:
+        self._kind = kind
+        self._style = style
+        self._stream = stream
+        self._widths: list[int] = []
+        self._headed = False
+
+    def write(self, records: Iterable[Any]) -> int:
+        """Write records, after a heading the first time; return how many. Raises `BrokenPipeError`."""
+        write = {
+            "table": self._rows,
+            "json": self._array,
+            "ndjson": self._lines,
+            "csv": self._csv,
+        }[self._style.format]
+        return self._written(write(records))
+
+    def write_in_full(self, record: Any) -> None:
+        """Write one record: a field a line instead of a table, what it has written below them."""
+        if self._style.format == "table":
+            self._written(self._fields(record))
+        else:
+            self.write([record])
+
+    def _written(self, lines: Iterable[tuple[int, str]]) -> int:
+        count = 0
+        for records, text in lines:
+            with _told():
+                self._stream.write(text)
+            count += records
+        with _told():
+            self._stream.flush()
+        return count
+
+    # Machine formats: (how many records, text)
+
+    def _published(self, record: Any) -> dict[str, Any]:
+        values = {name: getattr(record, name) for name in self._kind.fields}
+        for name in self._kind.times:
+            values[name] = self._style.clock.exactly(values[name])
+        return values
+
+    def _array(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
+        before = "[\n"
+        for record in records:
+            yield 1, before + json.dumps(self._published(record))
+            before = ",\n"
+        yield 0, "[]\n" if before == "[\n" else "\n]\n"
+
+    def _lines(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
+        for record in records:
+            yield 1, json.dumps(self._published(record)) + "\n"
+
+    def _csv(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
+        line = _Line()
+        writer = csv.writer(line)
+        if not self._headed:
+            self._headed = True
+            writer.writerow(self._kind.fields)
+            yield 0, line.text
+        for record in records:
+            writer.writerow(self._published(record).values())
+            yield 1, line.text
+
+    # Tables
+
+    def _rows(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
+        columns = self._kind.columns
+        clock = self._style.clock
+        rows = ([column.text(record, clock) for column in columns] for record in records)
+        if not self._headed:
+            self._headed = True
+            first = list(itertools.islice(rows, _MEASURED_ROWS))
+            titles = [column.title for column in columns]
+            self._widths = [max(map(display_width, texts)) for texts in zip(titles, *first)]  # noqa: B905
+            yield 0, self._row(titles)
+            rows = itertools.chain(first, rows)  # type: ignore[assignment]
+        for row in rows:
+            yield 1, self._row(row)
+
+    def _row(self, texts: list[str]) -> str:
+        shown = []
+        for text, width, column in zip(texts, self._widths, self._kind.columns, strict=True):
+            blanks = " " * (width - display_width(text))
+            shown.append(blanks + text if column.right else text + blanks)
+        if self._style.width is not None:
+            used = sum(display_width(text) + len(_GAP) for text in shown[:-1])
+            shown[-1] = cut(shown[-1].rstrip(), self._style.width - used, self._stream.encoding)
+        for number, column in enumerate(self._kind.columns):
+            if column.title == "OUTCOME":
+                shown[number] = self._coloured(shown[number], texts[number])
+        return _GAP.join(shown).rstrip() + "\n"
+
+    def _coloured(self, shown: str, outcome: str) -> str:
+        colour = _COLOURS.get(outcome)
+        if not self._style.colour or colour is None:
+            return shown
+        return shown.replace(outcome, f"\x1b[{colour}m{outcome}\x1b[0m", 1)
+
+    def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
+        values = self._published(record)
+        output, bytes_cut = values.pop("output", None), values.pop("output_cut", None)
+        widest = max(map(len, values))
+        for name, value in values.items():
+            text = ABSENT if value is None else visible(str(value))
+            if name == "duration" and value is not None:
+                text = format_duration(value)
+            if name == "outcome":
+                text = self._coloured(text, text)
+            yield 0, f"{name:{widest}}{_GAP}{text}\n"
+        if output is not None:
+            yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
+            for line in output.removesuffix("\n").split("\n") if output else ():
+                yield 0, f"{_GAP}{_GAP}{visible(line.expandtabs())}".rstrip() + "\n"
+
+
+def _how_much(output: str, bytes_cut: int) -> str:
+    """Return how much of an output is there."""
+    if bytes_cut:
+        return f"cut: the last of it, behind {bytes_cut} bytes that were not kept"
+    return "all of it:" if output else "nothing was written"
+
+
+class _Line:
+    """The file that the csv module writes to: holds the last line, ended as others end theirs.
+
+    Told to end lines so itself, the module would leave a carriage return within a field unquoted.
+    """
+
+    text = ""
+
+    def write(self, text: str) -> None:
+        self.text = text.removesuffix("\r\n") + "\n"
+
+
+def say(text: str, stream: TextIO) -> None:
+    """Write a sentence, or a script, as it is. Raises `BrokenPipeError`, `OutputError`."""
+    with _told():
+        stream.write(text.rstrip("\n") + "\n")
+        stream.flush()
+
+
+def give(data: bytes) -> None:
+    """Write bytes to standard output. Raises `BrokenPipeError`, `OutputError`."""
+    stream = standard_output()
+    with _told():
+        stream.buffer.write(data)
+        stream.buffer.flush()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say what is wrong with the output, unless its reader has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error

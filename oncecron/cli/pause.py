@@ -1,0 +1,146 @@
+"""`oncecron pause`: refuse new firings of a key, or of all, on every host; and what its siblings say of pauses."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.config.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from oncecron.config.settings import Settings
+    from oncecron.core.log_rows import Pause
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+_LONGEST_REASON = 500
+OPTIONS = (
+    Option("all", "flag", "Every key, also one that has never fired, instead of KEY."),
+    Option(
+        "for",
+        "duration",
+        "Let it end by itself after this long, by the store's clock; else it lasts until oncecron resume.",
+        "DURATION",
+        minimum=1,
+    ),
+    Option("reason", "text", "Why: shown with your name to whoever is refused.", "TEXT"),
+    *STORE_OPTIONS,
+)
+
+
+def _pause(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+    from oncecron.core.stderr import complain
+
+    settings = Settings(OPTIONS, given)
+    key, reason = wanted_key(settings, words), _reason(settings)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
+        known = {key} if settings["all"] else {part.key for part in store.job_keys()}
+    until = f"until {time_of(now.until)}" if now.until else "until it is resumed"
+    output.say(f"paused {name_of(key)} {until}{was('paused', before)}", stream)
+    if key not in known:
+        complain(f"the store has never seen key {key}{near(key, known)}; it is paused all the same")
+    return 0
+
+
+def wanted_key(settings: Settings, words: list[str]) -> str:
+    """Return the key that was typed, or `ALL_KEYS` for --all. Raises `UsageError`."""
+    from oncecron.core.errors import UsageError
+    from oncecron.core.log_rows import ALL_KEYS
+
+    if settings["all"]:
+        if words:
+            raise UsageError(f"--all means every key; leave out {words[0]!r}, or --all")
+        return ALL_KEYS
+    if not words or not words[0]:
+        raise UsageError("the key is missing (an unset variable?); name one, or --all")
+    return named_key(words[0])
+
+
+def named_key(word: str) -> str:
+    """Return a key that was typed. Raises `UsageError`."""
+    from oncecron.config.options import KEY_RULE, is_key
+    from oncecron.core.errors import UsageError
+
+    if not word:
+        raise UsageError("the key is empty (an unset variable?)")
+    if not is_key(word):
+        raise UsageError(f"{word!r} is no key: {KEY_RULE}")
+    return word
+
+
+def _reason(settings: Settings) -> str | None:
+    from oncecron.core.errors import UsageError
+    from oncecron.core.stderr import valid
+
+    text: str | None = settings["reason"]
+    if text is None:
+        return None
+    if not text.strip():
+        raise UsageError("--reason is empty (an unset variable?); leave it out")
+    if len(text) > _LONGEST_REASON or any(letter in text for letter in "\r\n"):
+        raise UsageError(f"--reason: one line of at most {_LONGEST_REASON} letters")
+    return valid(text)
+
+
+def author() -> str:
+    """Return who does this: USER@HOST."""
+    from oncecron.run.spec import host_name, user_name
+
+    return f"{user_name()}@{host_name()}"
+
+
+def name_of(key: str) -> str:
+    """Return how a key is called in a sentence."""
+    from oncecron.core.log_rows import ALL_KEYS
+
+    return "all keys" if key == ALL_KEYS else key
+
+
+def time_of(time: float | None) -> str:
+    """Return a time of the store's as this host's zone shows it."""
+    from oncecron.core.text import Clock
+
+    return Clock(utc=False).seconds(time)
+
+
+def by(pause: Pause) -> str:
+    """Return who paused or drained, when, how long and why."""
+    from oncecron.core.text import visible
+
+    until = f" until {time_of(pause.until)}" if pause.until else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return visible(f"by {pause.author} since {time_of(pause.since)}{until}{reason}")
+
+
+def was(what: str, before: Pause | None) -> str:
+    """Return the end of a sentence: what there was before."""
+    return f"; before: {what} {by(before)}" if before else ""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return which of the known names may have been meant."""
+    from oncecron.core.text import visible
+
+    found = difflib.get_close_matches(name, sorted(known), 3)
+    return f" (did you mean {' or '.join(map(visible, found))}?)" if found else ""
+
+
+COMMAND = TableCommand(
+    "pause",
+    OPTIONS,
+    _pause,
+    short="Refuse new firings of a key on every host.",
+    about="Refuse new firings of a key, or of all (--all), on every host, from the moment that this returns. What runs "
+    "is not touched (oncecron locks shows it), and ticks that are missed are not caught up. Pausing again replaces "
+    "who, why and how long. --all is a pause of its own beside those of keys. oncecron locks --pauses lists them.",
+    words=click.Argument(["words"], metavar="KEY|--all", required=False),
+)

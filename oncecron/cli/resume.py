@@ -1,0 +1,77 @@
+"""`oncecron resume`: end a pause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.pause import by, name_of, near, wanted_key, was
+from oncecron.config.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncecron.core.log_rows import Pause
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (
+    Option("all", "flag", "The pause of all keys, instead of that of KEY."),
+    *STORE_OPTIONS,
+)
+
+
+def _resume(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+    from oncecron.core.stderr import complain
+
+    settings = Settings(OPTIONS, given)
+    key = wanted_key(settings, words)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        before = store.resume(key)
+        others = [pause for pause in store.pauses() if pause.key is not None]
+    if before:
+        output.say(f"resumed {name_of(key)}{was('paused', before)}", stream)
+    else:
+        keys = [pause.key for pause in others if pause.key]
+        output.say(f"{_was_not(key)}{near(key, keys)}", stream)
+    if note := _still_paused(key, others):
+        complain(note)
+    return 0
+
+
+def _was_not(key: str) -> str:
+    from oncecron.core.log_rows import ALL_KEYS
+
+    return "there was no pause of all keys" if key == ALL_KEYS else f"{key} was not paused"
+
+
+def _still_paused(key: str, others: Sequence[Pause]) -> str:
+    """Return what else refuses what was to be resumed, and what ends that."""
+    from oncecron.core.log_rows import ALL_KEYS
+
+    if key == ALL_KEYS:
+        keys = [pause.key for pause in others if pause.key]
+        return f"still paused by themselves: {', '.join(keys)}" if keys else ""
+    of_all = [pause for pause in others if pause.key == ALL_KEYS]
+    return (
+        f"all keys are still paused {by(of_all[0])}; oncecron resume --all ends it"
+        if of_all
+        else ""
+    )
+
+
+COMMAND = TableCommand(
+    "resume",
+    OPTIONS,
+    _resume,
+    short="End a pause.",
+    about="End the pause of a key, or that of all keys (--all), which leaves alone what is paused by itself. The next "
+    "firing runs; ticks that were missed are not caught up. Resuming what is not paused says so and is no fault (exit "
+    "status 0).",
+    words=click.Argument(["words"], metavar="KEY|--all", required=False),
+)

@@ -1,0 +1,220 @@
+"""The kinds of records that are published: their fields, and the columns of their tables."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
+from oncecron.core.text import ABSENT, part_of, signal_name, visible
+from oncecron.core.units import format_duration
+from oncecron.reports.audit import Finding
+from oncecron.reports.jobs import STREAK_AT_MOST, Job
+from oncecron.reports.stop_request import Fate
+from oncecron.reports.upcoming import Coming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncecron.core.text import Clock
+
+
+class Column(NamedTuple):
+    """A column of a table: its title, and the text of a record in it."""
+
+    title: str
+    text: Callable[[Any, Clock], str]
+    right: bool = False
+
+
+class Kind(NamedTuple):
+    """What is published of a kind of record, and how its table looks."""
+
+    fields: tuple[str, ...]
+    times: frozenset[str]
+    columns: tuple[Column, ...]
+    """The last one may be cut, and holds blanks."""
+
+
+def _plain(name: str) -> Callable[[Any, Clock], str]:
+    def text(record: Any, _clock: Clock) -> str:
+        value = getattr(record, name)
+        return ABSENT if value in (None, "") else visible(str(value))
+
+    return text
+
+
+def _time(name: str) -> Callable[[Any, Clock], str]:
+    return lambda record, clock: clock.seconds(getattr(record, name))
+
+
+def _exit(record: Execution | Job, _clock: Clock) -> str:
+    if record.signal is None:
+        return ABSENT if record.exit_code is None else str(record.exit_code)
+    return signal_name(record.signal) or f"SIG{record.signal}"
+
+
+def _duration(record: Execution, _clock: Clock) -> str:
+    return ABSENT if record.duration is None else format_duration(record.duration)
+
+
+def _usual(record: Job, _clock: Clock) -> str:
+    return ABSENT if record.usual_duration is None else format_duration(record.usual_duration)
+
+
+def _streak(record: Job, _clock: Clock) -> str:
+    if not record.streak:
+        return ABSENT
+    return f"{record.streak}{'+' * (record.streak >= STREAK_AT_MOST)}"
+
+
+def _paused(record: Job, clock: Clock) -> str:
+    if record.paused_by is None:
+        return ABSENT
+    until = (
+        f" until {clock.seconds(record.paused_until)}" if record.paused_until is not None else ""
+    )
+    reason = f": {record.paused_reason}" if record.paused_reason else ""
+    return visible(f"by {record.paused_by}{until}{reason}")
+
+
+def _weekday(record: Coming, _clock: Clock) -> str:
+    return date.fromisoformat(record.local[:10]).strftime("%a")
+
+
+def _holder(record: Skip, _clock: Clock) -> str:
+    if record.holder_host is None:
+        return ABSENT
+    return visible(f"{record.holder_host}/{record.holder_pid}")
+
+
+def _since_heartbeat(record: LeaseView, _clock: Clock) -> str:
+    return _difference(record.asked_at, record.heartbeat_at)
+
+
+def _time_left(record: LeaseView, _clock: Clock) -> str:
+    return _difference(record.expires_at, record.asked_at)
+
+
+def _difference(later: float | None, earlier: float | None) -> str:
+    if later is None or earlier is None:
+        return ABSENT
+    return format_duration(round(later - earlier, 1))
+
+
+def _part(record: Execution | LeaseView, _clock: Clock) -> str:
+    return part_of(record.shard, record.shards)
+
+
+def _request(record: LeaseView, clock: Clock) -> str:
+    if record.requested_by is None:
+        return ABSENT
+    heard = record.request_heard_at
+    told = "not heard" if heard is None else f"heard {clock.seconds(heard)}"
+    return visible(f"by {record.requested_by}, {told}")
+
+
+EXECUTIONS = Kind(
+    Execution._fields,
+    frozenset({"started_at", "finished_at"}),
+    (
+        Column("ID", _plain("execution_id"), right=True),
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("OUTCOME", _plain("outcome")),
+        Column("EXIT", _exit, right=True),
+        Column("STARTED", _time("started_at")),
+        Column("DURATION", _duration, right=True),
+        Column("HOST", _plain("host")),
+        Column("ATTEMPT", _plain("attempt"), right=True),
+        Column("SHARD", _part),
+        Column("COMMAND", _plain("command")),
+    ),
+)
+IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
+"""Of one execution, with what it wrote."""
+
+SKIPS = Kind(
+    Skip._fields,
+    frozenset({"at"}),
+    (
+        Column("AT", _time("at")),
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("REASON", _plain("reason")),
+        Column("HOST", _plain("host")),
+        Column("HOLDER", _holder),
+        Column("COUNT", _plain("count"), right=True),
+        Column("SHARD", _plain("shard"), right=True),
+        Column("DETAIL", _plain("detail")),
+    ),
+)
+JOBS = Kind(
+    Job._fields,
+    frozenset({"started_at", "succeeded_at", "running_since", "next_at", "paused_until"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("OUTCOME", _plain("outcome")),
+        Column("EXIT", _exit, right=True),
+        Column("SUCCESS", _time("succeeded_at")),
+        Column("RUNNING", _plain("running_host")),
+        Column("SINCE", _time("running_since")),
+        Column("STREAK", _streak, right=True),
+        Column("USUAL", _usual, right=True),
+        Column("NEXT", _time("next_at")),
+        Column("PAUSED", _paused),
+    ),
+)
+COMING = Kind(
+    Coming._fields,
+    frozenset(),
+    (
+        Column("TICK", _plain("tick")),
+        Column("DAY", _weekday),
+        Column("LOCAL", _plain("local")),
+        Column("ZONE", _plain("zone")),
+        Column("CHANGE", _plain("change")),
+    ),
+)
+FINDINGS = Kind(
+    Finding._fields,
+    frozenset({"at"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("LAST", _plain("last_tick")),
+        Column("TICKS", _plain("count"), right=True),
+        Column("FINDING", _plain("finding")),
+        Column("REASON", _plain("reason")),
+    ),
+)
+LEASES = Kind(
+    tuple(name for name in LeaseView._fields if name != "asked_at"),
+    frozenset({"acquired_at", "heartbeat_at", "expires_at", "request_heard_at"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("STATE", _plain("state")),
+        Column("HOST", _plain("host")),
+        Column("PID", _plain("pid"), right=True),
+        Column("USER", _plain("user")),
+        Column("SINCE", _time("acquired_at")),
+        Column("HEARTBEAT", _since_heartbeat, right=True),
+        Column("LEFT", _time_left, right=True),
+        Column("TOKEN", _plain("fencing_token"), right=True),
+        Column("BACKEND", _plain("backend_pid"), right=True),
+        Column("CLIENT", _plain("client_address")),
+        Column("SHARD", _part),
+        Column("REQUEST", _request),
+    ),
+)
+PAUSES = Kind(
+    Pause._fields,
+    frozenset({"since", "until"}),
+    (
+        *(Column(name.upper(), _plain(name)) for name in ("key", "host")),
+        *(Column(name.upper(), _time(name)) for name in ("since", "until")),
+        *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
+    ),
+)
+FATES = Kind(Fate._fields, frozenset({"heard_at", "lease_ends_at"}), ())

@@ -1,0 +1,40 @@
+"""`oncecron undrain`: let a host claim again."""
+
+from __future__ import annotations
+
+import click
+
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.drain import wanted_host
+from oncecron.cli.pause import near, was
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = STORE_OPTIONS
+
+
+def _undrain(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+    from oncecron.core.text import visible
+
+    settings = Settings(OPTIONS, given)
+    host = wanted_host(words)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        before = store.undrain(host)
+        others = [] if before else [pause.host for pause in store.pauses() if pause.host]
+    told = f"undrained {visible(host)}{was('drained', before)}"
+    output.say(told if before else f"{visible(host)} was not drained{near(host, others)}", stream)
+    return 0
+
+
+COMMAND = TableCommand(
+    "undrain",
+    OPTIONS,
+    _undrain,
+    short="Let a drained host claim again.",
+    about="Let a drained host, this one unless HOST names another, claim again. One that is not drained is no "
+    "fault (exit status 0).",
+    words=click.Argument(["words"], metavar="[HOST]", required=False),
+)

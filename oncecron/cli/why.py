@@ -1,0 +1,138 @@
+"""`oncecron why KEY`: what happened at one tick, on every host that fired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
+from oncecron.config.options import Option
+
+if TYPE_CHECKING:
+    from oncecron.config.settings import Settings
+    from oncecron.core.text import Clock
+    from oncecron.reports.explain import Account
+    from oncecron.reports.tick_history import Facts
+    from oncecron.run.spool import Spool
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (
+    Option(
+        "tick",
+        "text",
+        "This tick, as it is shown, or as a time; the newest that any host fired when not given.",
+        "TICK",
+        "Which tick",
+    ),
+    JSON._replace(help="Every field as one JSON object, instead of sentences."),
+    UTC,
+    *STORE_OPTIONS,
+)
+
+
+def _tell(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+    from oncecron.core import clock
+    from oncecron.core.text import Clock
+    from oncecron.reports.explain import account
+    from oncecron.reports.tick_history import Sources, gather
+
+    settings = Settings(OPTIONS, given)
+    key, tick = _key(words[0]), _tick(settings)
+    stream = output.standard_output()
+    shown = Clock(settings["utc"])
+    with store_and_log(settings) as (store, log):
+        facts = gather(Sources(store, log, _spools(settings), clock.wall()), key, tick)
+    told = account(facts, shown)
+    if settings["json"]:
+        import json
+
+        output.say(json.dumps(_record(facts, told, shown), indent=1), stream)
+    else:
+        output.say("\n".join(told.sentences), stream)
+    return 0
+
+
+def _key(word: str) -> str:
+    from oncecron.core.errors import UsageError
+    from oncecron.core.stderr import valid
+
+    if not word:
+        raise UsageError("the key is empty (an unset variable?)")
+    return valid(word)
+
+
+def _tick(settings: Settings) -> str | None:
+    from oncecron.core.errors import UsageError
+    from oncecron.core.tick import named_tick
+
+    text: str | None = settings["tick"]
+    if text == "":
+        raise UsageError("--tick is empty (an unset variable?); leave it out to mean the newest")
+    try:
+        return None if text is None else named_tick(text).text
+    except ValueError as error:
+        raise UsageError(f"--tick: {error}") from error
+
+
+def _spools(settings: Settings) -> list[Spool]:
+    """Return what this user's firings on this host may not have told yet."""
+    from oncecron.run.spool import spool_of
+
+    addresses = filter(None, (settings.address(), settings.log()))
+    return [spool_of(address, settings["namespace"]) for address in addresses]
+
+
+def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:
+    """Return the account as it is published."""
+    return {
+        "key": facts.key,
+        "tick": facts.tick,
+        "verdict": told.verdict,
+        "account": told.sentences,
+        "executions": [
+            _times(
+                {**each.execution._asdict(), "fired_at": each.fired_at, "lost_at": each.lost_at},
+                shown,
+            )
+            for each in facts.executions
+        ],
+        "skips": [
+            _times({**each.skip._asdict(), "fired_at": each.fired_at}, shown)
+            for each in facts.skips
+        ],
+        "spooled": [_times(record, shown) for record in facts.spooled],
+        "pauses": [_times(pause._asdict(), shown) for pause in facts.pauses],
+        "near": list(facts.near),
+    }
+
+
+def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
+    names = (
+        "started_at",
+        "finished_at",
+        "fired_at",
+        "lost_at",
+        "at",
+        "since",
+        "until",
+        "tick_instant",
+    )
+    return {
+        name: shown.exactly(value) if name in names else value for name, value in fields.items()
+    }
+
+
+COMMAND = TableCommand(
+    "why",
+    OPTIONS,
+    _tell,
+    short="Tell what happened at one tick, and why.",
+    about="Tell in sentences what happened at one tick of a key, on every host that fired: who fired when by which "
+    "clock, who got it, what the others were told, how it ended, or why nothing ran. What this user's firings on this "
+    "host have not told the store yet is looked up in their spool.",
+    words=click.Argument(["words"], metavar="KEY"),
+)

@@ -1,0 +1,252 @@
+"""The configuration file: found, read and checked.
+
+The first of --config, $ONCECRON_CONFIG, $XDG_CONFIG_HOME/oncecron/config.toml (~/.config), /etc/oncecron.toml wins,
+whole. Secrets and commands stand in it, so its owner and mode are checked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from oncecron.config.convert import convert
+from oncecron.config.options import CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
+from oncecron.core.errors import ConfigurationError, UsageError
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import Retention
+from oncecron.core.units import parse_duration
+from oncecron.stores.address import has_password, home_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from oncecron.config.options import Option
+
+
+SYSTEM_FILE = "/etc/oncecron.toml"
+_LARGEST_FILE = 1 << 20
+_TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
+_BARE = KEY_LETTERS.difference("./:@")  # of a name without quotes
+COMMAND_KEY = "command"  # what --shell is on the command line
+_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"} | {
+    COMMAND_KEY: SHELL
+}
+
+
+class File(NamedTuple):
+    """A configuration file that was read and checked; options by their names, as text."""
+
+    path: str | None
+    values: dict[str, str]
+    jobs: dict[str, dict[str, str]]
+    store_file: str | None
+    retention: Retention
+    redis: tuple[tuple[str, str], ...] = ()
+    """What a Redis store's URL need not say; see `oncecron.stores.redis.address`."""
+
+
+def read_file(named: str | None) -> File:
+    """Read the configuration file: the named one, or the first that is there, or none."""
+    if named == "":
+        raise UsageError("--config: the path is empty (an unset variable?)")
+    named = named or os.environ.get(CONFIG.environment or "") or None
+    if named:
+        return _parse(named)
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(home_directory(), ".config")
+    for path in (os.path.join(base, "oncecron/config.toml"), SYSTEM_FILE):
+        if os.path.exists(path):
+            return _parse(path)
+    return File(None, {}, {}, None, Retention())
+
+
+def _parse(path: str) -> File:
+    text, mode = read_private(path, "configuration file")
+    import tomllib  # noqa: PLC0415 - costs ten milliseconds where there is no file
+
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
+        raise ConfigurationError(f"{path}: {error}") from error
+    jobs = _table(path, data, "job")
+    retention = _table(path, data, "retention")
+    redis = _redis(path, _table(path, data, "redis"))
+    store_file = data.pop("store_file", None)
+    file = File(
+        path,
+        _texts(path, "", data, _TOP_KEYS, ("store_file", "job", "redis", "retention")),
+        {
+            key: _texts(path, job_section(key), _job(path, key, job), _JOB_KEYS)
+            for key, job in jobs.items()
+        },
+        _store_file(path, store_file),
+        _retention(path, retention),
+        redis,
+    )
+    if _holds_password(file):
+        _refuse_world_readable(path, mode, "configuration file")
+    return file
+
+
+def _store_file(path: str, value: Any) -> str | None:
+    try:
+        return None if value is None else _text("store_file", value)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _table(path: str, data: dict[str, Any], name: str) -> dict[str, Any]:
+    return _mapping(path, name, data.pop(name, {}))
+
+
+def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{path}: {name} must be a table: [{name}]")
+    return value
+
+
+def _job(path: str, key: str, value: Any) -> dict[str, Any]:
+    """Return the section of a key, which has no tables within: dots without quotes would make them."""
+    section = _mapping(path, key, value)
+    names = ".".join((key, *_tables_within(section)))
+    if names != key:
+        raise ConfigurationError(
+            f"{path} [job.{names}]: a key with dots needs quotes: {job_section(names)}"
+        )
+    return section
+
+
+def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of tables, each within the one before."""
+    while inner := next((pair for pair in table.items() if isinstance(pair[1], dict)), None):
+        name, table = inner
+        yield name
+
+
+def job_section(key: str) -> str:
+    """Return the heading of a key's section: TOML wants quotes around some names."""
+    return f"[job.{key}]" if _BARE.issuperset(key) else f'[job."{key}"]'
+
+
+def _texts(
+    path: str,
+    section: str,
+    data: Mapping[str, Any],
+    known: Mapping[str, Option],
+    also: Iterable[str] = (),
+) -> dict[str, str]:
+    """Return a table's values by option name, as text; an unknown key is an error."""
+    where = f"{path} {section}".rstrip()
+    texts = {}
+    for key, value in data.items():
+        name = key.replace("_", "-")
+        if name not in known:
+            raise ConfigurationError(
+                f"{where}: unknown key {key!r}; known are {_list(known, also)}"
+            )
+        try:
+            texts[name] = _text(key, value)
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {error}") from error
+        try:
+            convert(known[name], texts[name])
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {key}: {error}") from error
+    return texts
+
+
+def _list(known: Iterable[str], also: Iterable[str]) -> str:
+    return ", ".join(sorted([*(name.replace("-", "_") for name in known), *also]))
+
+
+def _retention(path: str, table: dict[str, Any]) -> Retention:
+    values = {}
+    for name, value in table.items():
+        if name not in Retention._fields:
+            raise ConfigurationError(
+                f"{path} [retention]: unknown key {name!r}; known are {', '.join(Retention._fields)}"
+            )
+        try:
+            values[name] = parse_duration(str(value))
+        except ValueError as error:
+            raise ConfigurationError(f"{path} [retention] {name}: {error}") from error
+    return Retention(**values)
+
+
+def _redis(path: str, table: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the table [redis] as text, checked."""
+    if not table:
+        return ()
+    from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
+
+    try:
+        texts = {name: _text(name, value) for name, value in table.items()}
+        check_defaults(texts)
+    except ValueError as error:
+        raise ConfigurationError(f"{path} [redis]: {error}") from error
+    return tuple(texts.items())
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value of the file as an option has it. Raises `ValueError`."""
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - the file's fault
+    if "\0" in str(value):
+        raise ValueError(f"{name} holds a NUL, which no command and no path can")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _holds_password(file: File) -> bool:
+    tables = [file.values, *file.jobs.values()]
+    return any(
+        has_password(table.get(name, "")) for table in tables for name in ("store", "log")
+    ) or any(name.endswith("password") for name, _ in file.redis)
+
+
+def store_from_file(file: File, configured: str | None) -> str | None:
+    """Return the store of $ONCECRON_STORE_FILE, else the configured one, else that of `store_file`."""
+    path = os.environ.get("ONCECRON_STORE_FILE")
+    if not path:
+        if configured is not None or file.store_file is None:
+            return configured
+        path = os.path.join(os.path.dirname(file.path or ""), file.store_file)
+    text, mode = read_private(path, "store file")
+    text = text.strip()
+    if has_password(text):
+        _refuse_world_readable(path, mode, "store file")
+    if not text or "\n" in text or "\0" in text:
+        raise ConfigurationError(f"store file {path}: it must hold one line, the store's URL")
+    return text
+
+
+def read_private(path: str, what: str) -> tuple[str, int]:
+    """Read a file that may hold a password and says what is run; return its text and mode.
+
+    One that root reads must be root's, and none may be everybody's to write. A group that may write it was let in by
+    its owner: an administrators' one, or that which umask 002 gives to each user.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            if os.geteuid() == 0 and status.st_uid != 0:
+                raise ConfigurationError(f"{what} {path} is not root's; run: chown root {path}")
+            if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:  # not /dev/null
+                raise ConfigurationError(
+                    f"everybody may write {what} {path}; run: chmod o-w {path}"
+                )
+            text = file.read(_LARGEST_FILE + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
+    if len(text) > _LARGEST_FILE:
+        raise ConfigurationError(f"{what} {path} is larger than a megabyte; name another file")
+    return text, status.st_mode
+
+
+def _refuse_world_readable(path: str, mode: int, what: str) -> None:
+    if mode & stat.S_IROTH:
+        raise ConfigurationError(
+            f"{what} {path} holds a password and everybody may read it; run: chmod 640 {path}"
+        )

@@ -1,0 +1,124 @@
+"""Where values come from: option, then environment, then TOML file, then default.
+
+Whatever source a value has, it is converted and checked here, and an error names the source.
+"""
+
+from __future__ import annotations
+
+import os
+
+from oncecron.config.convert import convert
+from oncecron.config.options import LOG, NAMESPACE, STORE
+from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.stores import check_address
+from oncecron.stores.address import masked, parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from oncecron.config.options import Option
+    from oncecron.stores.address import Address
+from oncecron.config.file import COMMAND_KEY, SYSTEM_FILE, job_section, read_file, store_from_file
+
+
+class Settings:
+    """The values of one command, converted: `settings["connect-timeout"]`."""
+
+    def __init__(
+        self, options: Iterable[Option], given: Mapping[str, str], key: str | None = None
+    ) -> None:
+        """Take what was typed; `key` chooses the [job.KEY] section. Raises a one-line error."""
+        self._given = given
+        self.file = read_file(given.get("config"))
+        self._job = self.file.jobs.get(key or "", {})
+        self._section = job_section(key or "")
+        self._values: dict[str, Any] = {}
+        self._sources: dict[str, str] = {}
+        self._address: Address | None = None
+        for option in options:
+            self._values[option.name] = self._find(option)
+
+    def _find(self, option: Option) -> Any:
+        name = option.name
+        environment = os.environ.get(option.environment or "") or None
+        if name in self._given:
+            return self._convert(option, self._given[name], f"--{name}", UsageError)
+        if environment is not None:
+            return self._convert(option, environment, f"${option.environment}", ConfigurationError)
+        for values, section in ((self._job, self._section), (self.file.values, "")):
+            if name in values:
+                source = " ".join(filter(None, (self.file.path, section, name)))
+                return self._convert(option, values[name], source, ConfigurationError)
+        if option.default is None:
+            return None
+        return self._convert(option, option.default, f"the default of --{name}", ConfigurationError)
+
+    def _convert(self, option: Option, text: str, source: str, error: type[OncecronError]) -> Any:
+        self._sources[option.name] = source
+        try:
+            return convert(option, text)
+        except ValueError as found:
+            raise error(f"{source}: {found}") from found
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a converted value; None if nobody gave one and there is no default."""
+        return self._values[name]
+
+    def source(self, name: str) -> str:
+        """Return where a value came from, for messages; empty if nobody gave it."""
+        return self._sources.get(name, "")
+
+    def typed(self, name: str) -> bool:
+        """Return whether the value was given on the command line."""
+        return name in self._given
+
+    def configured_command(self) -> str | None:
+        """Return the `command` of the [job.KEY] section, which a shell runs; None where it has none."""
+        return self._job.get(COMMAND_KEY)
+
+    def address(self) -> Address:
+        """Return the store. Raises `ConfigurationError` when there is none: nothing runs by default."""
+        if self._address is None:
+            self._address = self._find_address()
+        return self._address
+
+    def _find_address(self) -> Address:
+        text = self._values[STORE.name]
+        if text is None or (
+            not self.typed("store") and not os.environ.get(STORE.environment or "")
+        ):
+            text = store_from_file(self.file, text)
+        if text is None:
+            raise ConfigurationError(
+                "no store is configured; set --store, $ONCECRON_STORE or `store` in "
+                f"{SYSTEM_FILE} to postgresql://USER@HOST/DATABASE, or to local for this machine alone"
+            )
+        address = parse_address(text)
+        if address.kind == "redis":
+            address = address._replace(options=self.file.redis)
+        check_address(address, self._values[NAMESPACE.name])
+        return address
+
+    def log(self) -> Address | None:
+        """Return where the log is kept beside the store, if anywhere. Raises `ConfigurationError`."""
+        text = self._values[LOG.name]
+        if text is None:
+            return None
+        source = self.source(LOG.name)
+        try:
+            log = parse_address(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from error
+        if log.kind not in ("postgres", "sqlite"):
+            raise ConfigurationError(
+                f"{source}: {masked(text)} cannot keep the log of another store; "
+                "write postgresql://USER@HOST/DATABASE or sqlite:///ABSOLUTE/PATH"
+            )
+        if log == self.address():
+            raise ConfigurationError(
+                f"{source}: {masked(text)} is the store itself, which keeps a log anyway; "
+                "leave --log out, or name another database"
+            )
+        return log

@@ -1,0 +1,82 @@
+"""Texts as people read them: times, widths, nothing that a terminal could obey."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from signal import Signals
+
+from oncecron.core.light import NamedTuple
+
+ABSENT = "-"
+
+
+class Clock(NamedTuple):
+    """How times are shown: in UTC, or in the zone of this host."""
+
+    utc: bool
+
+    def seconds(self, time: float | None) -> str:
+        """Return RFC 3339 to the second, or the sign for absent."""
+        return ABSENT if time is None else self._text(time, "seconds")
+
+    def exactly(self, time: float | None) -> str | None:
+        """Return RFC 3339 to the millisecond, or None."""
+        return None if time is None else self._text(time, "milliseconds")
+
+    def _text(self, time: float, precision: str) -> str:
+        if self.utc:
+            text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
+            return text.removesuffix("+00:00") + "Z"
+        return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
+
+
+def visible(text: str) -> str:
+    """Return a text without anything that a terminal could obey: control characters are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
+def signal_name(number: int) -> str | None:
+    """Return what a signal is called, None for one that has only a number."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return None
+
+
+def part_of(shard: int, shards: int) -> str:
+    """Return a part of a key, from 0, and how many there are; the sign for absent where it is not divided."""
+    return ABSENT if shards == 1 else f"{shard}/{shards}"
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_letter_width(letter) for letter in text)
+
+
+def _letter_width(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def cut(text: str, width: int, encoding: str | None) -> str:
+    """Return a text of at most `width` columns, or of ten where that is no place at all."""
+    width = max(width, 10)
+    if display_width(text) <= width:
+        return text
+    mark = "…" if (encoding or "").lower().startswith("utf") else ">"
+    kept = ""
+    for letter in text:
+        width -= _letter_width(letter)
+        if width < 1:
+            break
+        kept += letter
+    return kept + mark

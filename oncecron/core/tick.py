@@ -1,0 +1,401 @@
+"""Which tick a firing belongs to: one pure function per rule, from the host's clock or a name to a `Tick`.
+
+The host's own clock names the tick, because each host's cron fires when *its* clock shows the time: under
+any skew, two firings of one scheduled time give the same tick.
+
+cronsim finds a schedule's days, hours and minutes. This module maps them to instants, the way Debian's cron
+meets changes of local time of less than three hours (cron(8), and the virtual clock of its main loop):
+
+- A schedule whose minute or hour field starts with `*` (also `@hourly`) is due whenever the local clock
+  shows a matching minute: never in a minute that the clock skips, twice in one that it shows twice.
+- Any other schedule has fixed times. Each is due once, at the first instant at which the clock shows it
+  *or has jumped past it*: at the jump if the time was skipped, the first time only if it is repeated.
+- A greater change is a correction of the clock: fixed times then follow the clock as the others do.
+
+cronsim (2.8) gets bare local times, never a zone, for its own handling of zones differs: it forgets which
+of two equal local times it stands on (at the second 02:20 of an autumn night in Berlin, yesterday's 02:45
+is the last for it and today's, past, the next), and where clocks change by half an hour it omits one tick
+of an hourly schedule. Between two changes local time is a plain number line: one stretch at a time is searched.
+
+Every firing imports this module: what is heavy is imported by the function that needs it.
+"""
+
+# ruff: noqa: PLC0415 - see the last sentence above
+
+from __future__ import annotations
+
+import os
+from time import gmtime, localtime, time
+
+from oncecron.core.light import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import tzinfo
+
+EARLY = 2.0
+"""Seconds that a firing may come before its time, as when the clock was stepped back after cron woke.
+
+The rule's other bound, a quarter of the interval, is never less: crontab ticks are a minute apart.
+"""
+
+_LONGEST_NAME = 200
+_DAY = 86400
+_SHIFT = 3 * 3600  # the least change of local time that cron takes for a corrected clock
+_FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
+_RANGES = ("0-59", "0-23", "1-31", "1-12 or jan-dec", "0-7 or sun-sat")
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_NAMES: tuple[tuple[str, ...], ...] = ((), (), (), _MONTHS, _DAYS)
+_NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_LOCALTIME = "/etc/localtime"
+_TIMEZONE = "/etc/timezone"
+_NEVER = "schedule {!r} never fires, for no year has such a day: name days that exist"
+_CURE = "name the zone with --tz, such as --tz Europe/Berlin"
+
+
+class Tick:
+    """What a firing belongs to; with the key, what must run once.
+
+    `text` is the canonical text, `2026-11-20T02:00Z` or a name, and None where there is no tick.
+    `instant` is in epoch seconds (UTC), and None for a name that is no instant and for no tick.
+    `rule` says what derived it: `schedule`, `name`, `minute` or `none`. Immutable.
+    """
+
+    __slots__ = ("instant", "rule", "text")
+
+    text: str | None
+    instant: float | None
+    rule: str
+
+    def __init__(self, text: str | None, instant: float | None, rule: str) -> None:
+        """Take the three as they are; the functions of this module give them their meaning."""
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "instant", instant)
+        object.__setattr__(self, "rule", rule)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: a tick is derived once."""
+        raise AttributeError(f"a Tick is immutable, {name!r} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        """Compare text, instant and rule."""
+        if not isinstance(other, Tick):
+            return NotImplemented
+        return (self.text, self.instant, self.rule) == (other.text, other.instant, other.rule)
+
+    def __hash__(self) -> int:
+        """Agree with equality."""
+        return hash((self.text, self.instant, self.rule))
+
+    def __repr__(self) -> str:
+        """Show the three as they are given to the constructor."""
+        return f"Tick({self.text!r}, {self.instant!r}, {self.rule!r})"
+
+    def __reduce__(self) -> tuple[type[Tick], tuple[str | None, float | None, str]]:
+        """Copy and pickle through the constructor, since attributes cannot be set."""
+        return Tick, (self.text, self.instant, self.rule)
+
+
+NO_TICK = Tick(None, None, "none")
+"""Mutual exclusion alone: the firing belongs to no tick."""
+
+
+def minute_tick(fired_at: float) -> Tick:
+    """Return the host's minute, from `fired_at` in epoch seconds by the host's clock."""
+    return _at(fired_at // 60 * 60, "minute")
+
+
+def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
+    """Return the latest scheduled time that is no later than `fired_at` + `EARLY`, however long ago it was.
+
+    `schedule` is five crontab fields or a nickname as `@daily`; `zone` a name of the tz database, None for
+    the host's; `fired_at` epoch seconds by the host's clock.
+
+    Raises ValueError if the schedule is none of Debian cron's, or never fires, or the zone is unknown.
+    """
+    return _at(Crontab(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
+
+
+def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
+    """Return an iterator, without end, over the ticks later than `after` (epoch seconds), ascending.
+
+    Raises ValueError as `scheduled_tick` does, at once and not at the first step.
+    """
+    return _ascending(Crontab(schedule, zone), int(after // 1))
+
+
+def _ascending(crontab: Crontab, after: int) -> Iterator[Tick]:
+    while True:
+        after = crontab.following(after)
+        yield _at(after, "schedule")
+
+
+def named_tick(name: str) -> Tick:
+    """Return the tick with this name: 1-200 printable characters without blanks.
+
+    A name that is exactly the text of a UTC instant (`2026-11-20T02:00Z`) denotes that instant.
+
+    Raises ValueError when it is empty, too long, or holds a blank or an unprintable character.
+    """
+    if not name:
+        raise ValueError(
+            "the tick is empty (an unset variable?), which would switch the promise off: "
+            'give it a name, such as --tick "$(date +%F)"'
+        )
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"the tick {name[:20]!r}... has {len(name)} characters: use at most 200")
+    for character in name:
+        if character.isspace() or not character.isprintable():
+            raise ValueError(
+                f"the tick {name!r} holds {character!r}: use no blanks, only what prints"
+            )
+    return Tick(name, _instant_named(name), "name")
+
+
+def _at(instant: float, rule: str) -> Tick:
+    return Tick(_utc_text(instant), float(instant), rule)
+
+
+def _utc_text(instant: float) -> str:
+    utc = gmtime(instant)
+    return f"{utc[0]:04d}-{utc[1]:02d}-{utc[2]:02d}T{utc[3]:02d}:{utc[4]:02d}Z"
+
+
+def _instant_named(name: str) -> float | None:
+    """Return the instant that `name` is exactly the text of, or None."""
+    if len(name) != len("2026-11-20T02:00Z") or not name.endswith("Z"):
+        return None
+    from datetime import datetime
+
+    try:
+        instant = datetime.fromisoformat(name).timestamp()
+    except ValueError:
+        return None
+    # ISO 8601 has more ways to write an instant: only the canonical text comes back as it went in.
+    return instant if _utc_text(instant) == name else None
+
+
+class Crontab:
+    """The instants of one schedule in one zone, in whole epoch seconds.
+
+    Local times are epoch seconds too, as if they were UTC. A change is the first second of another offset of the zone.
+    """
+
+    __slots__ = ("_fields", "_fixed", "_schedule", "_zone")
+
+    def __init__(self, schedule: str, zone: str | None) -> None:
+        self._schedule = schedule
+        self._fields = _crontab_fields(schedule)
+        minute, hour = self._fields.split()[:2]
+        self._fixed = not (minute.startswith("*") or hour.startswith("*"))
+        self._zone = _find_zone(host_zone() if zone is None else zone)
+
+    def latest(self, at: int) -> int:
+        """Return the latest tick that is no later than `at`."""
+        while True:
+            offset = self.offset(at)
+            local = self._scheduled(at + offset + 1, reverse=True)
+            change = self.change(at, local - offset - _SHIFT)
+            if change is None:
+                return local - offset
+            if local >= self.opening(change):
+                return max(change, local - offset)
+            at = change - 1
+
+    def following(self, after: int) -> int:
+        """Return the earliest tick that is later than `after`."""
+        start, passed = after, after + self.offset(after)
+        change = self.change(after, after - _SHIFT)
+        if change is not None:
+            passed = max(passed, self.opening(change) - 1)
+        while True:
+            instant = max(start, self._scheduled(passed, reverse=False) - self.offset(start))
+            change = self.change(start, instant)
+            if change is None:
+                return instant
+            start, passed = change, self.opening(change) - 1
+
+    def opening(self, change: int) -> int:
+        """Return the first local time that is due from a change on."""
+        before, now = self.offset(change - 1), self.offset(change)
+        return change + (before if self._fixed and abs(now - before) < _SHIFT else now)
+
+    def change(self, start: int, stop: int) -> int | None:
+        """Return the change of offset between the two that is nearest to `start`, as its first second.
+
+        Looked for in steps of a day, since no zone changes twice within one.
+        """
+        offset = self.offset(start)
+        while start != stop:
+            probe = min(start + _DAY, stop) if start < stop else max(start - _DAY, stop)
+            if self.offset(probe) != offset:
+                return self._first_second(min(start, probe), max(start, probe))
+            start = probe
+        return None
+
+    def _first_second(self, before: int, after: int) -> int:
+        """Return the first second of the offset of `after`, which is another one than that of `before`."""
+        offset = self.offset(before)
+        while after - before > 1:
+            middle = (before + after) // 2
+            same = self.offset(middle) == offset
+            before, after = (middle, after) if same else (before, middle)
+        return after
+
+    def offset(self, instant: int) -> int:
+        """Return how far local time is ahead of UTC, in seconds."""
+        if self._zone is None:
+            return 0
+        from datetime import datetime, timedelta
+
+        offset = datetime.fromtimestamp(instant, self._zone).utcoffset()
+        return (offset or timedelta()) // timedelta(seconds=1)
+
+    def _scheduled(self, local: int, *, reverse: bool) -> int:
+        """Return the scheduled local time next after `local`, or last before it."""
+        from datetime import UTC, datetime
+
+        from cronsim import CronSim
+
+        # Local time goes in under the name of UTC, for which cronsim knows no changes of the clock.
+        start = datetime.fromtimestamp(local, UTC)
+        try:
+            return int(next(CronSim(self._fields, start, reverse=reverse)).timestamp())
+        except StopIteration:
+            raise ValueError(_NEVER.format(self._schedule)) from None
+
+
+def _crontab_fields(schedule: str) -> str:
+    """Return the schedule as five fields that Debian's cron and cronsim read alike, or raise ValueError."""
+    text = schedule.strip()
+    if text == "@reboot":
+        raise ValueError("schedule '@reboot' has no scheduled time: use --no-tick")
+    if text.startswith("@") and text not in _NICKNAMES:
+        raise ValueError(f"{schedule!r} is no nickname of cron's: use {', '.join(_NICKNAMES)}")
+    fields = _NICKNAMES.get(text, text).split()
+    if len(fields) != len(_FIELDS):
+        use = f"use five ({', '.join(_FIELDS)}) or a nickname such as @daily"
+        raise ValueError(f"schedule {schedule!r} has {len(fields)} fields: {use}")
+    for position, field in enumerate(fields):
+        _check_syntax(schedule, position, field)
+    _check_values(schedule, fields)
+    return " ".join(fields)
+
+
+def _check_syntax(schedule: str, position: int, field: str) -> None:
+    """Refuse what cronsim would read but Debian's cron would not, or would read as something else.
+
+    Debian's refuses `L`, `W` and `5/10`, but takes `1#2` for `1`: it skips what follows a number.
+    """
+    for term in field.split(","):
+        span, slash, _ = term.partition("/")
+        ends = span.split("-")
+        names = ("*", *_NAMES[position])
+        known = all(end.upper() in names or (end.isascii() and end.isdigit()) for end in ends)
+        if not known or (slash and span != "*" and len(ends) == 1):
+            raise ValueError(
+                f"{term!r} in the {_FIELDS[position]} field of schedule {schedule!r} is not the syntax of "
+                f"Debian's cron: use {_RANGES[position]}, *, a-b, lists of these, and steps as */5 or 0-59/5"
+            )
+
+
+def _check_values(schedule: str, fields: list[str]) -> None:
+    """Refuse numbers out of range, and dates that no year has."""
+    if _is_valid(fields):
+        return
+    for position, field in enumerate(fields):
+        if not _is_valid([field if at == position else "*" for at in range(len(fields))]):
+            use = f"use {_RANGES[position]}, rising ranges, and steps from 1"
+            where = f"the {_FIELDS[position]} field of schedule {schedule!r}"
+            raise ValueError(f"{field!r} in {where} cannot be: {use}")
+    raise ValueError(_NEVER.format(schedule))
+
+
+def _is_valid(fields: list[str]) -> bool:
+    """Ask cronsim, which refuses bad fields and days that none of the months has."""
+    from datetime import UTC, datetime
+
+    from cronsim import CronSim, CronSimError
+
+    try:
+        CronSim(" ".join(fields), datetime.fromtimestamp(0, UTC))
+    except CronSimError:
+        return False
+    return True
+
+
+def host_zone(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name of the host's time zone as the C library sees it.
+
+    That is `$TZ`, else the target of the link /etc/localtime; where that is a copied file, the name in
+    /etc/timezone if it agrees with the file; without any, UTC (tzset(3)). Cron daemons keep their own
+    environment: a `TZ=` line *inside* a crontab changes a job's `$TZ` but not when Debian's cron fires
+    (crontab(5)), so that such a line needs `--tz`.
+
+    Raises ValueError, naming `--tz`, when the zone has no name.
+    """
+    setting = environment.get("TZ")
+    if setting is not None:
+        return _zone_of_setting(setting)
+    if not os.path.lexists(_LOCALTIME):
+        return "UTC"
+    return _zone_of_link(_LOCALTIME) or _zone_of_copy()
+
+
+def _zone_of_setting(setting: str) -> str:
+    """Return the zone that `$TZ` names, as a name or as a file; empty is UTC."""
+    text = setting.removeprefix(":") or "UTC"
+    name = (_zone_of_link(text) or "") if text.startswith("/") else text
+    try:
+        _find_zone(name)
+    except ValueError:
+        raise ValueError(f"TZ={setting!r} is no name of the tz database: {_CURE}") from None
+    return name
+
+
+def _zone_of_link(path: str) -> str | None:
+    """Return the zone whose file `path` is, or is a link to, or None."""
+    # The first link names what the administrator chose; the end of the chain may be another name of it.
+    steps = [path, os.readlink(path) if os.path.islink(path) else "", os.path.realpath(path)]
+    for step in steps:
+        _, found, name = step.rpartition("/zoneinfo/")
+        if found:
+            return name.removeprefix("posix/")
+    return None
+
+
+def _zone_of_copy() -> str:
+    """Return the zone in /etc/timezone, provided that /etc/localtime shows the same times of this year."""
+    try:
+        with open(_TIMEZONE, encoding="utf-8", errors="replace") as file:
+            name = file.read().strip()
+    except OSError:
+        raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
+    crontab = Crontab("@daily", name)
+    instants = [int(time()) + quarter * 91 * _DAY for quarter in range(4)]
+    if any(localtime(instant).tm_gmtoff != crontab.offset(instant) for instant in instants):
+        raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")
+    return name
+
+
+def _find_zone(name: str) -> tzinfo | None:
+    """Return the zone with this name, None for UTC, which thus needs no tz database; or raise ValueError."""
+    if name in {"UTC", "Etc/UTC"}:
+        return None
+    from zoneinfo import ZoneInfo
+
+    from oncecron.core.errors import UnknownZoneError
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
+        raise UnknownZoneError(f"unknown time zone {name!r}: {_CURE}; or install tzdata") from None

@@ -1,0 +1,385 @@
+"""Proof from the log: what it holds that must not be, one finding each.
+
+    overlap   two executions of one part of a key lived at the same time
+    twice     a tick was started again though it had had its start: nobody asked for that by --again, nothing had been
+              lost, and it is no retry of the same firing after a failure
+    no-run    scheduled ticks, between the first and the last that are recorded, without a start, and parts of a tick
+              of which another part was started
+    no-end    `running` without a living lease, or `lost` and nothing tells how the command ended
+    token     a fencing token that is not higher than that of an earlier start
+
+Read part by part in the order of starts, so that memory does not grow with the log. How long an execution lived is
+told by its duration, which the host's monotonic clock measured, from its start by the store's clock: where an end was
+told late, `finished_at` is by another clock than the next start.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import AGAIN, TAKEOVER
+from oncecron.core.text import part_of
+from oncecron.core.tick import named_tick
+from oncecron.reports.gaps import Gaps, schedules
+from oncecron.reports.jobs import is_living
+from oncecron.reports.missing_shards import Missing, missing_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oncecron.core.log_rows import Execution, Traced
+    from oncecron.core.text import Clock
+    from oncecron.stores.api import Inspector
+
+_ROUNDING = 0.001  # seconds
+_ONE_STEP = 0.5  # seconds; a loss and the start that found it are one step, but maybe two looks at the clock of a store
+_TICKS_REMEMBERED = 256  # of a part; further back the store is asked
+_TAKEOVER = TAKEOVER.partition("{")[0]
+_TRIED_AGAIN = ("failed", "timed-out")
+_HEARD_OF_LATER = ("its end was not recorded", "running without a lease")
+"""Notes of what was declared lost some time after its lease had ended: by a later record, not by the next claim."""
+
+
+class Finding(NamedTuple):
+    """What must not be, in the order of its published fields."""
+
+    finding: str
+    key: str
+    shard: int
+    tick: str | None
+    last_tick: str | None
+    """Of several in a row."""
+    count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
+    at: float | None
+    execution_id: int | None
+    other_execution_id: int | None
+    reason: str
+
+
+class Question(NamedTuple):
+    """What is audited, and how its findings are told."""
+
+    log: Inspector
+    store: Inspector
+    """That has the leases; the log itself where there is none beside it."""
+    since: float | None
+    kept: float
+    """Seconds that executions are kept."""
+    now: float
+    clock: Clock
+    wait: Callable[[], None]
+    """Called before what seems to have no end is looked at again: a log beside the store is told later."""
+
+
+def audit(question: Question) -> Iterator[Finding]:
+    """Yield the findings, by key; parts without a start and what has no end last."""
+    living = _living(question)
+    plans = schedules(question.store, question.log, question.now)
+    endless: list[Execution] = []
+    divided: set[str] = set()
+    told: list[Finding] = []
+    for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _part):
+        gaps = plans.get((key, shard))
+        if gaps:
+            gaps.begin(max(question.now - question.kept, question.since or -math.inf))
+        for found in _audit_part(question, _noting(rows, divided), living, gaps, endless):
+            if found.finding == "no-run":
+                told.append(found)
+            yield found
+    for key in sorted(divided):
+        yield from _missing(question, key, [each for each in told if each.key == key])
+    yield from _without_end(question, endless)
+
+
+def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
+    """Pass the executions on, and note the keys that are divided."""
+    for traced in rows:
+        if traced.execution.shards > 1:
+            divided.add(traced.execution.key)
+        yield traced
+
+
+def _missing(question: Question, key: str, told: list[Finding]) -> Iterator[Finding]:
+    """Yield the parts without a start that their schedule has not told already."""
+    kept, now = question.kept, question.now
+    for missing in missing_parts(
+        question.store, question.log, key, since=question.since, kept=kept, now=now
+    ):
+        if not any(_tells_of(each, missing) for each in told):
+            execution = missing.execution
+            yield Finding(
+                "no-run", key, missing.shard, execution.tick, None, 1,
+                None, None, execution.execution_id,
+                f"part {part_of(missing.shard, execution.shards)} had {missing.reason}",
+            )  # fmt: skip
+
+
+def _tells_of(finding: Finding, missing: Missing) -> bool:
+    if finding.shard != missing.shard or missing.instant is None:
+        return False
+    first = named_tick(finding.tick or "-").instant or math.inf
+    last = named_tick(finding.last_tick or finding.tick or "-").instant or -math.inf
+    return first <= missing.instant <= last
+
+
+def _part(traced: Traced) -> tuple[str, int]:
+    return traced.execution.key, traced.execution.shard
+
+
+def _audit_part(
+    question: Question,
+    rows: Iterator[Traced],
+    living: set[tuple[str, int, int | None]],
+    gaps: Gaps | None,
+    endless: list[Execution],
+) -> Iterator[Finding]:
+    overlaps, tokens, starts = _Overlaps(question, living), _Tokens(), _Starts(question)
+    for traced in rows:
+        execution = traced.execution
+        if gaps:
+            gaps.see(traced)
+        yield from starts.see(traced)
+        if execution.outcome == "not-started":
+            continue
+        yield from overlaps.see(traced)
+        yield from tokens.see(execution)
+        if execution.outcome == "running":
+            if _name(execution) not in living:
+                endless.append(execution)
+        elif execution.outcome == "lost" and execution.duration is None:
+            yield _no_end(traced, question.clock)
+    if gaps:
+        for first, last, count, reason in gaps.missing(question.log):
+            execution = gaps.example
+            yield Finding(
+                "no-run", execution.key, execution.shard, first, last if count > 1 else None, count,
+                None, None, None, reason,
+            )  # fmt: skip
+
+
+def _living(question: Question) -> set[tuple[str, int, int | None]]:
+    """Return what has a living lease, by its token: the ids of a log beside the store are its own."""
+    return {
+        (lease.key, lease.shard, lease.fencing_token)
+        for lease in question.store.leases()
+        if is_living(lease, question.now)
+    }
+
+
+def _name(execution: Execution) -> tuple[str, int, int | None]:
+    return execution.key, execution.shard, execution.fencing_token
+
+
+def _found(
+    finding: str, execution: Execution, reason: str, other: Execution | None = None
+) -> Finding:
+    return Finding(
+        finding, execution.key, execution.shard, execution.tick, None, 1, execution.started_at,
+        execution.execution_id, other.execution_id if other else None, reason,
+    )  # fmt: skip
+
+
+def _described(execution: Execution) -> str:
+    text = f"execution {execution.execution_id} on {execution.host}"
+    return f"{text} (unclaimed: the store was away)" if execution.outcome == "unclaimed" else text
+
+
+class _Overlaps:
+    """The execution of this part that lived longest so far."""
+
+    def __init__(self, question: Question, living: set[tuple[str, int, int | None]]) -> None:
+        self._question = question
+        self._living = living
+        self._last: Execution | None = None
+        self._until = -math.inf
+
+    def see(self, traced: Traced) -> Iterator[Finding]:
+        """Look at the next start."""
+        execution = traced.execution
+        last = self._last
+        if last and execution.started_at < self._until - _ROUNDING and self._still(execution):
+            clock = self._question.clock
+            end = (
+                "lives" if math.isinf(self._until) else f"lived until {clock.exactly(self._until)}"
+            )
+            yield _found(
+                "overlap",
+                execution,
+                f"{_described(execution)} began at {clock.exactly(execution.started_at)} while "
+                f"{_described(last)}, tick {last.tick or '-'}, {end}",
+                last,
+            )
+        until = self._end(traced)
+        if until >= self._until:
+            self._last, self._until = execution, until
+
+    def _still(self, execution: Execution) -> bool:
+        """Look again at one that ran when it was read: it may have ended before this one began."""
+        if not self._last or not math.isinf(self._until):
+            return True
+        again = self._question.log.execution(self._last.execution_id)
+        if again and again.outcome != "running":
+            self._until = _ended(again)
+        return execution.started_at < self._until - _ROUNDING
+
+    def _end(self, traced: Traced) -> float:
+        """Return until when an execution lived for certain."""
+        execution = traced.execution
+        if execution.outcome == "running":
+            return math.inf if _name(execution) in self._living else execution.started_at
+        if execution.outcome == "lost" and execution.duration is None and traced.lost_at:
+            heard_later = any(note in (execution.note or "") for note in _HEARD_OF_LATER)
+            found = max(execution.started_at, traced.lost_at - _ONE_STEP)
+            return execution.started_at if heard_later else found
+        return _ended(execution)
+
+
+def _ended(execution: Execution) -> float:
+    ends = [] if execution.finished_at is None else [execution.finished_at]
+    if execution.duration is not None:
+        ends.append(execution.started_at + execution.duration)
+    return min(ends, default=execution.started_at)
+
+
+class _Tokens:
+    """The highest token of this part so far.
+
+    A store whose clock was set back has later starts at earlier times: ids must agree that the other came first.
+    """
+
+    def __init__(self) -> None:
+        self._highest: Execution | None = None
+
+    def see(self, execution: Execution) -> Iterator[Finding]:
+        """Look at the next start."""
+        token, highest = execution.fencing_token, self._highest
+        if token is None:
+            return
+        if highest and highest.fencing_token is not None:
+            same = token == highest.fencing_token
+            if same or (
+                token < highest.fencing_token and execution.execution_id > highest.execution_id
+            ):
+                reason = (
+                    f"{_described(execution)} has the token {token}, which is not above "
+                    f"{highest.fencing_token} of the earlier {_described(highest)}"
+                )
+                yield _found("token", execution, reason, highest)
+            if token < highest.fencing_token:
+                return
+        self._highest = execution
+
+
+class _Starts:
+    """The last ticks of this part with their attempts."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._ticks: collections.OrderedDict[str, list[Traced]] = collections.OrderedDict()
+
+    def see(self, traced: Traced) -> Iterator[Finding]:
+        """Look at the next attempt."""
+        execution = traced.execution
+        if execution.tick is None:
+            return
+        known = self._ticks.get(execution.tick)
+        if known is None:
+            known = self._ask(execution) if execution.attempt > 1 else []
+            self._ticks[execution.tick] = known
+            if len(self._ticks) > _TICKS_REMEMBERED:
+                self._ticks.popitem(last=False)
+        known.append(traced)
+        known.sort(key=lambda each: (each.execution.attempt, each.execution.started_at))
+        if execution.outcome != "not-started":
+            yield from self._twice(
+                [each for each in known if each.execution.outcome != "not-started"], traced
+            )
+
+    def _ask(self, execution: Execution) -> list[Traced]:
+        """Return the attempts that began before this one."""
+        return [
+            each
+            for each in _attempts(self._question.log, execution)
+            if each.execution.execution_id != execution.execution_id
+            and each.execution.started_at <= execution.started_at
+        ]
+
+    def _twice(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
+        """Look at an attempt beside the one before it and the one behind it."""
+        at = attempts.index(new)
+        for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
+            if _has_a_reason(first, second) or self._store_has_a_reason(first, second):
+                continue
+            one, other = first.execution, second.execution
+            yield _found(
+                "twice",
+                other,
+                f"{_described(other)} is attempt {other.attempt} at a tick that {_described(one)} had started, "
+                "without --again",
+                one,
+            )
+
+    def _store_has_a_reason(self, first: Traced, second: Traced) -> bool:
+        """Return whether the store tells why, which a log beside it does not know: who took over, what was lost."""
+        if self._question.store is self._question.log:
+            return False
+        known = {
+            each.execution.fencing_token: each
+            for each in _attempts(self._question.store, second.execution)
+        }
+        one = known.get(first.execution.fencing_token)
+        other = known.get(second.execution.fencing_token)
+        return one is not None and other is not None and _has_a_reason(one, other)
+
+
+def _attempts(log: Inspector, execution: Execution) -> Iterator[Traced]:
+    """Return the attempts at the part and tick of an execution."""
+    query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
+    traced = log.traced(query)
+    return (each for each in traced if each.execution.shard == execution.shard)
+
+
+def _has_a_reason(first: Traced, second: Traced) -> bool:
+    """Return whether an attempt may have followed the one before it.
+
+    A person may ask for it, one that was lost may be taken over, and so may one that failed when its host died before
+    the next; a firing may try again what has failed.
+    """
+    before, after = first.execution, second.execution
+    notes = (after.note or "").split("; ")
+    if AGAIN in notes or before.outcome == "lost" or first.lost_at is not None:
+        return True
+    taken_over = any(note.startswith(_TAKEOVER) for note in notes)
+    return before.outcome in _TRIED_AGAIN and (taken_over or before.owner == after.owner)
+
+
+def _no_end(traced: Traced, clock: Clock) -> Finding:
+    execution = traced.execution
+    when = f" at {clock.seconds(traced.lost_at)}" if traced.lost_at else ""
+    return _found(
+        "no-end",
+        execution,
+        f"{_described(execution)} was declared lost{when}, and nothing tells how it ended",
+    )
+
+
+def _without_end(question: Question, endless: list[Execution]) -> Iterator[Finding]:
+    """Look again at what ran without a lease: it may have begun after the leases were asked for, or ended.
+
+    Leases first: an execution and its lease come and go in one step, so what runs now, ran then, and had none then,
+    has none.
+    """
+    if not endless:
+        return
+    question.wait()
+    living = _living(question)
+    for execution in endless:
+        now = question.log.execution(execution.execution_id)
+        if now and now.outcome == "running" and _name(now) not in living:
+            yield _found(
+                "no-end", now, f"{_described(now)} is recorded as running and has no living lease"
+            )

@@ -1,0 +1,225 @@
+"""One line a key: how it went last, where it runs, how it usually goes, when it is due, whether it is paused.
+
+What counts is the tick: of several attempts the last, of several parts the worst. One that goes on, since a part
+runs or its lease is kept for the next attempt, has not ended; what is recorded as running without a living lease has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core import tick
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
+    from oncecron.stores.api import Inspector
+
+STREAK_AT_MOST = 100
+"""Executions of a key that are looked at: a longer streak of ticks is not counted on."""
+
+USUAL_OF = 20
+"""Successes whose median is the usual duration."""
+
+
+NO_END = "no-end"
+"""What people are told instead of `running` where nothing can be running any more."""
+
+
+class Job(NamedTuple):
+    """A key at a glance, in the order of its published fields."""
+
+    key: str
+    outcome: str | None
+    """Of the newest tick, or firing without one, that is over; `running` where one goes on and none is."""
+    exit_code: int | None
+    signal: int | None
+    started_at: float | None
+    succeeded_at: float | None
+    """When its newest success ended."""
+    running_host: str | None
+    """Several, joined by commas, where parts of the key run on several hosts."""
+    running_since: float | None
+    streak: int
+    """How many ticks in a row succeeded, or did not; at most `STREAK_AT_MOST`."""
+    usual_duration: float | None
+    next_at: float | None
+    paused_by: str | None
+    paused_until: float | None
+    paused_reason: str | None
+    schedule: str | None
+    zone: str | None
+
+
+class _Past(NamedTuple):
+    """What the log tells of a key."""
+
+    ended: Execution | None
+    success: Execution | None
+    streak: int
+    usual: float | None
+
+
+def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[Job]:
+    """Yield every key by name; `store` knows leases, pauses and schedules, `log` what has happened."""
+    parts: dict[str, list[JobKey]] = {}
+    for part in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
+        parts.setdefault(part.key, []).append(part)
+    pauses = {pause.key: pause for pause in store.pauses()}
+    running: dict[str, list[LeaseView]] = {}
+    asked = now
+    for lease in store.leases():
+        asked = lease.asked_at or now
+        if is_living(lease, now):
+            running.setdefault(lease.key, []).append(lease)
+    for key in sorted(parts):
+        leases = running.get(key, [])
+        past = _past(log, key, leases, asked)
+        yield _job(key, parts[key], past, leases, _pause_of(key, pauses), now)
+
+
+def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
+    """Return what keeps a key from starting the longest."""
+    found = [pauses[name] for name in (key, ALL_KEYS) if name in pauses]
+    ends = (math.inf if pause.until is None else pause.until for pause in found)
+    return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def is_living(lease: LeaseView, now: float) -> bool:
+    """Return whether a lease keeps others out; `now` where the store did not tell its own time."""
+    return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)
+
+
+def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
+    """Return it with `NO_END` where it is recorded as running and none of its key's leases is its own and lives.
+
+    What began after they had been asked for runs; `now` is when that was, where the store did not tell its own time.
+    """
+    if execution.outcome != "running" or any(
+        (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
+        and is_living(lease, now)
+        for lease in leases
+    ):
+        return execution
+    asked = next((lease.asked_at for lease in leases if lease.asked_at is not None), now)
+    return execution._replace(outcome=NO_END) if execution.started_at < asked else execution
+
+
+def dead_letters(
+    log: Inspector, query: HistoryQuery, leases: Iterable[LeaseView], now: float
+) -> Iterator[Execution]:
+    """Yield the last attempts of what was given up.
+
+    By their tokens none is one that a lease is kept for: a log beside the store knows of no lease.
+    """
+    kept = {(each.key, each.shard, each.fencing_token) for each in leases if is_living(each, now)}
+    for each in log.history(query._replace(exhausted=True)):
+        if (each.key, each.shard, each.fencing_token) not in kept:
+            yield each
+
+
+def succeeded(execution: Execution) -> bool:
+    """Return whether the command did what it should, with or without a lease."""
+    unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
+    return execution.outcome == "succeeded" or unclaimed
+
+
+def _past(log: Inspector, key: str, running: Sequence[LeaseView], asked: float) -> _Past:
+    found = log.history(HistoryQuery(key=key, limit=STREAK_AT_MOST))
+    newest = [as_known(each, running, asked) for each in found]
+    ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
+    last = next(iter(ended or newest), None)
+    if last and running and not ended:
+        last = last._replace(outcome="running", exit_code=None, signal=None)
+    well = [each for each in ended if succeeded(each)]
+    successes = _successes(log, key, newest)
+    if newest and newest[0].shards > 1 and not well:
+        successes = []  # of single parts
+    durations = [each.duration for each in successes if each.duration is not None]
+    well = well or successes
+    return _Past(
+        last,
+        well[0] if well else None,
+        len(list(itertools.takewhile(lambda each: succeeded(each) == succeeded(ended[0]), ended))),
+        statistics.median(durations) if durations else None,
+    )
+
+
+def _successes(log: Inspector, key: str, newest: Sequence[Execution]) -> list[Execution]:
+    successes = [each for each in newest if succeeded(each)][:USUAL_OF]
+    if not successes and len(newest) == STREAK_AT_MOST:
+        return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
+    return successes
+
+
+def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> list[Execution]:
+    """Return of each tick that has ended the execution that says how, the newest tick first."""
+    ticks: dict[str, dict[int, Execution]] = {}
+    for each in newest:
+        last = ticks.setdefault(each.tick or each.owner, {})
+        before = last.get(each.shard)
+        if each.outcome != "not-started" and (not before or before.attempt < each.attempt):
+            last[each.shard] = each
+    if len(newest) == STREAK_AT_MOST and len(ticks) > 1 and newest[-1].shards > 1:
+        del ticks[newest[-1].tick or newest[-1].owner]  # its other parts are older
+    return [
+        _of_all(parts.values())
+        for parts in ticks.values()
+        if parts
+        and not any(
+            each.outcome == "running" or (each.shard, each.fencing_token) in living
+            for each in parts.values()
+        )
+    ]
+
+
+def _of_all(parts: Iterable[Execution]) -> Execution:
+    """Return the execution that tells how a tick ended: the newest that did not succeed, else the newest."""
+    by_age = sorted(parts, key=lambda each: each.execution_id, reverse=True)
+    return next((each for each in by_age if not succeeded(each)), by_age[0])
+
+
+def _job(
+    key: str,
+    parts: Sequence[JobKey],
+    past: _Past,
+    running: Sequence[LeaseView],
+    pause: Pause | None,
+    now: float,
+) -> Job:
+    ended, success = past.ended, past.success
+    known = next((part for part in parts if part.schedule is not None), parts[0])
+    since = [lease.acquired_at for lease in running if lease.acquired_at is not None]
+    return Job(
+        key=key,
+        outcome=ended.outcome if ended else None,
+        exit_code=ended.exit_code if ended else None,
+        signal=ended.signal if ended else None,
+        started_at=ended.started_at if ended else None,
+        succeeded_at=(success.finished_at or success.started_at) if success else None,
+        running_host=",".join(sorted({lease.host or "?" for lease in running})) or None,
+        running_since=min(since, default=None),
+        streak=past.streak,
+        usual_duration=past.usual,
+        next_at=_next(known, now),
+        paused_by=pause.author if pause else None,
+        paused_until=pause.until if pause else None,
+        paused_reason=pause.reason if pause else None,
+        schedule=known.schedule,
+        zone=known.zone,
+    )
+
+
+def _next(part: JobKey, now: float) -> float | None:
+    """Return the next tick of the schedule as it was last claimed, in the host's zone where it named none."""
+    if part.schedule is None:
+        return None
+    try:
+        return next(tick.next_ticks(part.schedule, part.zone, now)).instant
+    except ValueError:  # this host knows no such zone
+        return None

@@ -1,0 +1,79 @@
+"""A tick that is divided into parts: how each went, and which have not been started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.reports.jobs import NO_END
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from oncecron.core.log_rows import Traced
+
+_WORDS = {
+    "running": "running",
+    NO_END: "without an end",
+    "lost": "lost",
+    "failed": "failed",
+    "timed-out": "timed out",
+    "stopped": "stopped",
+    "unclaimed": "run without a lease",
+    "succeeded": "succeeded",
+}
+"""The worst first, once nothing runs."""
+
+
+class Division(NamedTuple):
+    """What is known of the parts of a tick."""
+
+    shards: int
+    outcomes: dict[int, str]
+    """Of the last attempt of each part that was started."""
+
+    def missing(self) -> list[int]:
+        """Return the parts that have not been started."""
+        return [shard for shard in range(self.shards) if shard not in self.outcomes]
+
+    def verdict(self) -> str:
+        """Return the worst outcome; `running` where any part runs, `incomplete` where one has not been started."""
+        found = set(self.outcomes.values())
+        if "running" in found:
+            return "running"
+        if self.missing():
+            return "incomplete"
+        return next(outcome for outcome in _WORDS if outcome in found)
+
+    def described(self) -> str:
+        """Return how many of the parts went how, and which: `3 succeeded (0-2), 1 without a start (3)`."""
+        shards: dict[str, list[int]] = {outcome: [] for outcome in _WORDS}
+        for shard, outcome in sorted(self.outcomes.items()):
+            shards[outcome].append(shard)
+        told = [
+            f"{len(found)} {_WORDS[outcome]} ({listed(found)})"
+            for outcome, found in reversed(shards.items())
+            if found
+        ]
+        if missing := self.missing():
+            told.append(f"{len(missing)} without a start ({listed(missing)})")
+        return ", ".join(told)
+
+
+def division(executions: Sequence[Traced]) -> Division | None:
+    """Return how a tick is divided, if it is; the executions by attempt."""
+    started = [each.execution for each in executions if each.execution.outcome != "not-started"]
+    shards = max((each.shards for each in started), default=1)
+    if shards == 1:
+        return None
+    return Division(shards, {each.shard: each.outcome for each in started})
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """Return rising numbers with their runs drawn together: `0-2, 5`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)

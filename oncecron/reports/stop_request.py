@@ -1,0 +1,269 @@
+"""Asking the holders of a key to end their commands, and watching what becomes of each: for `stop` and `release`.
+
+    asked    the request lies on the lease; the holder hears of it at once, or by its next heartbeat
+    heard    a renewal has told the holder
+    silent   no renewal for two heartbeats: the holder is stopped, or cut off. Nobody can reach it, but it, or who
+             watches it, ends the command before the lease ends: that is waited for
+    ended    the lease was given back, and the log tells how the command ended
+    gone     the lease is over and was not given back: nobody has told how the command ended
+    alive    the lease still lives when nobody waits any longer
+    locked   there is no lease, only a session of PostgreSQL that holds the lock: nobody can be asked
+
+Wall times are the store's. A holder may begin the next attempt before it hears, and another host may take over what
+was lost: such a further execution of the same tick is asked as well.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from oncecron.core import clock
+from oncecron.core.errors import StoreUnavailable
+from oncecron.core.model import HEARTBEATS_PER_TTL
+from oncecron.core.retry import jittered
+from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.units import format_duration
+from oncecron.reports.jobs import is_living
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from oncecron.core.log_rows import Execution, LeaseView
+    from oncecron.core.model import Request
+    from oncecron.stores.api import Inspector
+
+_POLL = 0.5  # seconds, with jitter; nothing tells people that something has happened
+_USUAL_TTL = 60.0
+DEAD_BY_THEN = "its command is dead unless both processes of oncecron were stopped or killed"
+"""What is true after the end of a lease: nobody else would have ended the command."""
+
+_FOLLOWED = ("lost", "failed", "timed-out")
+"""Outcomes after which the tick may go on by itself."""
+
+
+class Fate(NamedTuple):
+    """What became of one execution, in the order of its published fields."""
+
+    key: str
+    shard: int
+    tick: str | None
+    execution_id: int | None
+    attempt: int | None
+    host: str | None
+    pid: int | None
+    user: str | None
+    heard_at: float | None
+    """When the holder was told what was asked of it."""
+    answer: Literal["ended", "gone", "alive", "locked"]
+    outcome: str | None
+    exit_code: int | None
+    signal: int | None
+    lease_ends_at: float | None
+    """As it was last seen."""
+    shards: int
+
+
+class _Watched:
+    """One execution whose end is waited for."""
+
+    def __init__(self, lease: LeaseView) -> None:
+        self.lease = lease
+        self.since = _now()
+        self.over_since: float | None = None
+        self.told: set[str] = set()
+
+    def silent(self) -> bool:
+        """Return whether the holder has missed two heartbeats."""
+        lease = self.lease
+        if lease.asked_at is None or lease.heartbeat_at is None:
+            return lease.state == "stale"
+        return lease.asked_at - lease.heartbeat_at > 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
+
+
+class Asking:
+    """The executions of one key that are asked to end."""
+
+    def __init__(
+        self,
+        store: Inspector,
+        request: Request,
+        *,
+        tell: Callable[[str], None],
+        patience: Callable[[LeaseView, bool], float],
+        linger: float,
+    ) -> None:
+        """`patience`: seconds to wait for a holder, and a silent one; `linger`: for who takes over what is gone."""
+        self._store = store
+        self._request = request
+        self._tell = tell
+        self._patience = patience
+        self._linger = linger
+        self._watched: list[_Watched] = []
+        self._fates: list[Fate] = []
+        self._away: StoreUnavailable | None = None
+
+    def ask(self, leases: Iterable[LeaseView]) -> None:
+        """Ask the holders of living leases. Raises `StoreError`."""
+        for lease in leases:
+            self._watch(lease)
+
+    def wait(self) -> list[Fate]:
+        """Wait until all have ended, or nobody waits any longer. Raises `StoreError` when the store was away then."""
+        while self._watched:
+            select.select((), (), (), jittered(_POLL))  # not time.sleep: libfaketime
+            try:
+                leases = [_dated(lease) for lease in self._store.leases()]
+                for watched in list(self._watched):
+                    self._look(watched, leases)
+                self._away = None
+            except StoreUnavailable as error:
+                if self._away is None:
+                    self._tell(f"{error}; trying again")
+                self._away = error
+            self._give_up()
+        return self._fates
+
+    def _watch(self, lease: LeaseView) -> None:
+        watched = _Watched(lease)
+        self._watched.append(watched)
+        self._send(watched)
+        self._tell(f"asked {_holder(lease)} to {self._request.kind} {name_of(lease)}")
+
+    def _send(self, watched: _Watched) -> None:
+        """Lay the request on the lease. Where there is none any more the next look tells why."""
+        lease = watched.lease
+        assert lease.execution_id is not None  # noqa: S101 - only executions are asked
+        self._store.request(lease.key, lease.shard, lease.execution_id, self._request)
+
+    def _look(self, watched: _Watched, leases: Iterable[LeaseView]) -> None:
+        before = watched.lease
+        found = next((each for each in leases if _same_part(each, before)), None)
+        if found and found.execution_id == before.execution_id and is_living(found, clock.wall()):
+            watched.lease, watched.over_since = found, None
+            self._tell_of(watched)
+            if found.requested_by is None:  # another attempt, or a store that was set back
+                self._send(watched)
+            return
+        self._over(watched, found)
+
+    def _tell_of(self, watched: _Watched) -> None:
+        lease = watched.lease
+        host = visible(lease.host or "-")
+        if lease.request_heard_at is not None:
+            self._once(watched, "heard", f"heard by {host}")
+        elif watched.silent():
+            left = format_duration(max(0.0, round((lease.expires_at or 0) - (lease.asked_at or 0))))
+            since = Clock(utc=False).seconds(lease.heartbeat_at)
+            self._once(
+                watched,
+                "silent",
+                f"{host} has not answered since {since}; its lease ends in {left}, by then {DEAD_BY_THEN}",
+            )
+
+    def _once(self, watched: _Watched, event: str, text: str) -> None:
+        if event not in watched.told:
+            watched.told.add(event)
+            self._tell(text)
+
+    def _over(self, watched: _Watched, found: LeaseView | None) -> None:
+        """Tell what became of an execution whose lease is over, and ask who goes on with its tick."""
+        lease = watched.lease
+        execution = (
+            None if lease.execution_id is None else self._store.execution(lease.execution_id)
+        )
+        fate = fate_of(lease, execution)
+        successor = found if found and _goes_on(fate, found) else None
+        if fate.answer == "gone" and successor is None:
+            watched.over_since = watched.over_since or _now()
+            if _now() - watched.over_since < self._linger:
+                return
+        self._end(watched, fate)
+        if successor:
+            self._tell(f"{_holder(successor)} goes on with it as attempt {successor.attempt}")
+            self._watch(successor)
+
+    def _end(self, watched: _Watched, fate: Fate) -> None:
+        self._watched.remove(watched)
+        self._fates.append(fate)
+        if fate.answer != "alive":
+            self._tell(f"{name_of(fate)} on {visible(fate.host or '-')} ended: {fate.outcome}")
+
+    def _give_up(self) -> None:
+        for watched in list(self._watched):
+            if _now() - watched.since < self._patience(watched.lease, watched.silent()):
+                continue
+            if self._away:
+                raise self._away
+            if watched.over_since is None:
+                self._end(
+                    watched,
+                    fate_of(watched.lease, None)._replace(answer="alive", outcome="running"),
+                )
+
+
+def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
+    """Return what became of an execution whose lease is over, by its record in the log; and of a lock without one."""
+    locked = lease.execution_id is None
+    told = execution is not None and execution.outcome != "running"
+    told = told and (execution.outcome != "lost" or execution.duration is not None)  # type: ignore[union-attr]
+    return Fate(
+        key=lease.key,
+        shard=lease.shard,
+        tick=lease.tick,
+        execution_id=lease.execution_id,
+        attempt=lease.attempt,
+        host=lease.host,
+        pid=lease.pid,
+        user=lease.user,
+        heard_at=lease.request_heard_at,
+        answer="ended" if told else "locked" if locked else "gone",
+        outcome=execution.outcome if told and execution else None if locked else "lost",
+        exit_code=execution.exit_code if execution else None,
+        signal=execution.signal if execution else None,
+        lease_ends_at=lease.expires_at,
+        shards=lease.shards,
+    )
+
+
+def name_of(part: LeaseView | Fate) -> str:
+    """Return how a key, or its part, is called in a sentence."""
+    return part.key if part.shards == 1 else f"{part.key} part {part_of(part.shard, part.shards)}"
+
+
+def typed_name(part: LeaseView | Fate) -> str:
+    """Return how a key, or its part alone, is named to a command."""
+    return part.key if part.shards == 1 else f"{part.key} --shard {part.shard}"
+
+
+def ttl_of(lease: LeaseView) -> float:
+    """Return for how long, in seconds, a lease is renewed."""
+    if lease.expires_at is None or lease.heartbeat_at is None:
+        return _USUAL_TTL
+    return lease.expires_at - lease.heartbeat_at
+
+
+def _holder(lease: LeaseView) -> str:
+    return f"{visible(lease.host or '-')} (pid {lease.pid})"
+
+
+def _dated(lease: LeaseView) -> LeaseView:
+    """Return a lease with the time of asking, by this host's clock where the store did not tell its own."""
+    return lease._replace(asked_at=lease.asked_at or clock.wall())
+
+
+def _same_part(one: LeaseView, other: LeaseView) -> bool:
+    return (one.key, one.shard) == (other.key, other.shard) and one.execution_id is not None
+
+
+def _goes_on(fate: Fate, lease: LeaseView) -> bool:
+    """Return whether a living lease is that of a further attempt; without a tick another firing is none."""
+    if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
+        return False
+    same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)
+    follows = lease.tick is not None or fate.outcome == "lost" or same_holder
+    return follows and fate.outcome in _FOLLOWED and is_living(lease, clock.wall())
+
+
+def _now() -> float:
+    return clock.lease_time(clock.MONOTONIC)

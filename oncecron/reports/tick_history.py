@@ -1,0 +1,171 @@
+"""What is known of one tick: executions, refusals, what is still spooled on this host, pauses."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncecron.core import tick
+from oncecron.core.errors import NotFoundError
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.reports.jobs import dead_letters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause, Traced, TracedSkip
+    from oncecron.run.spool import Spool
+    from oncecron.stores.api import Inspector
+
+_LOOKED_AT = 50
+"""Records of a key among which the newest tick and near names are looked for."""
+
+
+class Facts(NamedTuple):
+    """One tick of a key."""
+
+    key: str
+    tick: str | None
+    """None: the newest firing that belonged to no tick."""
+    instant: float | None
+    parts: Sequence[JobKey]
+    executions: Sequence[Traced]
+    """By part and attempt."""
+    skips: Sequence[TracedSkip]
+    """The earliest first."""
+    spooled: Sequence[dict[str, Any]]
+    leases: Sequence[LeaseView]
+    pauses: Sequence[Pause]
+    after_loss: dict[int, Execution]
+    """Who started a part of the key after its last execution of this tick was lost."""
+    exhausted: frozenset[int]
+    """The executions that no further attempt follows though their ticks might have had one."""
+    near: Sequence[str]
+    """Ticks that were fired, with nearly this name."""
+    now: float
+
+
+class Sources(NamedTuple):
+    """Where is asked."""
+
+    store: Inspector
+    log: Inspector
+    """The store itself where there is no log beside it."""
+    spools: Sequence[Spool]
+    now: float
+
+
+def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
+    """Return what is known of a tick, by default the newest one. Raises `NotFoundError` for an unknown key."""
+    parts = [*sources.store.job_keys()]
+    if sources.log is not sources.store:
+        parts += sources.log.job_keys()
+    spooled = [record for spool in sources.spools for _, record in spool.pending(key)]
+    _check_key(key, {part.key for part in parts}, known=bool(spooled))
+    text = _newest(sources.log, key, spooled) if wanted is None else _canonical(wanted)
+    leases = [lease for lease in sources.store.leases() if lease.key == key]
+    executions = _executions(sources.log, key, text)
+    skips = _skips(sources.log, key, text)
+    return Facts(
+        key=key,
+        tick=text,
+        instant=tick.named_tick(text).instant if text else None,
+        parts=[part for part in parts if part.key == key],
+        executions=executions,
+        skips=skips,
+        spooled=[record for record in spooled if record.get("tick") == text],
+        leases=leases,
+        pauses=[pause for pause in sources.store.pauses() if pause.key in (key, ALL_KEYS)],
+        after_loss=_after_loss(sources.log, executions),
+        exhausted=_exhausted(sources, key, text, leases),
+        near=[] if executions or skips or text is None else _near_ticks(sources.log, key, text),
+        now=sources.now,
+    )
+
+
+def _check_key(key: str, keys: set[str], *, known: bool) -> None:
+    if key in keys or known:
+        return
+    near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
+    raise NotFoundError(f"nothing is known of key {key}: no host ever fired it; {hint}")
+
+
+def _canonical(wanted: str) -> str:
+    """Return the text of a tick as it is recorded: a time with an offset, or a local one, is an instant."""
+    from datetime import UTC, datetime  # noqa: PLC0415 - only where a tick was typed
+
+    named = tick.named_tick(wanted)
+    if named.instant is not None or "T" not in wanted:
+        return wanted
+    try:
+        moment = datetime.fromisoformat(wanted).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return wanted
+    return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _newest(log: Inspector, key: str, spooled: Iterable[dict[str, Any]]) -> str | None:
+    """Return the newest tick that anybody fired: by its instant where all are instants, else by when."""
+    query = HistoryQuery(key=key, limit=_LOOKED_AT)
+    fired: list[tuple[float, str | None]] = [(e.started_at, e.tick) for e in log.history(query)]
+    fired += [(skip.at, skip.tick) for skip in log.skips(query)]
+    fired += [(record["fired_at"], record["tick"]) for record in spooled]
+    instants = [
+        (each.instant, text) for text in {text for _, text in fired} if text is not None
+        for each in [tick.named_tick(text)] if each.instant is not None
+    ]  # fmt: skip
+    if instants and len(instants) == len({text for _, text in fired}):
+        return max(instants)[1]
+    return max(fired, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def _executions(log: Inspector, key: str, text: str | None) -> list[Traced]:
+    query = HistoryQuery(key=key, tick=text, limit=None if text else _LOOKED_AT)
+    found = [each for each in log.traced(query) if each.execution.tick == text]
+    if text is None:  # the newest firing
+        found = [each for each in found if each.execution.owner == found[0].execution.owner]
+    return sorted(found, key=_by_attempt)
+
+
+def _by_attempt(each: Traced) -> tuple[int, int, int]:
+    execution = each.execution
+    return execution.shard, execution.attempt, execution.execution_id
+
+
+def _skips(log: Inspector, key: str, text: str | None) -> list[TracedSkip]:
+    limit = _LOOKED_AT if text is None else None
+    found = log.traced_skips(HistoryQuery(key=key, tick=text, limit=limit))
+    return sorted((each for each in found if each.skip.tick == text), key=lambda each: each.skip.at)
+
+
+def _after_loss(log: Inspector, executions: Sequence[Traced]) -> dict[int, Execution]:
+    found = {}
+    last = {each.execution.shard: each for each in executions}
+    for shard, each in last.items():
+        if each.lost_at is None:
+            continue
+        lost = each.execution
+        query = HistoryQuery(key=lost.key, after_id=lost.execution_id, limit=_LOOKED_AT)
+        later = next((other for other in log.history(query) if other.shard == shard), None)
+        if later:
+            found[shard] = later
+    return found
+
+
+def _exhausted(
+    sources: Sources, key: str, text: str | None, leases: Sequence[LeaseView]
+) -> frozenset[int]:
+    query = HistoryQuery(key=key, tick=text, limit=_LOOKED_AT if text is None else None)
+    found = dead_letters(sources.log, query, leases, sources.now)
+    return frozenset(each.execution_id for each in found)
+
+
+def _near_ticks(log: Inspector, key: str, text: str) -> list[str]:
+    query = HistoryQuery(key=key, limit=_LOOKED_AT)
+    return difflib.get_close_matches(text, sorted(set(_ticks(log, query))), 3, 0.7)
+
+
+def _ticks(log: Inspector, query: HistoryQuery) -> Iterator[str]:
+    yield from (each.tick for each in log.history(query) if each.tick)
+    yield from (each.tick for each in log.skips(query) if each.tick)

@@ -1,0 +1,144 @@
+"""The coming ticks of a schedule; those on both sides of a change of the clock say what it does to them.
+
+A change is the first second at which the zone has another offset from UTC. The last tick before it and the
+first one from it on are marked, unless they are so far apart that there is another change between them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import islice, pairwise, takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core import tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from oncecron.core.log_rows import JobKey
+
+_AHEAD = 400 * 86400  # a zone that changes at all does so twice within it
+FIRST, LAST = -62_104_060_800, 221_845_392_000
+"""The years 2 to 8999, for which ticks are known: the calendar of Python has those from 1 to 9999."""
+
+
+class Coming(NamedTuple):
+    """A coming tick, in the order of its published fields."""
+
+    key: str | None
+    schedule: str
+    zone: str
+    tick: str
+    local: str
+    """RFC 3339, in the schedule's zone."""
+    change: str | None
+    """The change of the clock that it stands beside, and what becomes of the times that are skipped or repeated."""
+
+
+class _Change(NamedTuple):
+    """A change of the clock: its first second, and how far local time was and is ahead of UTC."""
+
+    at: int
+    before: int
+    now: int
+
+
+def known_schedule(keys: Iterable[JobKey], key: str) -> JobKey | None:
+    """Return a part of the key as it was last claimed with --schedule, or None."""
+    return next((each for each in keys if each.key == key and each.schedule is not None), None)
+
+
+def coming(
+    key: str | None, schedule: str, zone: str | None, since: float, count: int, *, changes: bool
+) -> list[Coming]:
+    """Return the first `count` ticks from `since` (epoch seconds) on, ascending.
+
+    `changes`: also those beside the next two changes of the clock. `zone` None is the host's.
+
+    Raises ValueError as `tick.next_ticks` does.
+    """
+    calendar = _Calendar(schedule, tick.host_zone() if zone is None else zone)
+    following = list(islice(calendar.ticks(since), count + 1))
+    wanted = set(following[:count])
+    marks = dict(calendar.marks([int(since) - 1, *following]))
+    if changes:
+        for change in islice(calendar.changes(int(since), int(since) + _AHEAD), 2):
+            around = calendar.around(change)
+            beside = dict(calendar.marks(around))
+            marks |= beside
+            wanted |= {instant for instant in beside if instant >= since}
+    return [
+        Coming(key, schedule, calendar.name, *calendar.texts(instant), marks.get(instant))
+        for instant in sorted(wanted)
+    ]
+
+
+class _Calendar:
+    """One schedule in one zone; instants in whole epoch seconds."""
+
+    def __init__(self, schedule: str, zone: str) -> None:
+        self._schedule = schedule
+        self.name = zone
+        self._crontab = tick.Crontab(schedule, zone)
+
+    def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
+        """Yield the ticks from an instant on."""
+        ticks = tick.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
+        instants = (int(each.instant or 0) for each in ticks)
+        return takewhile(lambda instant: instant < LAST, instants)
+
+    def around(self, change: _Change) -> list[int]:
+        """Return the last tick before a change, and the first from it on."""
+        last = tick.scheduled_tick(self._schedule, self.name, change.at - 1 - tick.EARLY)
+        return [int(last.instant or 0), *islice(self.ticks(change.at), 1)]
+
+    def marks(self, ticks: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Yield the ticks that have a change, and no other, beside them, and what it means."""
+        for last, first in pairwise(ticks):
+            if first - last > _AHEAD:
+                continue
+            found = list(self.changes(last, first))
+            if len(found) == 1:
+                before, after = self._told(found[0])
+                yield last, before
+                yield first, after
+
+    def changes(self, start: int, stop: int) -> Iterator[_Change]:
+        """Yield the changes later than `start` and no later than `stop`."""
+        offset = self._crontab.offset
+        while (at := self._crontab.change(start, stop)) is not None:
+            yield _Change(at, offset(at - 1), offset(at))
+            start = at
+
+    def texts(self, instant: int) -> tuple[str, str]:
+        """Return the text of a tick, and its local time."""
+        name = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%MZ")
+        zone = timezone(timedelta(seconds=self._crontab.offset(instant)))
+        return name, datetime.fromtimestamp(instant, zone).isoformat(timespec="seconds")
+
+    def _told(self, change: _Change) -> tuple[str, str]:
+        """Return the marks of the ticks before and after a change."""
+        shown, new = _clock(change.at + change.before), _clock(change.at + change.now)
+        before, after = f"before {shown} becomes {new}", f"after {shown} became {new}"
+        low, high = sorted((change.at + change.before, change.at + change.now))
+        # Without changes of the clock local times are those of UTC.
+        times = list(takewhile(lambda instant: instant < high, self.ticks(low, "UTC")))
+        if not times:
+            return before, after
+        forward = change.now > change.before
+        fixed = self._crontab.opening(change.at) == change.at + change.before
+        if fixed and not forward:
+            return f"{before}: {_listed(times)} not due again", after
+        what = "due now" if fixed else "skipped" if forward else "due again"
+        return before, f"{after}: {_listed(times)} {what}"
+
+
+def _clock(local: int) -> str:
+    return datetime.fromtimestamp(local, UTC).strftime("%H:%M")
+
+
+def _listed(times: Sequence[int]) -> str:
+    """Return local times as text: one, two, or from the first to the last."""
+    if len(times) == 1:
+        return f"{_clock(times[0])} is"
+    return f"{_clock(times[0])} {'and' if len(times) == 2 else 'to'} {_clock(times[-1])} are"  # noqa: PLR2004

@@ -1,0 +1,1 @@
+"""One firing, in the order of its life."""

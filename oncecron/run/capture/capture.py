@@ -1,0 +1,188 @@
+"""Keeping the last of what the job writes (`--capture`), seen from wrapper and guard.
+
+    wrapper   makes the pipes and forks the forwarder, before the guard; leaves when all has been passed on that the
+              job wrote, or at a signal. A daemon that the job left does not hold it up
+    guard     gives the pipes to each attempt, and when its tree is gone takes what is in the ring. It waits for the
+              forwarder a second at most, and never on the way to a kill
+    neither   needs the forwarder: killed before a start, the job writes where it would have without us; killed
+              later, the record has what the ring has, and says so
+
+Without `--capture` nothing of this is imported.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import time
+
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
+from oncecron.run.capture.ring import Ring
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from oncecron.core.model import Ending
+    from oncecron.run.process_tree import Signals
+
+_SETTLE_WITHIN = 1.0  # seconds
+_LEAVE_AT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_NEVER = float("inf")
+
+
+class Capture:
+    """The pipes, the ring, and the way to the forwarder."""
+
+    def __init__(self, size: int, errors_begin: str) -> None:
+        """Fork the forwarder; the last `size` bytes are kept. Before there is any thread.
+
+        What was closed stays closed: the job gets pipes for those of its standard output and error that there are.
+        """
+        self._ring = Ring(size)
+        ends = {target: _pipe() for target in _different_outputs()}
+        self._outputs = tuple((number, ends[target][1]) for number, target in _outputs().items())
+        orders, self._orders = _pipe()
+        self._replies, replies = _pipe()
+        pipes = [Pipe(source, target) for target, (source, _) in ends.items()]
+        for pipe in pipes:
+            os.set_blocking(pipe.source, False)
+        os.set_blocking(self._replies, False)
+        first = os.fork()
+        if first == 0:
+            self._fork_again(pipes, orders, replies, errors_begin)
+        os.waitpid(first, 0)
+        for descriptor in (orders, replies, *(pipe.source for pipe in pipes)):
+            os.close(descriptor)
+        self._order = SETTLE
+        self._gone = False
+
+    def _fork_again(
+        self, pipes: list[Pipe], orders: int, replies: int, errors_begin: str
+    ) -> NoReturn:
+        """Let init adopt the forwarder: it is no part of the tree that the wrapper may have to kill."""
+        try:
+            if os.fork() == 0:
+                forward(pipes, self._ring, orders, replies, errors_begin)
+        finally:
+            os._exit(0)
+
+    # In the guard
+
+    def begin(self) -> tuple[tuple[int, int], ...]:
+        """Return what is to be the job's: (1, descriptor) and (2, descriptor); nothing if nobody would pass it on."""
+        self._wait_for(READY, _SETTLE_WITHIN if self._order == SETTLE else 0)
+        if self._gone:
+            return ()
+        self._ring.begin()
+        return self._outputs
+
+    def ended(self, ending: Ending) -> Ending:
+        """Return the end of an attempt whose tree is gone, with its output."""
+        missing = self._missing()
+        output = self._ring.end()
+        if output is None or ending.outcome == "not-started":
+            return ending
+        note = "; ".join(filter(None, (ending.note, missing)))
+        return ending._replace(output=output, note=note or None)
+
+    # In the wrapper
+
+    def close_outputs(self) -> None:
+        """Leave the pipes to the guard, so that their end is seen."""
+        for descriptor in {descriptor for _, descriptor in self._outputs}:
+            os.close(descriptor)
+
+    def pass_on(self, signals: Signals, within: float | None) -> None:
+        """Wait until all that the job wrote has been passed on, or for a signal that ends.
+
+        `within`: seconds; None: for as long as the reader takes, as the job itself would have waited.
+        """
+        self._tell(FINISH)
+        give_up = time.monotonic() + (_NEVER if within is None else within)
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        poll.register(signals.fd, select.POLLIN)
+        while (left := give_up - time.monotonic()) > 0:
+            if FINISH in self._read() or self._gone:
+                return
+            if any(one.number in _LEAVE_AT for one in signals.read()):
+                return
+            poll.poll(min(left, 1.0) * 1000)
+
+    # In both
+
+    def _missing(self) -> str | None:
+        """Have what the job has written put into the ring; return what is known to be missing there."""
+        self._order = SETTLE + (self._order - SETTLE + 1) % 200
+        self._tell(self._order)
+        if self._wait_for(self._order, _SETTLE_WITHIN) or self._ring.complete:
+            return None
+        if self._gone:
+            return "its output is cut off: the process that passes it on was killed"
+        return "the last of its output could not be had in time"
+
+    def _tell(self, order: int) -> None:
+        try:
+            os.write(self._orders, bytes([order]))
+        except OSError:  # it is gone, which its replies tell
+            return
+
+    def _wait_for(self, reply: int, within: float) -> bool:
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        give_up = time.monotonic() + within
+        while reply not in self._read():
+            left = give_up - time.monotonic()
+            if self._gone or left <= 0:
+                return False
+            poll.poll(left * 1000)
+        return True
+
+    def _read(self) -> bytes:
+        """Return the replies that are there, and see whether more may come."""
+        replies = b""
+        while not self._gone:
+            try:
+                more = os.read(self._replies, 256)
+            except BlockingIOError:
+                break
+            self._gone = not more
+            replies += more
+        return replies
+
+
+def _outputs() -> dict[int, int]:
+    """Return the caller's standard output and error, those that there are, and for each who serves it."""
+    given = [number for number in (1, 2) if _is_given(number)]
+    if len(given) == 2 and os.path.sameopenfile(1, 2):  # noqa: PLR2004
+        return {1: 1, 2: 1}
+    return {number: number for number in given}
+
+
+def _different_outputs() -> list[int]:
+    return sorted(set(_outputs().values()))
+
+
+def _is_given(descriptor: int) -> bool:
+    """Return whether the caller gave it: what took the place of a closed one since is not inheritable."""
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:
+        return False
+
+
+def _pipe() -> tuple[int, int]:
+    reader, writer = os.pipe()
+    return _above_standard(reader), _above_standard(writer)
+
+
+def _above_standard(descriptor: int) -> int:
+    """Return a descriptor that cannot be taken for a standard one that was closed."""
+    if descriptor > 2:  # noqa: PLR2004
+        return descriptor
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return moved

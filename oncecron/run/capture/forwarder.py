@@ -1,0 +1,253 @@
+"""The forwarder: a process that passes on what the job writes, at once, and keeps a copy of the last of it.
+
+Nobody's child but init's: what ends the job, guard or wrapper does not end it, and it holds nobody up.
+
+    the job writes            -> into the ring, then to where the job would have written without us. A thread for
+                                 each pipe: one whose reader is slow stops the job when it is full, as it would
+                                 without us, and never the other one
+    nobody reads, disk full   -> our end of the pipe is closed, so that the job gets SIGPIPE
+    asked to SETTLE           -> all that is in the pipes by now is in the ring. Not what waits to be passed on: the
+                                 record of the end does not depend on who reads
+    asked to FINISH           -> all that was in the pipes by then has been passed on
+    nobody holds the pipes    -> the ring is complete, and it leaves. A daemon that the job left keeps it, as it would
+                                 have kept cron's pipe
+    it is killed              -> the job gets SIGPIPE; guard and wrapper see the end of the pipe of replies
+"""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import errno
+import fcntl
+import os
+import select
+import stat
+import sys
+import termios
+
+from oncecron.core import stderr
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import NoReturn
+
+    from oncecron.run.capture.ring import Ring
+
+READY = 0
+FINISH = 1
+SETTLE = 2
+"""Orders and replies are a byte each; an order is its own reply. `SETTLE` is the first of those that mean it."""
+
+_CHUNK = 1 << 16  # bytes, a whole pipe as Linux makes it
+_NOBODY_READS = (errno.EPIPE, errno.ECONNRESET)
+_BROKEN = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+class Pipe(NamedTuple):
+    """A pipe that the job writes to."""
+
+    source: int
+    """The end that we read, non-blocking."""
+    target: int
+    """Where the bytes go."""
+
+
+def forward(
+    pipes: Sequence[Pipe], ring: Ring, orders: int, replies: int, errors_begin: str
+) -> NoReturn:
+    """Be the forwarder, in a process that was forked for it."""
+    try:
+        _detach({orders, replies, *(descriptor for pipe in pipes for descriptor in pipe)})
+        _Forwarder(pipes, ring, orders, replies, errors_begin).run()
+    except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
+        stderr.complain(f"internal error: {type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+def _detach(needed: Iterable[int]) -> None:
+    """Keep nothing that is not ours to keep: no terminal, no directory, no descriptor."""
+    os.setsid()
+    os.chdir("/")
+    kept = sorted({0, 1, 2, *needed})
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    for below, above in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
+        os.closerange(below + 1, above)
+
+
+class _Forwarder:
+    """The thread that hears orders; those that pass on are the streams'."""
+
+    def __init__(
+        self, pipes: Sequence[Pipe], ring: Ring, orders: int, replies: int, errors_begin: str
+    ) -> None:
+        lock = _thread.allocate_lock()
+        self._ring = ring
+        self._stirred = os.eventfd(0, os.EFD_CLOEXEC)
+        self._streams = [_Stream(pipe, ring, lock, self._stirred, errors_begin) for pipe in pipes]
+        self._orders = orders
+        self._replies = replies
+        self._finishing = False
+
+    def run(self) -> None:
+        """Pass on until nobody writes any more."""
+        for stream in self._streams:
+            _thread.start_new_thread(stream.run, ())
+        self._reply(READY)
+        poll = select.poll()
+        poll.register(self._stirred, select.POLLIN)
+        poll.register(self._orders, select.POLLIN)
+        while not all(stream.ended for stream in self._streams):
+            for descriptor, _ in poll.poll():
+                if descriptor == self._stirred:
+                    os.eventfd_read(self._stirred)
+                elif orders := os.read(self._orders, 64):
+                    self._obey(orders)
+                else:  # wrapper and guard are gone
+                    poll.unregister(self._orders)
+            if self._finishing and not any(stream.busy() for stream in self._streams):
+                self._finishing = False
+                self._reply(FINISH)
+        self._ring.complete = True
+
+    def _obey(self, orders: bytes) -> None:
+        for stream in self._streams:
+            stream.take_all(tell=FINISH in orders)
+        for order in orders:
+            if order == FINISH:
+                self._finishing = True
+            else:
+                self._reply(order)
+
+    def _reply(self, word: int) -> None:
+        try:
+            os.write(self._replies, bytes([word]))
+        except OSError:  # nobody listens any more
+            return
+
+
+class _Stream:
+    """One pipe, and what was read from it and not passed on yet."""
+
+    def __init__(
+        self, pipe: Pipe, ring: Ring, lock: _thread.LockType, stirred: int, errors_begin: str
+    ) -> None:
+        self._source, self._target = pipe
+        self._ring = ring
+        self._lock = lock  # of the ring, and of the order of reading
+        self._stirred = stirred
+        self._errors_begin = errors_begin
+        self._taken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waiting: collections.deque[bytes] = collections.deque()
+        self._read = self._passed = 0
+        self._wanted = 0
+        self._at_end = False
+        self.ended = False
+
+    # In the thread that hears orders
+
+    def take_all(self, *, tell: bool) -> None:
+        """Read what is in the pipe now; `tell` when it has been passed on."""
+        with self._lock:
+            if not self.ended:
+                self._take_all()
+            if tell:
+                self._wanted = self._read
+        os.eventfd_write(self._taken, 1)
+
+    def busy(self) -> bool:
+        """Return whether something is to be passed on that was told to be, or nobody can write any more."""
+        with self._lock:
+            if self.ended:
+                return False
+            poll = select.poll()
+            poll.register(self._source, 0)
+            return self._passed < self._wanted or bool(poll.poll(0))
+
+    # In its own thread
+
+    def run(self) -> None:
+        """Pass on until the job has closed its end, or nobody takes it."""
+        try:
+            self._run()
+        except OSError as error:
+            if error.errno not in _NOBODY_READS:
+                stderr.complain(
+                    f"{self._errors_begin}what the command writes cannot be passed on: {error.strerror}; "
+                    "it gets SIGPIPE"
+                )
+        finally:
+            with self._lock:
+                self._take_all()  # what has come in the meantime is part of the record
+                self.ended = True
+                os.close(self._source)
+            os.eventfd_write(self._stirred, 1)
+
+    def _run(self) -> None:
+        poll = self._poll()
+        while True:
+            at_end = self._at_end  # asked first: whatever comes before it is waiting by then
+            while self._waiting:
+                self._pass_on(self._waiting.popleft())
+            if at_end:
+                return
+            for descriptor, event in poll.poll():
+                if descriptor == self._taken:
+                    os.eventfd_read(self._taken)
+                if descriptor == self._target and event & _BROKEN:
+                    return
+            with self._lock:
+                self._take(_CHUNK)
+
+    def _poll(self) -> select.poll:
+        """Return what waits for the job, and for the end of who reads: without us it would be told at once.
+
+        A named pipe may have a reader again before the next byte.
+        """
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        poll.register(self._taken, select.POLLIN)
+        status = os.fstat(self._target)
+        unnamed = status.st_dev == os.fstat(self._source).st_dev
+        if unnamed or not stat.S_ISFIFO(status.st_mode):
+            poll.register(self._target, 0)
+        return poll
+
+    def _take_all(self) -> None:
+        """Read what is there now, with the lock, and not what a daemon goes on writing."""
+        left = int.from_bytes(fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)), sys.byteorder)
+        while left > 0 and (read := self._take(left)):
+            left -= read
+
+    def _take(self, most: int) -> int:
+        """Read at most so much, with the lock; return how much."""
+        try:
+            data = os.read(self._source, min(most, _CHUNK))
+        except BlockingIOError:  # the other thread was faster
+            return 0
+        if data:
+            self._ring.add(data)
+            self._waiting.append(data)
+            self._read += len(data)
+        else:
+            self._at_end = True
+        return len(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                written = os.write(self._target, left)
+            except BlockingIOError:  # somebody who shares it has made it so
+                poll = select.poll()
+                poll.register(self._target, select.POLLOUT)
+                poll.poll()
+                continue
+            left = left[written:]
+            self._passed += written
+        if self._passed >= self._wanted > 0:
+            self._wanted = 0
+            os.eventfd_write(self._stirred, 1)

@@ -1,0 +1,99 @@
+"""The use-case `run`: one firing, from what was typed to its exit status.
+
+read        options, environment, file -> settings; key and tick are checked
+tick        from the host's clock at the start of this process, once, never again after waiting
+look        is the command there and executable?  If not: `broken`, recorded, 126 or 127, and nothing
+            is claimed, or a broken host, failing fastest, would win every tick
+supervise   wrapper and guard (see there): claim, start, heartbeat, kill, record
+"""
+
+from __future__ import annotations
+
+import os
+
+from oncecron.core import clock, stderr
+from oncecron.core.errors import (
+    EX_NOT_EXECUTABLE,
+    EX_NOT_FOUND,
+    CommandError,
+)
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import Refusal
+from oncecron.run import spool_records
+from oncecron.run.log_mirror import LogMirror
+from oncecron.run.spec import RunSpec
+from oncecron.run.spool import SpoolError
+from oncecron.run.wrapper import supervise
+from oncecron.stores import open_lease_store
+
+if TYPE_CHECKING:
+    from oncecron.config.run_parser import ParsedRun
+    from oncecron.stores.api import LeaseStore
+from oncecron.run.spec import make_spec
+
+_RECORD_WITHIN = 10.0  # seconds to record that this host cannot start the command
+
+
+def run(parsed: ParsedRun) -> int:
+    """Carry out `oncecron run`; return the exit status. Raises `OncecronError` before anything runs."""
+    spec = make_spec(parsed)
+
+    def open_store() -> LeaseStore:
+        return open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
+
+    try:
+        look_up(spec.command[0])
+    except CommandError as error:
+        _record_broken(spec, open_store(), str(error))
+        raise
+    return supervise(spec, open_store)
+
+
+def look_up(program: str) -> str:
+    """Return the path that will be executed. Raises `CommandError` like a shell: 127, or 126."""
+    if not program:
+        raise CommandError("the command is empty", EX_NOT_FOUND)
+    if "/" in program:
+        candidates = [program]
+    else:
+        path = os.environ.get("PATH", os.defpath)
+        candidates = [os.path.join(directory or ".", program) for directory in path.split(":")]
+    found = [candidate for candidate in candidates if os.path.exists(candidate)]
+    for candidate in found:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            _refuse_missing_interpreter(candidate)
+            return candidate
+    if found:
+        kind = "a directory" if os.path.isdir(found[0]) else "not executable"
+        raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
+    where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
+    raise CommandError(f"{program} was not found{where}", EX_NOT_FOUND)
+
+
+def _refuse_missing_interpreter(path: str) -> None:
+    """Raise `CommandError` if a script's `#!` line names a program that is not there (execve(2): ENOENT)."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(256).partition(b"\n")[0]
+    except OSError:  # executable and not readable: a binary
+        return
+    words = first[2:].split() if first.startswith(b"#!") else []
+    if words and not os.path.exists(words[0]):
+        interpreter = os.fsdecode(words[0])
+        raise CommandError(
+            f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE
+        )
+
+
+def _record_broken(spec: RunSpec, store: LeaseStore, why: str) -> None:
+    refusal = Refusal("broken", detail=why)
+    log = LogMirror(spec)
+    log.tell(spool_records.skip_record(spec.firing, refusal))
+    deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, _RECORD_WITHIN)
+    try:
+        spool_records.tell_skip(store, spec.spool, spec.firing, refusal, deadline=deadline)
+    except SpoolError as error:
+        stderr.complain(f"a record is lost: {error}")
+    finally:
+        store.close()
+        log.close()

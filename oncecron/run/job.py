@@ -1,0 +1,197 @@
+"""The running job: started, signalled, ended in time, and known to be gone.
+
+Every call is told the time (lease clock) and none waits. `judge` is called at least once a second and whenever
+something stirs:
+
+    the job has ended           its leftovers, unless it succeeded, get TERM and after the grace KILL
+    --timeout                   TERM to the tree, KILL after the grace
+    a quarter of the ttl        TERM: the lease could not be renewed in time
+      before trust ends
+    a twelfth before it         KILL
+    nothing is left             how it ended
+
+`end` (TERM, KILL after the grace), `obey` and `kill` are for whoever else has a reason; the first reason is the one
+that is recorded, but a lost lease outdoes them all.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from oncecron.core.errors import EX_TEMPFAIL, EX_TIMED_OUT
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import Ending
+from oncecron.run import process_tree
+from oncecron.run.trust import GUARD_KILLS_BEFORE, TERM_BEFORE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from oncecron.core.model import Outcome, Request
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""They mean the whole run. HUP, USR1 and USR2 mean the job itself: a daemon reloads at a HUP."""
+
+_NEVER = float("inf")
+_FIRST_KILL_PAUSE = 0.002  # seconds between two kills, growing: a killed process needs a moment
+_LONGEST_KILL_PAUSE = 0.5
+
+
+class Stop(NamedTuple):
+    """Why we end the job."""
+
+    outcome: Outcome
+    note: str | None
+    exit_status: int | None = None
+    """None: the child's own."""
+
+
+class JobEnd(NamedTuple):
+    """How it ended, and the exit status that says so."""
+
+    ending: Ending
+    exit_status: int
+
+
+def signal_note(number: int) -> str:
+    """Return what is recorded of an end that a signal to oncecron asked for."""
+    return f"after {signal.Signals(number).name} to oncecron"
+
+
+def request_note(request: Request) -> str:
+    """Return what is recorded of an end that somebody asked for."""
+    return f"asked by {request.author}: {request.kind}"
+
+
+class Job:
+    """One start of the command, in the guard's process; times are lease clock, durations seconds."""
+
+    def __init__(
+        self, *, grace: float, timeout: float | None, ttl: float, say: Callable[[str], None]
+    ) -> None:
+        self._grace = grace
+        self._timeout = timeout
+        self._ttl = ttl
+        self._say = say
+        self._tree = process_tree.Tree()
+        self._pid = 0
+        self._started = 0.0
+        self._on_terminal = False
+        self._stop: Stop | None = None
+        self._obeyed: Request | None = None
+        self._forwarded: list[int] = []
+        self._kill_at = _NEVER
+        self._kill_pause = _FIRST_KILL_PAUSE
+
+    def start(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        process_group: int | None,
+        signal_mask: Iterable[int],
+        now: float,
+        outputs: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """Execute the command; see `child.start`. Raises `OSError`."""
+        self._started = now
+        self._on_terminal = process_group is not None
+        self._pid = process_tree.start(command, environment, process_group, signal_mask, outputs)
+
+    def forward(self, number: int, now: float, *, already_there: bool) -> None:
+        """Pass a signal on; a second one that ends starts the grace, a third ends it.
+
+        `already_there`: the terminal has sent it to the job itself.
+        """
+        self._forwarded.append(number)
+        if not already_there:
+            if number in ENDING_SIGNALS:
+                self._tree.signal(number)
+            elif self._pid not in self._tree.statuses:
+                process_tree.signal_one(self._pid, number)
+        told = sum(1 for forwarded in self._forwarded if forwarded in ENDING_SIGNALS)
+        if number in ENDING_SIGNALS and told > 1:
+            self._kill_at = min(self._kill_at, now + (self._grace if told == 2 else 0.0))  # noqa: PLR2004
+
+    def end(self, stop: Stop, now: float) -> None:
+        """TERM now, KILL after the grace."""
+        if self._stop is None or (stop.outcome == "lost" and self._stop.outcome != "lost"):
+            self._stop = stop
+            self._tree.signal(signal.SIGTERM)
+            self._kill_at = min(self._kill_at, now + self._grace)
+
+    def obey(self, request: Request, now: float) -> None:
+        """Send the signal that somebody asks for, once however often it is told; KILL after the grace."""
+        if request == self._obeyed:
+            return
+        self._obeyed = request
+        self._stop = self._stop or Stop("stopped", request_note(request))
+        self._tree.signal(request.signal)
+        grace = self._grace if request.grace is None else request.grace
+        self._kill_at = min(self._kill_at, now + grace)
+
+    def kill(self, stop: Stop, now: float) -> None:
+        """KILL now."""
+        self._stop = stop
+        self._kill_at = now
+
+    def wait(self, now: float, trusted_until: float) -> float:
+        """Return the seconds until something is to be judged."""
+        if now >= self._kill_at:
+            return self._kill_pause
+        moments = [self._kill_at, self._started + (self._timeout or _NEVER)]
+        if trusted_until:
+            parts = (TERM_BEFORE, GUARD_KILLS_BEFORE)
+            moments += [trusted_until - self._ttl * part for part in parts]
+        return min((moment - now for moment in moments if moment > now), default=_NEVER)
+
+    def judge(self, now: float, trusted_until: float) -> JobEnd | None:
+        """Do what is due; return how the job ended once nothing of it is left.
+
+        `trusted_until` 0: there is no lease that could end.
+        """
+        children_left = self._tree.reap()
+        status = self._tree.statuses.get(self._pid)
+        if status is not None:
+            if not children_left or self._succeeded(status):
+                return self._end_of(status, now)
+            if self._kill_at == _NEVER:
+                self._tree.signal(signal.SIGTERM)
+                self._kill_at = now + self._grace
+        if trusted_until and now >= trusted_until - self._ttl * TERM_BEFORE:
+            self._end_untrusted(now, trusted_until)
+        if self._timeout and now >= self._started + self._timeout:
+            self.end(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
+        if now >= self._kill_at:
+            self._tree.kill()
+            self._kill_pause = min(_LONGEST_KILL_PAUSE, self._kill_pause * 1.5)
+        return None
+
+    def _end_untrusted(self, now: float, trusted_until: float) -> None:
+        if self._stop is None or self._stop.outcome != "lost":
+            self._say("the lease could not be renewed in time; the command is stopped")
+            self.end(Stop("lost", "the lease could not be renewed in time", EX_TEMPFAIL), now)
+        self._kill_at = min(self._kill_at, trusted_until - self._ttl * GUARD_KILLS_BEFORE)
+
+    def _succeeded(self, status: int) -> bool:
+        """Return whether what is still running was left behind on purpose."""
+        return status == 0 and self._stop is None and not self._told_to_end()
+
+    def _told_to_end(self) -> int | None:
+        return next((number for number in self._forwarded if number in ENDING_SIGNALS), None)
+
+    def _end_of(self, status: int, now: float) -> JobEnd:
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        code = None if number else os.WEXITSTATUS(status)
+        exit_status = process_tree.exit_status(status)
+        outcome: Outcome = "succeeded" if code == 0 else "failed"
+        note = None
+        told = number in self._forwarded or (self._on_terminal and number in ENDING_SIGNALS)
+        by = self._told_to_end() or (number if told else None)  # Ctrl-C tells the job before us
+        if self._stop:
+            outcome, note, override = self._stop
+            exit_status = exit_status if override is None else override
+        elif outcome == "failed" and by:
+            outcome = "stopped"
+            note = signal_note(by)
+        return JobEnd(Ending(outcome, code, number, now - self._started, note), exit_status)

@@ -1,0 +1,174 @@
+"""The thread that tells the log beside the store (`--log`) what happens: the job's start, its end, a refusal.
+
+The lease store records all of it as well, and alone decides. The log being away never stops or delays a run:
+
+    told      by the guard once the claim is answered and the job, if any, has been started: the thread begins
+              with the first record.  A further attempt or part may be forked while it holds a lock of a library:
+              between fork and exec `child` calls nothing that could wait for one
+    deliver   in order, again and again with jitter while the log is away. What this key left in the log's own
+              spool goes before, a few records of other keys when nothing waits. An end tells all that its
+              start does and takes its place if that is still waiting
+    close     when nothing is left of the job: waits `LEAVE_WITHIN` at most and spools what is undelivered
+
+Nobody waits for this thread before that, least of all on the way to a kill.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from oncecron.core import clock, stderr
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.retry import Backoff
+from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
+from oncecron.stores import open_lease_store
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.run.spec import LogSpec, RunSpec
+    from oncecron.stores.api import LeaseStore
+
+LEAVE_WITHIN = 2.0
+"""Seconds that a firing waits for its log at its end: enough for a distant server to be connected to and asked,
+too short for two firings of a minutely line to meet."""
+
+_BACKLOG_WITHIN = (
+    LEAVE_WITHIN / 2
+)  # of these for what was spooled: the rest is for this firing's own record
+_DELIVER_WITHIN = 5.0  # seconds for one record
+_TTL = 60.0  # seconds; decides only how long one connection may take
+_IDLE = 10.0  # seconds after which the connection is given back: the job may run for hours
+_LONGEST_PAUSE = 30.0  # seconds between two attempts while the job runs
+_LAST_PAUSE = 0.2  # the same while somebody waits
+
+_NEVER = float("inf")
+
+
+class LogMirror:
+    """The thread and its mailbox; without a log it does nothing. Only `close` waits."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._changed = threading.Condition()
+        self._waiting: list[dict[str, Any]] = []
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._backlog_until = _NEVER
+        self._error: Exception | None = None
+
+    def tell(self, record: dict[str, Any]) -> None:
+        """Hand over a record; see `records`."""
+        if self._spec.log is None:
+            return
+        with self._changed:
+            others = [each for each in self._waiting if not _tells_of_the_same(each, record)]
+            self._waiting = [*others, record]
+            self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, args=(self._spec.log,), daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # no thread is left for this user: spooled at the end
+                self._error = error
+                self._thread = None
+
+    def close(self) -> None:
+        """Let the thread deliver the last records; spool what it cannot."""
+        with self._changed:
+            self._closing = True
+            self._backlog_until = _now() + _BACKLOG_WITHIN
+            self._changed.notify_all()
+        if self._thread:
+            self._thread.join(LEAVE_WITHIN)
+        with self._changed:
+            left, self._waiting = self._waiting, []
+        if left and self._spec.log:
+            self._keep(self._spec.log, left)
+
+    def _keep(self, log: LogSpec, records: list[dict[str, Any]]) -> None:
+        key = self._spec.firing.key
+        if log.spool.note_unreachable(key):
+            why = self._error or f"it did not answer within {LEAVE_WITHIN:g} s"
+            stderr.complain(
+                f"key {key}: the log cannot be told now, which is kept for later: {why}"
+            )
+        for record in records:
+            try:
+                log.spool.add(record)
+            except SpoolError as error:
+                stderr.complain(f"key {key}: a record for the log is lost: {error}: {record}")
+
+    # Everything below runs in the thread.
+
+    def _run(self, log: LogSpec) -> None:
+        store: LeaseStore | None = None
+        backoff = Backoff(cap=_LONGEST_PAUSE)
+        others_spooled = log.spool.has()
+        while record := self._next(store):
+            try:
+                store = store or open_lease_store(log.address, self._spec.namespace, _TTL)
+                self._deliver(log, store, record)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on without the log
+                self._failed(error, store)
+                self._wait(backoff.delay(), record)
+                continue
+            backoff.reset()
+            if others_spooled and not self._busy():
+                others_spooled = False
+                log.spool.deliver(store, None, wanted=self._others_wanted, within=_DELIVER_WITHIN)
+        if store:
+            store.close()
+
+    def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
+        """Wait for the next record; None when the firing is over and all are delivered."""
+        with self._changed:
+            if not self._changed.wait_for(self._busy, _IDLE):
+                if store:
+                    store.close()
+                self._changed.wait_for(self._busy)
+            return self._waiting[0] if self._waiting else None
+
+    def _deliver(self, log: LogSpec, store: LeaseStore, record: dict[str, Any]) -> None:
+        key = self._spec.firing.key
+        log.spool.deliver(store, key, wanted=self._backlog_wanted, within=_DELIVER_WITHIN)
+        deadline = clock.lease_time(store.lease_clock) + _DELIVER_WITHIN
+        store.deliver(record, deadline=deadline, retention=self._spec.retention)
+        log.spool.note_reached(key)
+        with self._changed:
+            self._waiting = [each for each in self._waiting if each is not record]
+
+    def _failed(self, error: Exception, store: LeaseStore | None) -> None:
+        self._error = error
+        if self._spec.verbose:
+            stderr.complain(f"key {self._spec.firing.key}: the log is not told yet: {error}")
+        if store:
+            store.close()
+
+    def _wait(self, seconds: float, record: dict[str, Any]) -> None:
+        """Wait before the record is tried again, or until there is another, or the firing ends."""
+        with self._changed:
+            if self._closing:
+                self._changed.wait(min(seconds, _LAST_PAUSE))
+            else:
+                self._changed.wait_for(
+                    lambda: self._closing or self._waiting[0] is not record, seconds
+                )
+
+    def _busy(self) -> bool:
+        return self._closing or bool(self._waiting)
+
+    def _backlog_wanted(self, _number: int) -> bool:
+        return _now() < self._backlog_until
+
+    def _others_wanted(self, number: int) -> bool:
+        return number < OTHERS_AT_ONCE and not self._busy()
+
+
+def _now() -> float:
+    return clock.lease_time(clock.MONOTONIC)
+
+
+def _tells_of_the_same(record: dict[str, Any], later: dict[str, Any]) -> bool:
+    same = all(record.get(field) == later.get(field) for field in ("kind", "shard"))
+    return same and record["kind"] == "execution" and record["attempt"] == later["attempt"]

@@ -1,0 +1,278 @@
+"""What one firing is to do: everything that is decided before a process is started."""
+
+from __future__ import annotations
+
+import os
+
+from oncecron.config.file import job_section
+from oncecron.config.options import (
+    BOURNE_SHELL,
+    KEY_LETTERS,
+    KEY_RULE,
+    OWN_SHELL,
+    RUN_OPTIONS,
+    is_key,
+)
+from oncecron.config.rules import conflicts, tick_rules
+from oncecron.config.settings import Settings
+from oncecron.core import clock, stderr, tick
+from oncecron.core.errors import (
+    ConfigurationError,
+    UnknownZoneError,
+    UsageError,
+)
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
+from oncecron.core.retry import Retrying
+from oncecron.run.spool import spool_of
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from oncecron.config.run_parser import ParsedRun
+    from oncecron.core.model import Lease, Retention
+    from oncecron.run.spool import Spool
+    from oncecron.stores.address import Address
+
+
+class LogSpec(NamedTuple):
+    """Where the log is kept beside the store."""
+
+    address: Address
+    spool: Spool
+    """Its own: what the store has got the log may lack."""
+
+
+class RunSpec(NamedTuple):
+    """All that wrapper and guard need to know; durations in seconds."""
+
+    firing: Firing
+    command: tuple[str, ...]
+    address: Address
+    namespace: str
+    spool: Spool
+    log: LogSpec | None
+    retention: Retention
+    grace: float
+    """From TERM to KILL, where the lease does not cut it short."""
+    timeout: float | None
+    wait: float
+    """How long a firing that is refused `held` asks again."""
+    retrying: Retrying
+    skip_exit: int
+    on_store_error: Literal["fail", "skip", "run"]
+    connect_timeout: float
+    verbose: int
+    terminal: bool
+    """Standard input is a terminal: the job stays in its foreground process group."""
+    capture: int = 0
+    """How many bytes of what the job writes are recorded; 0: it writes where it would without us."""
+
+    def firing_of(self, lease: Lease) -> Firing:
+        """Return the firing as it is told of the part that a lease is for."""
+        return self.firing._replace(shard=lease.shard)
+
+    def job_environment(self, lease: Lease | None) -> dict[str, str]:
+        """Return the environment of the job: what is there, and what oncecron tells it."""
+        told = {
+            "ONCECRON_KEY": self.firing.key,
+            "ONCECRON_TICK": self.firing.tick.text,
+            "ONCECRON_EXECUTION_ID": str(lease.execution_id) if lease else None,
+            "ONCECRON_FENCING_TOKEN": str(lease.token) if lease else None,
+            "ONCECRON_ATTEMPT": str(lease.attempt if lease else 1),
+            "ONCECRON_SHARD": str(lease.shard if lease else 0),
+            "ONCECRON_SHARDS": str(self.firing.shards),
+        }
+        # An outer run's token is not ours, nor is the interpreter's locale the job's.
+        merged: dict[str, str | None] = {**os.environ, **told, "LC_CTYPE": _given_lc_ctype()}
+        return {name: value for name, value in merged.items() if value is not None}
+
+
+def _given_lc_ctype() -> str | None:
+    """Return LC_CTYPE as it was given to this process: in the C locale, cron's, Python replaces it (PEP 538)."""
+    value = os.environ.get("LC_CTYPE")
+    if value not in ("C.UTF-8", "C.utf8", "UTF-8"):
+        return value
+    try:
+        with open("/proc/self/environ", "rb") as environment:
+            given = environment.read().split(b"\0")
+    except OSError:
+        return value
+    entries = (entry for entry in given if entry.startswith(b"LC_CTYPE="))
+    return next((os.fsdecode(entry[9:]) for entry in entries), None)
+
+
+_MIN_GAP = 30.0
+
+
+def make_spec(parsed: ParsedRun) -> RunSpec:
+    """Decide everything that is decided before a process is started."""
+    fired_at = clock.process_started()
+    key = checked_key(parsed.given.get("key"))
+    settings = Settings(RUN_OPTIONS, parsed.given, key)
+    _check_together(settings, parsed.command)
+    command = _command(settings, parsed.command, key)
+    firing_tick, schedule = _tick(settings, fired_at)
+    retrying = _retrying(settings)
+    address, log, namespace = settings.address(), settings.log(), settings["namespace"]
+    firing = Firing(
+        key=key,
+        shard=0,
+        tick=firing_tick,
+        owner=_random_uuid(),
+        holder=Holder(host_name(), os.getpid(), user_name()),
+        command=shown(command),
+        fired_at=fired_at,
+        ttl=settings["ttl"],
+        min_gap=_min_gap(settings, firing_tick),
+        starting_deadline=_starting_deadline(settings, firing_tick),
+        again=_again(settings),
+        schedule=schedule,
+        zone=settings["tz"],
+        shards=settings["shards"],
+        failover=bool(settings["failover"]),
+        retries=FAILOVER_RETRIES
+        if settings["failover"] and settings["retries"] is None
+        else retrying.retries,
+    )
+    return RunSpec(
+        firing=firing,
+        command=tuple(command),
+        address=address,
+        namespace=namespace,
+        spool=spool_of(address, namespace),
+        log=LogSpec(log, spool_of(log, namespace)) if log else None,
+        retention=settings.file.retention,
+        grace=settings["grace"],
+        timeout=settings["timeout"],
+        wait=settings["wait"],
+        retrying=retrying,
+        skip_exit=settings["skip-exit"],
+        on_store_error=settings["on-store-error"],
+        connect_timeout=settings["connect-timeout"],
+        verbose=settings["verbose"] or 0,
+        terminal=os.isatty(0),
+        capture=settings["capture"],
+    )
+
+
+def _check_together(settings: Settings, words: list[str]) -> None:
+    """Raise `UsageError`, or `ConfigurationError` for what nobody typed, if options exclude each other."""
+    conflict = next(conflicts(settings.__getitem__, settings.typed, words), None)
+    if conflict:
+        typed = any(map(settings.typed, conflict.names))
+        raise (UsageError if typed else ConfigurationError)(str(conflict))
+
+
+def _command(settings: Settings, words: list[str], key: str) -> list[str]:
+    """Return the command's words; what a shell is to run becomes the shell's own."""
+    string = settings["shell"]
+    if string is None and not words:
+        string = settings.configured_command()
+        if string is None:
+            raise UsageError(
+                "the command is missing: write it behind --, or as --shell STRING, or as `command` of "
+                f"{job_section(key)}; see oncecron run --help"
+            )
+    return words if string is None else [shell(), "-c", string]
+
+
+def shell() -> str:
+    """Return $SHELL, which is the shell by which cron runs its lines, else /bin/sh; never our own."""
+    named = os.environ.get("SHELL", "")
+    return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
+
+
+def checked_key(key: str | None) -> str:
+    """Return the key, or raise `UsageError`."""
+    if key is None:
+        raise UsageError("--key is missing: name what must run once, the same on every host")
+    if not is_key(key):
+        raise UsageError(f"--key {key!r}: {KEY_RULE}")
+    if os.environ.get("ONCECRON_KEY") == key:
+        raise UsageError(
+            f"--key {key}: this command already runs under that key and would wait for itself; "
+            "give the inner run a key of its own"
+        )
+    return key
+
+
+def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
+    """Return the tick, and the schedule it comes from."""
+    rule = next(iter(tick_rules(settings.__getitem__, settings.typed)), "minute")
+    try:
+        if rule == "schedule":
+            schedule = settings["schedule"]
+            return tick.scheduled_tick(schedule, settings["tz"], fired_at), schedule
+        if rule == "tick":
+            return tick.named_tick(settings["tick"]), None
+    except ValueError as error:
+        wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
+        culprit = "tz" if wrong_zone else rule
+        kind = UsageError if settings.typed(culprit) else ConfigurationError
+        raise kind(f"{settings.source(culprit)}: {error}") from error
+    return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None
+
+
+def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:
+    """Return the gap; one that is configured for another rule does not apply."""
+    given: float | None = settings["min-gap"]
+    if firing_tick.rule in ("minute", "none"):
+        return _MIN_GAP if given is None and firing_tick.rule == "minute" else given
+    return None
+
+
+def _starting_deadline(settings: Settings, firing_tick: tick.Tick) -> float | None:
+    """Return the deadline; one that is configured for another rule does not apply."""
+    given: float | None = settings["starting-deadline"]
+    return None if firing_tick.instant is None else given
+
+
+def _again(settings: Settings) -> bool:
+    if settings["again"] and settings["tick"] is None and not os.isatty(0):
+        raise UsageError(
+            "--again: in a crontab it would run every tick on every host; use a terminal, or name the tick"
+        )
+    return bool(settings["again"])
+
+
+def _retrying(settings: Settings) -> Retrying:
+    """Return what to do about failures; a delay or codes that are configured wait for --retries."""
+    return Retrying(
+        settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
+    )
+
+
+def host_name() -> str:
+    """Return $ONCECRON_HOST, or the kernel's name of this host."""
+    return stderr.valid(os.environ.get("ONCECRON_HOST") or os.uname().nodename)
+
+
+def user_name() -> str:
+    """Return the name of the effective user, or its number where it has none."""
+    import pwd  # noqa: PLC0415 - a test replaces it
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def shown(command: list[str]) -> str:
+    """Return a command as one shell-quoted line of valid UTF-8."""
+    return " ".join(_quoted(stderr.valid(word)) for word in command)
+
+
+def _quoted(word: str) -> str:
+    if word and KEY_LETTERS.issuperset(word.replace("=", "").replace("%", "").replace("+", "")):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _random_uuid() -> str:
+    """Return a random uuid of version 4 (RFC 9562); the uuid module costs a firing milliseconds."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

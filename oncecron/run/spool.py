@@ -1,0 +1,309 @@
+"""Records on local disk that the store has not got yet.
+
+Per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, directories 0700. A record is one file, written
+by temporary name, fsync and rename, so that it is there whole or not at all; what a killed process was writing is
+removed by whoever delivers next. Never below a directory that others may write to, never through a link: nothing is
+written there, and what is there is neither believed nor touched.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+
+from oncecron.core import clock, safe_paths
+from oncecron.core.errors import EX_CONFIG, OncecronError, StoreError
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.stores.address import masked, state_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from oncecron.stores.address import Address
+    from oncecron.stores.api import LeaseStore
+
+OTHERS_AT_ONCE = 20
+"""Records of other keys that one firing delivers, which has a job of its own."""
+
+_WRITTEN_WITHIN = 5.0  # seconds that writing a record may take
+
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
+
+
+_FIELDS = {"kind", "key", "shard", "tick", "tick_instant", "host", "pid", "fired_at", "owner"}
+_FIELDS_OF = {
+    "execution": _FIELDS | {"attempt", "outcome", "fencing_token", "note"},
+    "skip": _FIELDS | {"reason", "at"},
+}
+"""What readers take for granted, by the kind of the record."""
+
+
+class SpoolError(OncecronError):
+    """The spool cannot be used; the message says why and where."""
+
+    exit_status = EX_CONFIG
+
+
+def spool_of(address: Address, namespace: str) -> Spool:
+    """Return this user's spool for a store."""
+    return Spool(state_directory(), masked(address.target), namespace)
+
+
+class Spool:
+    """The records of one store and namespace."""
+
+    def __init__(self, state_directory: str, store: str, namespace: str) -> None:
+        """`store`: its text without the password. Touches no disk."""
+        self._state = state_directory
+        self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Keep a record, as `late`, until it is delivered. Raises `SpoolError` when the disk does not take it."""
+        import json  # noqa: PLC0415 - only where the store failed
+
+        part = f"{record['shard']}-" if record.get("shard") else ""
+        name = f"{record['owner']}-{part}{record.get('attempt', record['kind'])}.json"
+        try:
+            directory = self._directory(record["key"])
+            temporary = os.path.join(directory, f".{name}.{os.getpid()}")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                    json.dump({**record, "late": True}, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(temporary, os.path.join(directory, name))
+            except OSError:
+                _remove(temporary)  # a full disk
+                raise
+            safe_paths.sync(directory)
+        except OSError as error:
+            raise SpoolError(f"cannot write to {self.root}: {error.strerror or error}") from error
+
+    def keys(self) -> list[str]:
+        """Return the names of the directories that hold records."""
+        return sorted(name for name in _listed(self.root) if not name.startswith("."))
+
+    def refuse_unsafe(self) -> None:
+        """Raise `SpoolError` if what is here could be somebody else's: then nothing of it is pending."""
+        if os.path.lexists(self.root):
+            for name in ("", *self.keys()):
+                self._refuse_unsafe(name)
+
+    def pending(
+        self, key: str | None = None, *, set_aside: bool = False
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (path, record) of a key, or of all, the oldest first; a broken file is left out.
+
+        `set_aside`: for who delivers, such a file is renamed, so that it is not looked at again. Raises `SpoolError`
+        where that fails.
+        """
+        for name in self._names(key):
+            for path in sorted(_records(self._files(name)), key=_modified):
+                try:
+                    record = _read(path)
+                except FileNotFoundError:
+                    continue  # delivered by somebody else meanwhile
+                except (OSError, ValueError, RecursionError):
+                    if set_aside:
+                        _changed(os.rename, path, path + ".broken")
+                else:
+                    yield path, record
+
+    def set_aside(self) -> list[str]:
+        """Return the files that could not be read as records."""
+        folders = [os.path.join(self.root, name) for name in self.keys()]
+        return sorted(
+            os.path.join(directory, name)
+            for directory in folders
+            for name in _listed(directory)
+            if name.endswith(".broken")
+        )
+
+    def has(self, key: str | None = None) -> bool:
+        """Return whether anything is pending, of a key at the cost of one look into a directory.
+
+        Of all it is a look for each key that ever had a record. Their directories stay: whoever adds a record must not
+        find its directory removed meanwhile. What a killed process was writing is removed by the way.
+        """
+        for name in self._names(key):
+            files = self._files(name)
+            for file in files:
+                base = os.path.basename(file)
+                if base.startswith(".") and ".json." in base:
+                    _remove_unless_written(file)
+            if _records(files):
+                return True
+        return False
+
+    def lock(self) -> int | None:
+        """Become the only one who delivers; return a descriptor to close, or None if somebody else is."""
+        import fcntl  # noqa: PLC0415 - only where a record was spooled
+
+        if not self._is_safe():
+            return None
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(os.path.join(self.root, ".lock"), flags, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def deliver(
+        self, store: LeaseStore, key: str | None, *, wanted: Callable[[int], bool], within: float
+    ) -> None:
+        """Deliver a key's records, or all, while they are `wanted`; whatever fails stays for the next time.
+
+        `wanted` is asked before each, and told how many were delivered; `within`: seconds for one record. What others
+        may have put here stays without a word, which cron would mail each time: `flush` says it.
+        """
+        if not self.has(key) or (lock := self.lock()) is None:
+            return
+        try:
+            for number, (path, record) in enumerate(self.pending(key, set_aside=True)):
+                if not wanted(number):
+                    break
+                store.deliver(record, deadline=clock.lease_time(store.lease_clock) + within)
+                self.delivered(path)
+        except (StoreError, SpoolError, OSError):
+            store.close()
+        finally:
+            os.close(lock)
+
+    def delivered(self, path: str) -> None:
+        """Forget a record. Raises `SpoolError`: then it will be delivered again, which changes nothing."""
+        _changed(os.unlink, path)
+
+    def note_unreachable(self, key: str) -> bool:
+        """Remember that the store was away; return whether that is news for this host and key."""
+        try:
+            path = os.path.join(self._directory(key), ".unreachable")
+        except (OSError, SpoolError):
+            return True
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def note_reached(self, key: str) -> None:
+        """Forget that the store was away."""
+        note = os.path.join(self.root, _name_of(key), ".unreachable")
+        if os.path.lexists(note) and self._is_safe(_name_of(key)):
+            _remove(note)
+
+    def _names(self, key: str | None) -> list[str]:
+        return self.keys() if key is None else [_name_of(key)]
+
+    def _files(self, name: str) -> list[str]:
+        """Return the paths of what is in a directory of the spool; nothing where it may be somebody else's."""
+        files = _listed(os.path.join(self.root, name))
+        if not files or not self._is_safe(name):  # the usual firing has paid for one look by now
+            return []
+        return [os.path.join(self.root, name, file) for file in files]
+
+    def _levels(self, name: str) -> list[str]:
+        """Return the directory of a key, which may be empty, and those above it that are the spool's, from the top."""
+        levels = [self._state, os.path.dirname(self.root), self.root]
+        return [*levels, os.path.join(self.root, name)] if name else levels
+
+    def _directory(self, key: str) -> str:
+        name = _name_of(key)
+        for path in self._levels(name):
+            safe_paths.make(path)
+            if why := safe_paths.unsafe(path):
+                raise SpoolError(why)
+        return os.path.join(self.root, name)
+
+    def _refuse_unsafe(self, name: str = "") -> None:
+        """Raise `SpoolError` if somebody else could have put something here, `OSError` if nothing is here."""
+        for path in self._levels(name):
+            if why := safe_paths.unsafe(path):
+                raise SpoolError(why)
+
+    def _is_safe(self, name: str = "") -> bool:
+        try:
+            self._refuse_unsafe(name)
+        except (SpoolError, OSError):
+            return False
+        return True
+
+
+def _records(files: list[str]) -> list[str]:
+    return [file for file in files if file.endswith(".json")]
+
+
+def _changed(change: Callable[..., None], *paths: str) -> None:
+    """Carry out what changes a name. Raises `SpoolError` where this is refused."""
+    try:
+        change(*paths)
+    except FileNotFoundError:  # somebody else has done it meanwhile
+        return
+    except OSError as error:
+        raise SpoolError(
+            f"{paths[0]} cannot be removed or set aside: {error.strerror}; "
+            f"let user {os.geteuid()} write to its directory"
+        ) from error
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def _remove_unless_written(temporary: str) -> None:
+    """Remove what was being written, unless its process lives, here or in a container that shares the directory."""
+    if os.path.exists(f"/proc/{temporary.rpartition('.')[2]}"):
+        return
+    if abs(clock.wall() - _modified(temporary)) > _WRITTEN_WITHIN:
+        _remove(temporary)
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return the record in a file. Raises `ValueError` where there is none."""
+    import json  # noqa: PLC0415 - only where a record was spooled
+
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
+        status = os.fstat(file.fileno())
+        ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        if not stat.S_ISREG(status.st_mode) or not ours:  # from when the directory was not safe
+            raise ValueError(f"{path} is not a file of our own")
+        record = json.load(file)
+    known = _FIELDS_OF.get(str(record.get("kind"))) if isinstance(record, dict) else None
+    if known is None or not known <= record.keys():
+        raise ValueError(f"{path} holds no record")
+    return record  # type: ignore[no-any-return]
+
+
+def _name_of(text: str) -> str:
+    """Return a file name for any text: readable, and different for different texts."""
+    safe = "".join(letter if letter in _SAFE else "_" for letter in text).lstrip(".")
+    if safe == text and len(text) <= 120:  # noqa: PLR2004
+        return text
+    return f"{safe[:100]}-{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _modified(path: str) -> float:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return 0.0

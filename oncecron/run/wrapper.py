@@ -1,0 +1,246 @@
+"""The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
+
+    the guard reports `exit N`   -> leave with N, once the output that is captured has been passed on.  `job`: that one
+                                    runs; `idle`: none does, and the end of the last attempt or part is on record
+    the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
+    trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
+      the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
+    a signal                     -> written to the guard's pipe, never waited for
+    the wrapper itself is killed -> the guard sees the end of that pipe and ends the job
+
+It imports no driver. The guard is forked before there is any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from oncecron.core import clock, stderr
+from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import Ending, Lease
+from oncecron.run import process_tree, spool_records
+from oncecron.run.guard import NOTE_ONLY, Guard
+from oncecron.run.job import ENDING_SIGNALS
+from oncecron.run.spool import SpoolError
+from oncecron.run.trust import WRAPPER_KILLS_BEFORE, Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from oncecron.run.capture.capture import Capture
+    from oncecron.run.spec import RunSpec
+    from oncecron.stores.api import LeaseStore
+
+_LEAVE_WITHIN = 1.0  # seconds for the guard to leave after its last word
+_KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
+_PASS_ON_WITHIN = (
+    1.0  # seconds for the output of a command that was told to end, or killed without the guard
+)
+
+
+def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
+    """Run one firing to its end; return the exit status."""
+    trust = Trust()
+    signals = process_tree.Signals()
+    capture = _capture(spec)  # not adopted by us when its parent ends
+    process_tree.become_subreaper()
+    orders_read, orders_write = os.pipe()
+    reports_read, reports_write = os.pipe()
+    group = os.getpgrp()
+    guard = os.fork()
+    if guard == 0:
+        os.close(orders_write)
+        os.close(reports_read)
+        guard_of_it = Guard(spec, trust, orders_read, reports_write, open_store, capture)
+        _be_guard(guard_of_it, signals, group, spec)
+    os.close(orders_read)
+    os.close(reports_write)
+    if capture:
+        capture.close_outputs()
+    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture).watch()
+
+
+def _capture(spec: RunSpec) -> Capture | None:
+    if not spec.capture:
+        return None
+    from oncecron.run.capture.capture import Capture  # noqa: PLC0415 - only who asks for it pays
+
+    return Capture(spec.capture, f"key {spec.firing.key}: ")
+
+
+def _be_guard(guard: Guard, signals: process_tree.Signals, group: int, spec: RunSpec) -> NoReturn:
+    status = EX_SOFTWARE
+    try:
+        if spec.terminal:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a message would stop it
+        else:
+            os.setsid()
+        process_tree.become_subreaper()
+        for descriptor in guard.pipes:
+            os.set_blocking(descriptor, False)
+        status = guard.run(signals, group)
+        guard.report_exit(status)
+    except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
+        stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
+        if spec.verbose > 1:
+            stderr.show_trace()
+    finally:
+        os._exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
+
+
+class Wrapper:
+    """The watching half of one firing."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        trust: Trust,
+        signals: process_tree.Signals,
+        guard: int,
+        orders: int,
+        reports: int,
+        capture: Capture | None = None,
+    ) -> None:
+        self._spec = spec
+        self._trust = trust
+        self._signals = signals
+        self._guard = guard
+        self._orders = orders
+        self._reports = reports
+        self._capture = capture
+        self._tree = process_tree.Tree()
+        self._lease: Lease | None = None
+        self._started = 0.0
+        self._told_to_end = False
+
+    def watch(self) -> int:
+        """Wait for the guard's last word, or do what it can no longer do."""
+        os.set_blocking(self._orders, False)
+        os.set_blocking(self._reports, False)
+        poll = select.poll()
+        poll.register(self._reports, select.POLLIN)
+        poll.register(self._signals.fd, select.POLLIN)
+        unread = b""
+        while True:
+            poll.poll(self._timeout() * 1000)
+            self._forward_signals()
+            self._tree.reap()  # as PID 1 of a container too
+            data = self._read_reports()
+            unread += data or b""
+            while b"\n" in unread:
+                line, _, unread = unread.partition(b"\n")
+                word, *fields = line.decode().split()
+                if word == "exit":
+                    self._wait_for_guard()
+                    if self._capture:
+                        patience = _PASS_ON_WITHIN if self._told_to_end else None
+                        self._capture.pass_on(self._signals, patience)
+                    return int(fields[0])
+                self._lease = self._remembered(fields) if word == "job" else None
+            if data == b"":
+                return self._fence("the oncecron guard was killed")
+            if (until := self._trust.until) and self._now() >= until - self._margin:
+                return self._fence("the oncecron guard did not stop the command in time")
+
+    def _now(self) -> float:
+        return clock.lease_time(self._spec.address.lease_clock)
+
+    @property
+    def _margin(self) -> float:
+        return self._spec.firing.ttl * WRAPPER_KILLS_BEFORE
+
+    def _timeout(self) -> float:
+        until = self._trust.until
+        return min(1.0, max(0.0, until - self._margin - self._now()) + 0.001) if until else 1.0
+
+    def _read_reports(self) -> bytes | None:
+        try:
+            return os.read(self._reports, 4096)
+        except BlockingIOError:
+            return None
+
+    def _forward_signals(self) -> None:
+        for number, from_terminal in self._signals.read():
+            if number == signal.SIGCHLD:
+                continue
+            self._told_to_end |= number in ENDING_SIGNALS
+            note = NOTE_ONLY if self._spec.terminal and from_terminal else 0
+            try:
+                os.write(self._orders, bytes([number | note]))
+            except OSError:  # the guard is gone, or its pipe is full of signals
+                continue
+
+    def _wait_for_guard(self) -> None:
+        """Let the guard leave first: cron waits for everybody who holds the command's output."""
+        poll = select.poll()
+        poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
+        give_up = time.monotonic() + _LEAVE_WITHIN
+        self._tree.reap()
+        while self._guard not in self._tree.statuses and (left := give_up - time.monotonic()) > 0:
+            poll.poll(left * 1000)
+            self._forward_signals()  # whoever is told to end now does not wait for a slow reader
+            self._tree.reap()
+
+    def _remembered(self, fields: list[str]) -> Lease:
+        """Return what the guard tells of the job that it has started, for the record of its loss."""
+        firing = self._spec.firing
+        shard, execution_id, attempt, token, started_at = fields
+        self._started = self._now()
+        return Lease(
+            key=firing.key,
+            shard=int(shard),
+            tick=firing.tick.text,
+            owner=firing.owner,
+            attempt=int(attempt),
+            execution_id=int(execution_id),
+            token=int(token),
+            ttl=firing.ttl,
+            started_at=float(started_at),
+            trusted_until=0.0,
+        )
+
+    def _fence(self, why: str) -> int:
+        """Kill everything, the guard too, and record the loss."""
+        give_up = time.monotonic() + _KILL_WITHIN
+        gone = True
+        if self._guard not in self._tree.statuses:  # first: a stopped one keeps zombies in our way
+            process_tree.signal_one(self._guard, signal.SIGKILL)
+        while gone and self._tree.kill():
+            select.select((), (), (), 0.002)  # a killed process needs a moment to leave
+            gone = time.monotonic() < give_up
+        key = self._spec.firing.key
+        exit_status = EX_TEMPFAIL
+        if os.WIFEXITED(self._tree.statuses.get(self._guard, signal.SIGKILL)):
+            why, exit_status = "the oncecron guard failed", EX_SOFTWARE  # and has said so
+        if self._lease is None:
+            if exit_status == EX_TEMPFAIL:
+                stderr.complain(f"key {key}: {why}; the command was not started, or is dead")
+            return exit_status
+        end = "the command was killed" if gone else "a process of it cannot be killed"
+        stderr.complain(f"key {key}: {why}; {end}")
+        ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
+        if self._capture:
+            ending = self._capture.ended(ending)
+        firing = self._spec.firing_of(self._lease)
+        self._spool(spool_records.execution_record(firing, self._lease, ending), gone=gone)
+        if self._capture:
+            self._capture.pass_on(self._signals, _PASS_ON_WITHIN)
+        return exit_status
+
+    def _spool(self, record: dict[str, object], *, gone: bool) -> None:
+        """Keep the record for the store, and for the log beside it.
+
+        Delivered to the store it releases the lease, which while something lives is to keep others out until it ends.
+        """
+        spec = self._spec
+        for spool in (*([spec.spool] if gone else []), *([spec.log.spool] if spec.log else [])):
+            try:
+                spool.add(record)
+            except SpoolError as error:
+                stderr.complain(f"key {self._spec.firing.key}: a record is lost: {error}")

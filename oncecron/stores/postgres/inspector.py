@@ -1,0 +1,367 @@
+"""What people ask of PostgreSQL: ordinary psycopg, SQL from `people.sql`.
+
+History is read in pages by the id of its last row, so that a million rows need no memory, no open
+transaction and no sort, neither here nor at the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+
+import psycopg
+
+from oncecron.core.errors import StoreError, StoreRefusesError
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.log_rows import (
+    Execution,
+    JobKey,
+    LeaseView,
+    Pause,
+    Released,
+    Skip,
+    Traced,
+    TracedSkip,
+)
+from oncecron.core.model import Output
+from oncecron.stores.address import masked
+from oncecron.stores.postgres import address, schema
+from oncecron.stores.postgres.statements import statements
+from oncecron.stores.postgres.wire import StatementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from oncecron.core.log_rows import HistoryQuery, Roles
+    from oncecron.core.model import Request, Retention
+
+_PATIENCE = 10.0  # seconds that one of the servers may take to answer a connection
+_PAGE = 1000
+_BATCH = 5000  # rows that one step of retention removes
+_CLOSED_WITHIN = 1.0  # seconds in which the session of one that has just ended gives its lock back
+_ENDED_WITHIN = 5.0  # seconds in which a session that was terminated does
+_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0, None)
+"""Seconds in which the newest skips are looked for, one after the other: their index knows only ranges of time."""
+
+_OLDEST_SERVER = 130000
+_INSUFFICIENT_PRIVILEGE = "42501"
+_UNDEFINED_OBJECT = "42704"
+_READERS_CURE = "have the schema's owner run `oncecron init --read-role ROLE`"
+_WATCHERS_CURE = (
+    "have the schema's owner run `oncecron init --read-role ROLE`, or `oncecron init --operator-role ROLE`, which "
+    "suffices also to stop and release"
+)
+_OPERATORS_CURE = "have the schema's owner run `oncecron init --operator-role ROLE`"
+_ENDERS_CURE = (
+    "do it as a role that has that session's rights, or have a superuser run "
+    "`select pg_terminate_backend({pid})`"
+)
+_OWNERS_CURE = "do it as the role that owns the schema"
+_INIT_CURE = (
+    "run it as the schema's or the database's owner, or have a DBA run what "
+    "`oncecron init --print-sql` prints"
+)
+
+
+class PostgresInspector:
+    """The people's half of the store on PostgreSQL; see `oncecron.store.Inspector`."""
+
+    has_roles = True
+
+    def __init__(self, url: str, *, namespace: str) -> None:
+        """Connect at the first question. Raises `ConfigurationError` for a namespace that is none."""
+        self._url = url
+        self._namespace = namespace
+        self._sql = statements(namespace)
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first, or the oldest first after an id."""
+        yield from map(Execution._make, self._pages(query, ""))
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+        yield from map(_traced, self._pages(query, "traced_"))
+
+    def _pages(self, query: HistoryQuery, columns: str) -> Iterator[tuple[Any, ...]]:
+        section = "history"
+        if query.after_id is not None:
+            section = "history_after"
+        elif query.tick is not None:
+            section = "history_of_tick"
+        elif query.key is not None:
+            section = "history_of_key"
+        left = query.limit
+        values: dict[str, Any] = {**query._asdict(), "before": None}
+        while left is None or left > 0:
+            page = _PAGE if left is None else min(left, _PAGE)
+            rows = self._ask(columns + section, {**values, "page": page})
+            yield from rows
+            if len(rows) < page:
+                return
+            values["before" if query.after_id is None else "after_id"] = rows[-1][0]
+            left = None if left is None else left - page
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        values = query._asdict()
+        if query.limit is None:
+            yield from map(Skip._make, self._stream("skips", {**values, "window": None}))
+            return
+        for window in _WINDOWS:
+            rows = self._ask("skips", {**values, "window": window})
+            if window is None or len(rows) >= query.limit:
+                yield from map(Skip._make, rows)
+                return
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips` with what else is known of them."""
+        for row in self._stream("traced_skips", query._asdict()):
+            yield TracedSkip(Skip._make(row[:-1]), row[-1])
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part in the order of starts."""
+        yield from map(_traced, self._stream("timeline", {"since": since}))
+
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed."""
+        return [JobKey._make(row) for row in self._ask("keys", {})]
+
+    def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield rows as the server gives them: no question of this kind begins within another."""
+        connection = self._installed()
+        with (
+            self._explained(_READERS_CURE),
+            connection.transaction(),
+            connection.cursor(name=section) as cursor,
+        ):
+            cursor.itersize = _PAGE
+            cursor.execute(self._sql[section], values)
+            yield from cursor
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        rows = self._ask("execution", {"execution_id": execution_id})
+        return Execution._make(rows[0]) if rows else None
+
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+        rows = self._ask("output", {"execution_id": execution_id})
+        return Output._make(rows[0]) if rows else None
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease and every session lock of this namespace."""
+        return [_lease(row) for row in self._ask("leases", {}, _WATCHERS_CURE)]
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now."""
+        return [Pause._make(row) for row in self._ask("pauses", {})]
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key; see `Inspector.pause`."""
+        values = {"key": key, "author": author, "reason": reason, "seconds": seconds}
+        return _now_and_before(self._operate("pause", values))
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key; see `Inspector.resume`."""
+        return next(self._operate("resume", {"key": key}), None)
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host; see `Inspector.drain`."""
+        return _now_and_before(self._operate("drain", {"host": host, "author": author}))
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; see `Inspector.undrain`."""
+        return next(self._operate("undrain", {"host": host}), None)
+
+    def _operate(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
+        return map(Pause._make, self._ask(section, values, _OPERATORS_CURE))
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something; see `Inspector.request`."""
+        part = {"key": key, "shard": shard, "execution_id": execution_id}
+        return bool(self._ask("request", {**part, **request._asdict()}, _OPERATORS_CURE)[0][0])
+
+    def release(
+        self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
+    ) -> Released:
+        """Free a part of a key whose lease has ended, or has gone; see `Inspector.release`."""
+        part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
+        give_up = time.monotonic() + _CLOSED_WITHIN
+        ended: set[int | None] = set()
+        while True:
+            *answer, start = self._ask("release", part, _OPERATORS_CURE)[0]
+            released = Released._make(answer)
+            new = force and released.backend_pid not in ended
+            if released.answer != "locked" or (time.monotonic() > give_up and not new):
+                return released
+            if new:
+                self._end_session(released.backend_pid, start)
+                ended.add(released.backend_pid)
+                give_up = time.monotonic() + _ENDED_WITHIN
+            select.select((), (), (), 0.05)
+
+    def _end_session(self, pid: int | None, start: str | None) -> None:
+        """Terminate a session. Raises `StoreRefusesError` if that is not this role's right."""
+        cure = _ENDERS_CURE.format(pid=pid)
+        rows = self._ask("end_session", {"pid": pid, "start": start}, cure)
+        if rows and rows[0][0] is None:
+            raise StoreRefusesError(
+                f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
+            )
+
+    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+        values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
+        parts = [row[0] for row in self._ask("part_ids", {}, _OWNERS_CURE)]
+        executions = skips = 0
+        for key_id in (None, *parts):
+            while True:
+                row = self._ask("expire", {**values, "key_id": key_id}, _OWNERS_CURE)[0]
+                if not any(row):
+                    break
+                executions += row[0]
+                skips += row[1]
+        return executions, skips
+
+    def initialise(self, roles: Roles) -> str:
+        """Create or upgrade the schema and grant rights; return a sentence of what was done."""
+        connection = self._connected()
+        if connection.info.server_version < _OLDEST_SERVER:
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)}: the server has version "
+                f"{connection.info.server_version // 10000}; 13 or newer is needed"
+            )
+        with self._explained(_INIT_CURE), connection.transaction():
+            lock = {"lock": schema.lock_name(self._namespace)}
+            connection.execute(self._sql["lock_schema"], lock)
+            made = self._version(connection) is None
+            if made:
+                connection.execute(schema.script(self._namespace))
+            if granted := schema.grants(self._namespace, roles):
+                connection.execute(granted)
+        done = f"made schema {self._namespace}, version {schema.VERSION}"
+        if not made:
+            done = f"schema {self._namespace} has version {schema.VERSION} already"
+        names = ", ".join(dict.fromkeys(role for part in roles for role in part))
+        return done + (f"; gave rights to {names}" if names else "")
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Return the SQL that `initialise` would run on an empty store."""
+        begin = self._sql["script_begin"].replace("{namespace}", self._namespace)
+        script = schema.script(self._namespace)
+        return f"{begin}\n\n{script}\n{schema.grants(self._namespace, roles)}commit;\n"
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _ask(
+        self, section: str, values: Mapping[str, Any], cure: str = _READERS_CURE
+    ) -> list[tuple[Any, ...]]:
+        connection = self._installed(cure)
+        with self._explained(cure):
+            return connection.execute(self._sql[section], values).fetchall()
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is None:
+            try:
+                given = psycopg.conninfo.conninfo_to_dict(self._url)
+                wanted = address.parameters(_PATIENCE, "oncecron")
+                unset: dict[str, Any] = {
+                    name: value for name, value in wanted.items() if name not in given
+                }
+                self._connection = psycopg.connect(
+                    self._url, autocommit=True, prepare_threshold=None, **unset
+                )
+            except (psycopg.ProgrammingError, UnicodeError) as error:
+                raise address.broken(str(error), self._url) from error
+            except psycopg.Error as error:
+                raise _unconnected(error, self._url) from error
+        return self._connection
+
+    def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return the connection once the schema is known to be there and of this version."""
+        if self._connection is not None:
+            return self._connection
+        connection = self._connected()
+        try:
+            with self._explained(cure):
+                version = self._version(connection, cure)
+        except StoreError:
+            self.close()
+            raise
+        if version is None:
+            self.close()
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; run `oncecron init`"
+            )
+        return connection
+
+    def _version(
+        self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = _INIT_CURE
+    ) -> int | None:
+        """Return the schema's version, which is this program's, or None if there is no schema."""
+        answer = connection.execute(self._sql["installed"], {"namespace": self._namespace})
+        exists, usable, has_tables, readable = answer.fetchone() or (False,) * 4
+        if exists and not (usable and (readable or not has_tables)):
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "
+                f"{self._namespace}; {cure.replace('ROLE', connection.info.user)}"
+            )
+        if not has_tables:
+            return None
+        row = connection.execute(self._sql["version"]).fetchone()
+        version: int = row[0] if row else 0
+        if version != schema.VERSION:
+            raise schema.wrong_version(self._namespace, version)
+        return version
+
+    @contextlib.contextmanager
+    def _explained(self, cure: str) -> Iterator[None]:
+        """Turn what psycopg raises into an error of one line with a cure."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if self._connection is not None and self._connection.broken:
+                self.close()
+            raise self._explain(error, cure) from error
+
+    def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
+        if error.sqlstate is None:
+            return _unconnected(error, self._url)
+        told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
+        if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
+            return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {cure}")
+        if error.sqlstate == _UNDEFINED_OBJECT:
+            return StoreRefusesError(f"PostgreSQL: {told}; create it first")
+        return schema.explain(told, self._namespace, None)
+
+
+def _unconnected(error: psycopg.Error, url: str) -> StoreError:
+    """Return the oncecron error for a connection that failed, without the words that psycopg puts before libpq's."""
+    return address.explain(str(error).removeprefix("connection failed: "), url)
+
+
+def _now_and_before(pauses: Iterator[Pause]) -> tuple[Pause, Pause | None]:
+    return next(pauses), next(pauses, None)
+
+
+def _traced(row: tuple[Any, ...]) -> Traced:
+    return Traced(Execution._make(row[:-3]), *row[-3:])
+
+
+def _lease(row: tuple[Any, ...]) -> LeaseView:
+    """Read a row of `leases`; a lock without a lease is named by its session: `oncecron HOST/PID KEY`."""
+    view = LeaseView._make(row[:-1])
+    words = (row[-1] or "").split(" ")
+    if view.host is None and words[0] == "oncecron" and len(words) > 1:
+        host, _, pid = words[1].rpartition("/")
+        return view._replace(host=host or None, pid=int(pid) if pid.isdigit() else None)
+    return view

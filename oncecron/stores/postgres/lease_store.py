@@ -1,0 +1,372 @@
+"""What a firing asks of PostgreSQL: one statement, one round trip, one atomic step each."""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import (
+    HEARTBEATS_PER_TTL,
+    MAX_CLOCK_SKEW,
+    AskAgain,
+    Firing,
+    Holder,
+    InTheWay,
+    Lease,
+    Refusal,
+    Request,
+    trust_after,
+    why_not_yet,
+)
+from oncecron.stores.postgres import schema
+from oncecron.stores.postgres.wire import StatementError, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from oncecron.core.model import Ending, Retention
+    from oncecron.stores.postgres.libpq import Row
+    from oncecron.stores.postgres.wire import Value
+
+# The client's own start of its backend, asked as the client: a function of the schema's owner may not see it.
+_BACKEND_START = (
+    "(select s.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)"
+)
+
+
+class PostgresLeaseStore:
+    """The firing half of the store on PostgreSQL; see `oncecron.store.LeaseStore`."""
+
+    lease_clock = clock.BOOTTIME
+
+    def __init__(self, url: str, *, namespace: str, ttl: float) -> None:
+        self._url = url
+        self._schema = schema.quoted(namespace)
+        self._namespace = namespace
+        self._patience = min(5.0, ttl / HEARTBEATS_PER_TTL)
+        self._wire: Wire | None = None
+        self._locked = False
+        self._firing: Firing | None = None
+        self._awaited: int | None = None
+        self._dead: tuple[int, str | None] | None = None
+        """The session that was taken over from in silence: it may still hold the lock."""
+
+    def claim(
+        self,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,
+        alone: bool = False,
+        awaited: int | None = None,
+    ) -> Lease | Refusal | AskAgain:
+        """Ask for (key, tick); see `LeaseStore.claim`."""
+        self._firing = firing
+        wire = self._connected(deadline)
+        sent = clock.lease_time(self.lease_clock)
+        values = (
+            *_described(firing),
+            MAX_CLOCK_SKEW,
+            wire.backend_pid,
+            _BACKEND_START,
+            watched,
+            alone,
+            awaited,
+        )
+        row = self._call_installed("claim_v1", values, deadline)
+        return self._answer(firing, row, sent)
+
+    def _call_installed(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+        """Call a function; where there is no schema at all, install it first."""
+        try:
+            return self._call(function, values, deadline)
+        except StatementError as error:
+            if error.sqlstate not in schema.MISSING:
+                raise self._refused(error) from error
+        try:
+            schema.install(self._connected(deadline), self._namespace, deadline=deadline)
+            return self._call(function, values, deadline)
+        except StatementError as error:
+            raise self._refused(error) from error
+
+    def _answer(self, firing: Firing, row: Row, sent: float) -> Lease | Refusal | AskAgain:
+        answer = _Answer(row)
+        self._awaited = None
+        if answer.text(0) == "lease":
+            self._locked = answer.text(6) == "t"
+            self._dead = (answer.integer(15), answer.text(16)) if answer.text(15) else None
+            return Lease(
+                key=firing.key,
+                shard=firing.shard,
+                tick=firing.tick.text,
+                owner=firing.owner,
+                attempt=answer.integer(3),
+                execution_id=answer.integer(2),
+                token=answer.integer(4),
+                ttl=firing.ttl,
+                started_at=answer.number(5),
+                trusted_until=trust_after(sent, firing.ttl),
+            )
+        if answer.text(0) == "parts":
+            raise ConfigurationError(
+                f"key {firing.key}, tick {firing.tick.text}: another host divides it into {answer.text(11)} parts and "
+                f"this one into {firing.shards}; give --shards the same number on every host"
+            )
+        if answer.text(0) == "clocks":
+            if firing.tick.rule == "name":
+                raise ConfigurationError(why_not_yet(firing.tick, answer.number(12)))
+            raise ConfigurationError(
+                f"the tick {firing.tick.text} is {abs(answer.number(12)):.0f} s off: "
+                "this host's clock or the store's is wrong; compare "
+                "`date -u` here with `select now()` there, and set the wrong one"
+            )
+        self._awaited = answer.integer(2) or None
+        if answer.text(0) == "again":
+            return answer.again()
+        return answer.refusal()
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        """Extend the lease, or adopt it again on a new connection; see `LeaseStore.renew`."""
+        if self._dead and not self._locked:
+            self._terminate(*self._dead, deadline)
+        wire = self._connected(deadline)
+        sent = clock.lease_time(self.lease_clock)
+        values = (lease.execution_id, lease.owner, self._locked, wire.backend_pid, _BACKEND_START)
+        row = self._step("renew_v1", values, deadline)
+        locked = row[0]
+        if locked is None:
+            execution_id = self._put_back(wire, lease, deadline)
+            if execution_id is None:
+                return None
+            lease = lease._replace(execution_id=execution_id)
+        self._locked = locked == b"t"
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row[1:]))
+
+    def _put_back(self, wire: Wire, lease: Lease, deadline: float) -> int | None:
+        """Put back an execution that the store has lost; None if it is known, or somebody has claimed."""
+        firing = self._firing
+        if firing is None:
+            return None
+        values = (
+            *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
+            *firing.holder,
+            *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
+            *(lease.token, lease.ttl, wire.backend_pid, _BACKEND_START),
+        )
+        execution_id = self._step("adopt_v1", values, deadline)[0]
+        return None if execution_id is None else int(execution_id)
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
+        values = (lease.execution_id, lease.owner, *_told(ending))
+        return self._step("keep_v1", values, deadline)[0] == b"t"
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt under the lease that was kept; see `LeaseStore.retry`."""
+        wire = self._connected(deadline)
+        sent = clock.lease_time(self.lease_clock)
+        values = (lease.execution_id, lease.owner, self._locked, wire.backend_pid, _BACKEND_START)
+        answer = _Answer(self._step("retry_v1", values, deadline))
+        if answer.text(0) is None:
+            return None
+        if answer.text(0) == "refused":
+            return answer.refusal()
+        if answer.text(0) == "again":
+            raise StoreUnavailable(
+                f"key {lease.key}: PostgreSQL backend {answer.integer(15) or '-'} has not ended the last attempt's "
+                "transaction, which holds the fence"
+            )
+        self._locked = answer.text(6) == "t"
+        return lease._replace(
+            attempt=answer.integer(3),
+            execution_id=answer.integer(2),
+            token=answer.integer(4),
+            started_at=answer.number(5),
+            trusted_until=trust_after(sent, lease.ttl),
+            request=None,
+        )
+
+    def listen(self, firing: Firing, *, deadline: float) -> bool:
+        """Have the socket stir when something happens to the part; see `LeaseStore.listen`."""
+        self._firing = firing
+        wire = self._connected(deadline)
+        values = (firing.key, firing.shard, firing.owner, self._awaited, wire.backend_pid)
+        [happened] = self._step("listen_v1", values, deadline)
+        wire.stirred |= happened == b"t"
+        return happened is not None
+
+    def finish(
+        self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
+    ) -> bool:
+        """Record the end and release the lease; see `LeaseStore.finish`."""
+        values = (lease.execution_id, lease.owner, *_told(ending), *retention)
+        return self._step("finish_v1", values, deadline)[0] == b"t"
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Record a refusal that the store did not decide; see `LeaseStore.skip`."""
+        host, pid, _ = refusal.holder or (None, None, None)
+        values = (
+            *(firing.key, firing.shard, firing.tick.text, firing.holder.host, refusal.reason),
+            *(firing.holder.pid, firing.fired_at, host, pid, refusal.detail, None, 1, None),
+        )
+        self._call_installed("skip_v1", values, deadline)
+
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
+        import json  # noqa: PLC0415 - only where there is such a record
+
+        values = (json.dumps(record), *(retention or (None, None)))
+        self._call_installed("deliver_v1", values, deadline)
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """Terminate the dead session; see `LeaseStore.evict`."""
+        self._terminate(stale.backend_pid, stale.backend_start, deadline)
+
+    def _terminate(self, pid: int | None, start: str | None, deadline: float) -> None:
+        """End a session as this role: pid and start time must match."""
+        self._dead = None
+        statement = (
+            b"select pg_catalog.pg_terminate_backend(a.pid) from pg_catalog.pg_stat_activity a"
+            b" where a.pid = $1 and a.backend_start = $2"
+        )
+        try:
+            self._ask(statement, (pid, start), deadline)
+        except StatementError:  # not our role's session: the lease's row decides alone
+            return
+
+    def watch_fd(self) -> int | None:
+        """Return the session's socket: readable when the server has closed it."""
+        return self._wire.fileno() if self._wire else None
+
+    def close(self) -> None:
+        """Close the session, which frees its lock."""
+        wire, self._wire, self._locked = self._wire, None, False
+        if wire:
+            wire.close()
+
+    def _connected(self, deadline: float) -> Wire:
+        if self._wire is None:
+            firing = self._firing
+            name = (
+                "oncecron"
+                if firing is None
+                else "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
+            )
+            self._wire = Wire(
+                self._url,
+                clock=self.lease_clock,
+                deadline=deadline,
+                patience=self._patience,
+                name=name,
+            )
+        return self._wire
+
+    def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
+        wire = self._connected(deadline)
+        try:
+            return wire.ask(statement, values, deadline=deadline)
+        except StoreUnavailable as error:
+            error.unanswered = True
+            self.close()  # whatever it still does with the answer: this session is never asked again
+            raise
+
+    def _call(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+        arguments = []
+        sent: list[Value] = []
+        for value in values:
+            if value is _BACKEND_START:
+                arguments.append(_BACKEND_START)
+            else:
+                sent.append(value)
+                arguments.append(f"${len(sent)}")
+        statement = f"select * from {self._schema}.{function}({','.join(arguments)})"
+        return self._ask(statement.encode(), sent, deadline)[0]
+
+    def _step(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+        try:
+            return self._call(function, values, deadline)
+        except StatementError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: StatementError) -> StoreError:
+        """Return the oncecron error of a statement that failed; the session is given back."""
+        wire, self._wire = self._wire, None
+        try:
+            return schema.explain(error, self._namespace, wire)
+        finally:
+            if wire:
+                wire.close()
+            self._locked = False
+
+
+def _described(firing: Firing) -> tuple[Value, ...]:
+    tick = firing.tick
+    return (
+        *(firing.key, firing.shard, tick.text, tick.instant, tick.rule, firing.owner),
+        *firing.holder,
+        *(firing.command, firing.fired_at, clock.wall(), firing.ttl, firing.min_gap),
+        *(firing.starting_deadline, firing.again, firing.schedule, firing.zone),
+        *(firing.shards, firing.failover, firing.retries),
+    )
+
+
+def _told(ending: Ending) -> tuple[Value, ...]:
+    return (*ending[:5], *(ending.output or (None, None)))
+
+
+def _request(columns: Row) -> Request | None:
+    kind, author, signal, grace = columns
+    if kind is None:
+        return None
+    return Request(
+        "release" if kind == b"release" else "stop",
+        (author or b"").decode("utf-8", "replace"),
+        int(signal or 0),
+        None if grace is None else float(grace),
+    )
+
+
+class _Answer:
+    """The columns of type `answer`, in their order."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+
+    def text(self, column: int) -> str | None:
+        value = self._row[column]
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def integer(self, column: int) -> int:
+        return int(self._row[column] or 0)
+
+    def number(self, column: int) -> float:
+        return float(self._row[column] or 0)
+
+    def refusal(self) -> Refusal:
+        host = self.text(7)
+        holder = Holder(host, self.integer(8), self.text(9) or "") if host else None
+        since = None if self._row[10] is None else self.number(10)
+        in_the_way = (
+            InTheWay(self.integer(2), self.number(12), self.text(14) or "", self.text(17) == "t")
+            if self._row[2]
+            else None
+        )
+        return Refusal(self.text(1) or "held", holder, since, self.text(11), in_the_way)  # type: ignore[arg-type]
+
+    def again(self) -> AskAgain:
+        backend = self.integer(15) or None
+        held = self.refusal()._replace(
+            reason="held", detail=f"by PostgreSQL backend {backend}" if backend else None
+        )
+        return AskAgain(
+            self.text(1) or "contended",  # type: ignore[arg-type]
+            after=self.number(13),
+            ends_in=self.number(12),
+            refusal=held,
+            watched=self.text(14),
+            backend_pid=backend,
+            backend_start=self.text(16),
+        )

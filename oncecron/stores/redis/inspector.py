@@ -1,0 +1,376 @@
+"""What people ask of Redis: ordinary redis-py.
+
+Executions are found by the stream of each part of a key, whose ids are theirs; several parts are merged by id. So a
+question costs what it shows, not what there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+
+import redis
+
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.stores.redis import control, dead_letters, pauses, scripts
+from oncecron.stores.redis.client import connect_redis_py
+from oncecron.stores.redis.explain import ACL_RULE, of_step
+from oncecron.stores.redis.resp import ReplyError
+from oncecron.stores.redis.rows import (
+    KEY_FIELDS,
+    decoded,
+    execution_of,
+    json_of,
+    key_of,
+    lease_view,
+    order_of,
+    output_of,
+    skip_of,
+    text_fields,
+    traced_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from oncecron.core.log_rows import (
+        Execution,
+        HistoryQuery,
+        JobKey,
+        LeaseView,
+        Pause,
+        Released,
+        Roles,
+        Skip,
+        Traced,
+        TracedSkip,
+    )
+    from oncecron.core.model import Output, Request, Retention
+    from oncecron.stores.redis.address import Target
+    from oncecron.stores.redis.rows import Row
+
+PATIENCE = 10.0
+"""Seconds that one server may take to answer."""
+
+_PAGE = 500
+_PAGE_OF_MANY = 50  # ids of each part, where the question means several
+_BATCH = 1000  # executions, or skips, that one step of prune looks at
+_SLACK = 86400.0
+"""Seconds by which starts may be out of order: the server's clock may have been set back."""
+
+if TYPE_CHECKING:
+    Command = tuple[Any, ...]
+
+
+class RedisInspector:
+    """The people's half of the store on Redis or Valkey; see `oncecron.store.Inspector`."""
+
+    has_roles = False
+
+    def __init__(self, target: Target, *, namespace: str) -> None:
+        self._target = target
+        self._names = scripts.Names(namespace)
+        self._client_at_hand: redis.Redis | None = None
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first, or the oldest first after an id."""
+        for traced in self.traced(query):
+            yield traced.execution
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+        found: Iterator[Row] = (
+            row for row in self._rows(query) if _wanted(row, query, row["outcome"])
+        )
+        if query.exhausted:
+            found = dead_letters.exhausted(self._many, self._names, found)
+        yield from map(traced_of, itertools.islice(found, query.limit))
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part in the order of starts.
+
+        That is the order of their ids, but for what was put in late: it is looked for first, and comes in between.
+        """
+        for part in self._parts(None):
+            late = [row for row in self._rows_of(part) if "late" in row]
+            late.sort(key=_start)
+            others = (row for row in self._rows_of(part) if "late" not in row)
+            for row in heapq.merge(others, late, key=_start):
+                if since is None or row["started_at"] >= since:
+                    yield traced_of(row)
+
+    def _rows_of(self, part: str) -> Iterator[Row]:
+        """Yield the rows of one part of a key, the oldest id first."""
+        stream = self._names.of_part("log", part)
+        ids = self._read(stream, self._many([_page(stream, "0", True, _PAGE)])[0], True, _PAGE)
+        while page := list(itertools.islice(ids, _PAGE)):
+            for execution_id, row in zip(page, self._executions(page), strict=True):
+                if row is not None:
+                    yield {**row, "execution_id": execution_id}
+
+    def _rows(self, query: HistoryQuery) -> Iterator[Row]:
+        ids = self._ids(query)
+        size = min(_PAGE, query.limit or _PAGE)
+        while page := list(itertools.islice(ids, size)):
+            for execution_id, row in zip(page, self._executions(page), strict=True):
+                if row is None:  # removed meanwhile
+                    continue
+                row["execution_id"] = execution_id
+                if _all_older(row, query):
+                    return
+                yield row
+
+    def _ids(self, query: HistoryQuery) -> Iterator[int]:
+        """Yield the ids of executions in the order of the question, of all parts that it means."""
+        parts = self._parts(query.key)
+        size = min(_PAGE if len(parts) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
+        forward = query.after_id is not None
+        after = f"{query.after_id}-0" if forward else ""
+        streams = [self._names.of_part("log", part) for part in parts]
+        heads = self._many([_page(stream, after, forward, size) for stream in streams])
+        readers = [
+            self._read(stream, head or [], forward, size)
+            for stream, head in zip(streams, heads, strict=True)
+        ]
+        return heapq.merge(*readers, reverse=not forward)
+
+    def _read(self, stream: str, entries: Any, forward: bool, size: int) -> Iterator[int]:
+        while True:
+            for entry_id, _ in entries:
+                yield int(entry_id.partition(b"-")[0])
+            if len(entries) < size:
+                return
+            last = entries[-1][0].decode()
+            [entries] = self._many([_page(stream, last, forward, size)])
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        for traced in self.traced_skips(query):
+            yield traced.skip
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips` with what else is known of them."""
+        readers = [self._skips_of(part, query) for part in self._parts(query.key)]
+        merged = heapq.merge(*readers, key=order_of)
+        yield from itertools.islice(merged, query.limit)
+
+    def _skips_of(self, part: str, query: HistoryQuery) -> Iterator[TracedSkip]:
+        name, rows_name = self._names.of_part("skips", part), self._names.of_part("skip_rows", part)
+        oldest = "-inf" if query.since is None else repr(query.since)
+        size = min(_PAGE, query.limit or _PAGE)
+        for offset in itertools.count(0, size):
+            command = ("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES")
+            [flat] = self._many([(*command, "LIMIT", offset, size)])
+            members, times = flat[::2], flat[1::2]
+            texts = self._many([("HMGET", rows_name, *members)])[0] if members else []
+            skips = [
+                skip_of(part, member, at, text)
+                for member, at, text in zip(members, times, texts, strict=True)
+                if text is not None
+            ]
+            found = (
+                each for each in skips if _wanted(each.skip._asdict(), query, each.skip.reason)
+            )
+            yield from sorted(found, key=order_of)
+            if len(members) < size:
+                return
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        [row] = self._executions([execution_id])
+        return None if row is None else execution_of({**row, "execution_id": execution_id})
+
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+        [text] = self._many([("HGET", self._names.of_namespace("outputs"), execution_id)])
+        return None if text is None else output_of(text)
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease of this namespace."""
+        parts = self._parts(None)
+        names = [self._names.of_part("lease", part) for part in parts]
+        (now, micros), *hashes = self._many([("TIME",), *(("HGETALL", name) for name in names)])
+        found = {part: lease for part, lease in zip(parts, hashes, strict=True) if lease}
+        leases = {part: decoded(text_fields(lease)) for part, lease in found.items()}
+        rows = self._executions([lease["execution_id"] for lease in leases.values()])
+        asked_at = now + micros / 1e6
+        return [
+            lease_view(part, lease, row or {}, asked_at)
+            for (part, lease), row in zip(leases.items(), rows, strict=True)
+        ]
+
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed."""
+        parts = self._parts(None)
+        names = [self._names.of_part("key", part) for part in parts]
+        answers = self._many([("HMGET", name, *KEY_FIELDS) for name in names])
+        found = [key_of(part, values) for part, values in zip(parts, answers, strict=True)]
+        return sorted(found, key=lambda key: (key.key, key.shard))
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now."""
+        return pauses.listed(self._many, self._names)
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key; see `Inspector.pause`."""
+        now, before = self._change(key=key, author=author, reason=reason, seconds=seconds)
+        return now, before  # type: ignore[return-value]  # there is one now
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key; see `Inspector.resume`."""
+        return self._change(key=key)[1]
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host; see `Inspector.drain`."""
+        now, before = self._change(drained=host, author=author)
+        return now, before  # type: ignore[return-value]  # there is one now
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; see `Inspector.undrain`."""
+        return self._change(drained=host)[1]
+
+    def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
+        return pauses.change(self._many, self._target, self._names, what)
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something; see `Inspector.request`."""
+        part = scripts.part_of(key, shard)
+        return control.request(self._many, self._names, part, execution_id, request)
+
+    def release(
+        self,
+        key: str,
+        shard: int,
+        execution_id: int | None,
+        *,
+        author: str,
+        force: bool,  # noqa: ARG002 - no lock hangs on a session
+    ) -> Released:
+        """Free a part of a key; see `Inspector.release`."""
+        part = scripts.part_of(key, shard)
+        return control.release(self._many, self._target, self._names, part, execution_id, author)
+
+    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+        text = scripts.text("prune")
+        executions = skips = 0
+        for part in self._parts(None):
+            keys = self._names.keys(part)
+            values = scripts.arguments(
+                {
+                    "part": part,
+                    "keep_executions": retention.executions,
+                    "keep_skips": retention.skips,
+                    "keep_most": self._target.keep,
+                    "most": _BATCH,
+                    "names": names_kept,
+                }
+            )
+            more = 1
+            while more:
+                [step] = self._many([("EVAL", text, len(keys), *keys, *values)])
+                executions, skips, more = executions + step[0], skips + step[1], step[2]
+        return executions, skips
+
+    def initialise(self, roles: Roles) -> str:
+        """Do nothing but look: Redis needs no schema. Return a sentence of what was found."""
+        if any(roles):
+            raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
+        [server] = self._many([("INFO", "server")])
+        version = server.get("valkey_version") or server.get("redis_version")
+        return f"Redis {self._target.shown} (version {version}) needs no preparation"
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Raise `ConfigurationError`: there is no SQL."""
+        del roles
+        raise ConfigurationError(
+            f"a Redis store has no SQL; what its user needs is this ACL: {ACL_RULE}"
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        client, self._client_at_hand = self._client_at_hand, None
+        if client is not None:
+            client.close()
+
+    def _parts(self, key: str | None) -> list[str]:
+        """Return the parts of a key, or of all."""
+        name = self._names.of_namespace("parts")
+        [parts] = self._many([("ZRANGE", name, 0, -1)])
+        known = sorted(part.decode() for part in parts)
+        return [part for part in known if key is None or part.rpartition("#")[0] == key]
+
+    def _executions(self, ids: Sequence[int]) -> list[Row | None]:
+        if not ids:
+            return []
+        name = self._names.of_namespace("executions")
+        [texts] = self._many([("HMGET", name, *ids)])
+        return [None if text is None else decoded(json_of(text)) for text in texts]
+
+    def _many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in one round trip; return their answers."""
+        if not commands:
+            return []
+        with self._explained():
+            if self._client_at_hand is None:
+                self._client_at_hand = connect_redis_py(
+                    self._target, PATIENCE, self._names.of_namespace("namespace")
+                )
+            pipeline: Any = self._client_at_hand.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = pipeline.execute()
+            return answers
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what redis-py raises into an error of one line with a cure."""
+        try:
+            yield
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            self.close()
+            text = f"Redis {self._target.shown}: {error}"
+            if isinstance(error, redis.AuthenticationError):
+                raise StoreRefusesError(f"{text}; check user and password") from error
+            raise StoreUnavailable(text) from error
+        except redis.ResponseError as error:
+            code = "NOPERM " if isinstance(error, redis.exceptions.NoPermissionError) else ""
+            raise of_step(ReplyError(f"{code}{error}"), self._target) from error
+
+
+def _page(stream: str, after: str, forward: bool, size: int) -> Command:
+    """Return the command for a page behind the entry `after`, or for the newest one."""
+    if forward:
+        return ("XRANGE", stream, f"({after}", "+", "COUNT", size)
+    return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
+
+
+def _start(row: Row) -> float:
+    started: float = row["started_at"]
+    return started
+
+
+def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
+    """Return whether a row is what the question asks for; its key has been seen to."""
+    return (
+        (query.host is None or row["host"] == query.host)
+        and (query.outcome is None or outcome == query.outcome)
+        and (query.tick is None or row.get("tick") == query.tick)
+        and (query.since is None or row.get("started_at", query.since) >= query.since)
+    )
+
+
+def _all_older(row: Row, query: HistoryQuery) -> bool:
+    """Return whether this row and all older ids began before what is asked for.
+
+    An execution that was put in late began long before its id was given, and tells nothing of others.
+    """
+    if query.since is None or query.after_id is not None or "late" in row:
+        return False
+    started: float = row["started_at"]
+    return started < query.since - _SLACK

@@ -1,0 +1,388 @@
+"""What a firing asks of Redis: one script, one round trip, one atomic step each, told in the Lua files."""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import (
+    HEARTBEATS_PER_TTL,
+    MAX_CLOCK_SKEW,
+    AskAgain,
+    Holder,
+    InTheWay,
+    Refusal,
+    Unconfirmed,
+    why_not_yet,
+)
+from oncecron.stores.redis import scripts
+from oncecron.stores.redis.resp import ReplyError
+from oncecron.stores.redis.wire import Wire
+
+# ruff: noqa: PLC0415 - most firings lose, and import neither what a holder needs nor what explains a failure
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.core.model import Ending, Firing, Lease, Retention
+    from oncecron.stores.redis.address import Target
+    from oncecron.stores.redis.resp import Reply
+
+    Values = dict[str, str | int | float | None]
+
+
+class RedisLeaseStore:
+    """The firing half of the store on Redis or Valkey; see `oncecron.store.LeaseStore`."""
+
+    lease_clock = clock.BOOTTIME
+
+    def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
+        self._target = target
+        self._names = scripts.Names(namespace)
+        self._patience = min(5.0, ttl / HEARTBEATS_PER_TTL)
+        self._wire: Wire | None = None
+        self._firing: Firing | None = None
+        self._due: str | None = None
+        self._ahead: float | None = None
+        self._kept: tuple[Lease, Ending] | None = None
+        self._channel: str | None = None
+        self._can_listen = True
+
+    def claim(
+        self,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
+        alone: bool = False,  # noqa: ARG002 - nor `contended`
+        awaited: int | None = None,
+    ) -> Lease | Refusal | AskAgain | Unconfirmed:
+        """Ask for (key, tick); see `LeaseStore.claim`."""
+        if self._firing is not None:
+            _get_ready()  # whoever asks again may wait for long
+        self._firing = firing
+        values = {
+            **_described(firing),
+            "ttl": firing.ttl,
+            "rule": firing.tick.rule,
+            "host_now": clock.wall(),
+            "heartbeats": HEARTBEATS_PER_TTL,
+            "layout": scripts.LAYOUT,
+            "min_gap": firing.min_gap,
+            "starting_deadline": firing.starting_deadline,
+            "again": firing.again,
+            "schedule": firing.schedule,
+            "zone": firing.zone,
+            "failover": firing.failover,
+            "awaited": awaited,
+        }
+        part = scripts.part_of(firing.key, firing.shard)
+        first = scripts.part_of(firing.key, 0) if firing.shard else None
+        reply, sent = self._in_time("claim", part, values, deadline, also=first)
+        answer = _named(reply)
+        kind = answer["answer"]
+        if kind != "refused":
+            _get_ready()
+        if kind == "lease":
+            from oncecron.stores.redis import holding
+
+            self._ahead = float(answer["now"]) - sent
+            self._due = answer.get("due")
+            lease = holding.granted(firing, answer, sent)
+            error = self._unreplicated("the claim", deadline)
+            return Unconfirmed(lease, error) if error else lease
+        if kind == "clocks":
+            off = float(answer["off"])
+            if firing.tick.rule == "name":
+                raise ConfigurationError(why_not_yet(firing.tick, off))
+            raise ConfigurationError(
+                f"the tick {firing.tick.text} is {abs(off):.0f} s off: "
+                "this host's clock or the store's is wrong; compare "
+                "`date +%s` here with `redis-cli time` there, and set the wrong one"
+            )
+        if kind == "parts":
+            raise ConfigurationError(
+                f"key {firing.key}: other hosts divide the tick {firing.tick.text} into {answer['found']} parts, "
+                f"this one into {firing.shards}; give every host the same --shards"
+            )
+        if kind == "wrong":
+            from oncecron.stores.redis.explain import wrong_server
+
+            self.close()
+            raise wrong_server(self._target, answer)
+        return _again(answer) if kind == "again" else _refusal(answer)
+
+    def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
+        """Return why what was just told does not count: fewer replicas have it than the address asks for."""
+        wanted = self._target.wait
+        if not wanted:
+            return None
+        left = min(self._patience, deadline - clock.lease_time(self.lease_clock))
+        try:
+            acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
+        except ReplyError as error:
+            return self._refused(error)
+        except StoreError as error:
+            return error
+        if isinstance(acknowledged, int) and acknowledged >= wanted:
+            return None
+        why = f"{acknowledged!r} of {wanted} replicas (?wait=) have {what}"
+        return StoreUnavailable(f"Redis {self._target.shown}: {why}")
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        """Extend the lease, or put it back where the store has lost it; see `LeaseStore.renew`."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(lease.key, lease.shard)
+        values = {**self._told(lease), **holding.of_lease(lease)}
+        renewed = holding.renewed(lease, *self._in_time("renew", part, values, deadline))
+        if renewed and self._wire is not None and not self._wire.is_at_master(deadline):
+            self.close()  # the next renewal goes to the new one
+        return renewed
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(lease.key, lease.shard)
+        told = {**self._told(lease), **holding.of_lease(lease), **holding.of_ending(ending)}
+        kept, _ = self._in_time("keep", part, told, deadline)
+        self._kept = (lease, ending)
+        if kept == 1 and (error := self._unreplicated("the end", deadline)):
+            raise error
+        return kept == 1
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt; see `LeaseStore.retry`. A store that has forgotten the last one's end is told it."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(lease.key, lease.shard)
+        told = {**self._told(lease), **holding.of_lease(lease)}
+        if self._kept and self._kept[0].token == lease.token:
+            told |= holding.of_ending(self._kept[1])
+        reply, sent = self._in_time("retry", part, told, deadline)
+        answer = _named(reply)
+        if answer["answer"] == "refused":
+            return _refusal(answer)
+        if answer["answer"] == "lost":
+            return None
+        if error := self._unreplicated("the next attempt", deadline):
+            raise error
+        return holding.of_next_attempt(lease, answer, sent)
+
+    def listen(self, firing: Firing, *, deadline: float) -> bool:
+        """Be told what happens to the part of the key, in its channel; see `LeaseStore.listen`."""
+        self._channel = self._names.of_part("events", scripts.part_of(firing.key, firing.shard))
+        return self._can_listen and self._hears(self._channel, deadline)
+
+    def _hears(self, channel: str, deadline: float) -> bool:
+        wire = self._connected(deadline)
+        try:
+            self._can_listen = wire.listen(channel, deadline=deadline)
+        except StoreError:
+            self.close()
+            raise
+        if wire.fileno() == -1:
+            self.close()
+        return self._can_listen
+
+    def finish(
+        self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
+    ) -> bool:
+        """Record the end and release the lease; see `LeaseStore.finish`."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(lease.key, lease.shard)
+        due = self._due if self._due != part else None
+        values = {
+            **self._told(lease),
+            **holding.of_lease(lease),
+            **holding.of_ending(ending),
+            **holding.of_retention(retention, self._target.keep),
+            "due": due,
+        }
+        in_time = self._step("finish", part, values, deadline, also=due) == 1
+        # A claim that is given back may be forgotten: its tick stays closed then. What ran may not.
+        if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
+            raise error
+        return in_time
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Count a refusal that the store did not decide; see `LeaseStore.skip`."""
+        host, pid, _ = refusal.holder or (None, None, None)
+        values: Values = {
+            "tick": firing.tick.text,
+            "host": firing.holder.host,
+            "pid": firing.holder.pid,
+            "reason": refusal.reason,
+            "detail": refusal.detail,
+            "holder_host": host,
+            "holder_pid": pid,
+        }
+        self._step("skip", scripts.part_of(firing.key, firing.shard), values, deadline)
+
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
+        from oncecron.stores.redis import holding
+
+        part = scripts.part_of(record["key"], record["shard"])
+        kept = holding.of_retention(retention, self._target.keep)
+        self._step("deliver", part, {**record, **kept}, deadline)
+        if error := self._unreplicated("the record", deadline):
+            raise error
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """Do nothing: no lock hangs on a session."""
+
+    def watch_fd(self) -> int | None:
+        """Return the connection: readable when the server says something unasked, or has closed it."""
+        return self._wire.watch_fd() if self._wire else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        wire, self._wire = self._wire, None
+        if wire:
+            wire.close()
+
+    def _told(self, lease: Lease) -> Values:
+        """Return what it takes to put an execution back that the store has lost."""
+        firing = self._firing
+        if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
+            return {}
+        return _described(firing)
+
+    def _connected(self, deadline: float) -> Wire:
+        if self._wire is None:
+            firing = self._firing
+            name = (
+                "oncecron"
+                if firing is None
+                else f"oncecron:{firing.holder.host}/{firing.holder.pid}:{firing.key}"
+            )
+            self._wire = Wire(
+                self._target,
+                clock=self.lease_clock,
+                deadline=deadline,
+                patience=self._patience,
+                name=name,
+            )
+            if self._channel and self._can_listen and not self._hears(self._channel, deadline):
+                return self._connected(deadline)
+        return self._wire
+
+    def _in_time(
+        self, step: str, part: str, values: Values, deadline: float, also: str | None = None
+    ) -> tuple[Reply, float]:
+        """Run a step that the server leaves alone once we listen no more; return its answer, and when it was sent.
+
+        What the server is told of its own clock is what it said before, and how long ago that was here.
+        """
+        for _ in range(2):
+            self._connected(deadline)
+            sent = clock.lease_time(self.lease_clock)
+            known = None if self._ahead is None else sent + self._ahead
+            told = {**values, "sent_at": known, "waits": deadline - sent}
+            answer = self._step(step, part, told, deadline, also)
+            if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
+                return answer, sent
+            self._ahead = float(answer.partition(b" ")[2]) - sent
+        raise StoreUnavailable(
+            f"Redis {self._target.shown}: the server's clock does not stand still"
+        )
+
+    def _step(
+        self, step: str, part: str, values: Values, deadline: float, also: str | None = None
+    ) -> Reply:
+        """Run a step for a part, or two, by its hash; with its text where the server does not know it."""
+        keys = self._names.keys(*filter(None, (part, also)))
+        told = {**values, "part": part, "max_skew": MAX_CLOCK_SKEW}
+        words = (len(keys), *keys, *scripts.arguments(told))
+        text = scripts.text(step)
+        try:
+            return self._ask(deadline, "EVALSHA", scripts.digest(text), *words)
+        except ReplyError as error:
+            if error.code != "NOSCRIPT":
+                raise self._refused(error) from error
+        try:
+            return self._ask(deadline, "EVAL", text, *words)
+        except ReplyError as error:
+            raise self._refused(error) from error
+
+    def _ask(self, deadline: float, *words: str | float) -> Reply:
+        wire = self._connected(deadline)
+        try:
+            return wire.ask(*words, deadline=deadline)
+        except StoreUnavailable as error:
+            error.unanswered = True
+            self.close()  # whatever the server still does with it: this connection is never asked again
+            raise
+
+    def _refused(self, error: ReplyError) -> StoreError:
+        from oncecron.stores.redis.explain import of_step
+
+        self.close()
+        return of_step(error, self._target)
+
+
+def _get_ready() -> None:
+    """Load what the way to the end may need: by then an upgrade may have replaced the files.
+
+    Most losers never come here.
+    """
+    from oncecron.stores.redis import explain, holding  # noqa: F401
+
+    scripts.read_all()
+
+
+def _described(firing: Firing) -> Values:
+    tick, holder = firing.tick, firing.holder
+    return {
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": tick.text,
+        "tick_instant": tick.instant,
+        "owner": firing.owner,
+        **holder._asdict(),
+        "command": firing.command,
+        "fired_at": firing.fired_at,
+        "shards": firing.shards,
+        "retries": firing.retries,
+    }
+
+
+def _named(flat: Reply) -> dict[str, str]:
+    """Return an answer by its names."""
+    words = [
+        word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)
+        for word in (flat if isinstance(flat, list) else [])
+    ]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _refusal(answer: dict[str, str]) -> Refusal:
+    holder = None
+    if "holder_host" in answer:
+        pid, user = answer.get("holder_pid", "0"), answer.get("holder_user", "")
+        holder = Holder(answer["holder_host"], int(pid), user)
+    since = float(answer["since"]) if "since" in answer else None
+    way = None
+    if "execution_id" in answer:
+        way = InTheWay(
+            int(answer["execution_id"]),
+            ends_in=float(answer["ends_in"]),
+            heartbeat=answer["watched"],
+            same_tick="same_tick" in answer,
+        )
+    return Refusal(answer.get("reason", "held"), holder, since, answer.get("detail"), way)  # type: ignore[arg-type]
+
+
+def _again(answer: dict[str, str]) -> AskAgain:
+    return AskAgain(
+        answer["why"],  # type: ignore[arg-type]
+        after=float(answer["after"]),
+        ends_in=float(answer["ends_in"]),
+        refusal=_refusal(answer),
+        watched=answer.get("watched"),
+    )

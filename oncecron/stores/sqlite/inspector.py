@@ -1,0 +1,255 @@
+"""What people ask of the store of one machine."""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.log_rows import (
+    Execution,
+    JobKey,
+    LeaseView,
+    Pause,
+    Released,
+    Skip,
+    Traced,
+    TracedSkip,
+)
+from oncecron.core.model import HEARTBEATS_PER_TTL, Output
+from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
+from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
+from oncecron.stores.sqlite.handle import Handle
+from oncecron.stores.sqlite.retention import (
+    NAMES_KEPT,
+    expire_executions,
+    expire_names,
+    expire_skips,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from oncecron.core.log_rows import HistoryQuery, Roles
+    from oncecron.core.model import Request, Retention
+    from oncecron.stores.sqlite.connection import Connection
+    from oncecron.stores.sqlite.retention import Part
+
+PATIENCE = 10.0
+"""Seconds that a call waits for the locks of firings, which last as long as a write to the disk."""
+
+ROWS_PER_STEP = 500
+"""Removed in one transaction; a prune lets firings in between."""
+
+
+class SQLiteInspector:
+    """The people's half of the store in a SQLite file; see `oncecron.store.Inspector`.
+
+    Only `initialise` makes a file that is not there.
+    """
+
+    has_roles = False
+
+    def __init__(self, path: str, *, namespace: str) -> None:
+        path = file_of(path, namespace)
+        self._handle = Handle(path, create=False, statements=("people", "firing", "retention"))
+        self._boot = clock.boot_id()
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, the newest first, or the oldest first after an id."""
+        for traced in self.traced(query):
+            yield traced.execution
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with what else is known of them."""
+        with self._handle.until(_soon()) as store:
+            for row in store.execute(_history_statement(query), **_filters(query)):
+                yield _traced(row)
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        with self._handle.until(_soon()) as store:
+            for row in store.execute("skips", **_filters(query)):
+                yield Skip(*row)
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the refusals of `skips`: of them nothing else is kept."""
+        for skip in self.skips(query):
+            yield TracedSkip(skip, None)
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions that began since, part by part in the order of starts."""
+        with self._handle.until(_soon()) as store:
+            for row in store.execute("timeline", since=since):
+                yield _traced(row)
+
+    def job_keys(self) -> Sequence[JobKey]:
+        """Return every part of every key as it was last claimed."""
+        with self._handle.until(_soon()) as store:
+            return [JobKey(*row) for row in store.execute("keys")]
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        with self._handle.until(_soon()) as store:
+            row = store.one("execution", execution_id=execution_id)
+        return None if row is None else Execution(*row)
+
+    def output(self, execution_id: int) -> Output | None:
+        """Return what an execution wrote, where it was captured."""
+        with self._handle.until(_soon()) as store:
+            row = store.one("output", execution_id=execution_id)
+        return None if row is None else Output(*row)
+
+    def leases(self) -> Sequence[LeaseView]:
+        """Return every lease."""
+        with self._handle.until(_soon()) as store:
+            rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
+            return [LeaseView(*row) for row in rows]
+
+    def pauses(self) -> Sequence[Pause]:
+        """Return what refuses firings now."""
+        with self._handle.until(_soon()) as store:
+            return _pauses(store, clock.wall())
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key; see `Inspector.pause`."""
+        wanted = Pause(key, None, author, reason, since=0, until=seconds)
+        return self._refuse("put_pause", wanted)
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key; see `Inspector.resume`."""
+        return self._refuse("take_pause", Pause(key, None, "", None, 0, None))[1]
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host; see `Inspector.drain`."""
+        return self._refuse("put_drain", Pause(None, host, author, None, 0, None))
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; see `Inspector.undrain`."""
+        return self._refuse("take_drain", Pause(None, host, "", None, 0, None))[1]
+
+    def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
+        """Put or take a pause, whose times count from now; return it, and the one that was there."""
+        with self._handle.until(_soon()) as store, store.writing(durable=True):
+            now = clock.wall()
+            until = None if wanted.until is None else now + wanted.until
+            wanted = wanted._replace(since=now, until=until)
+            found = {pause[:2]: pause for pause in _pauses(store, now)}
+            store.execute(statement, **wanted._asdict())
+        return wanted, found.get(wanted[:2])
+
+    def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
+        """Ask the holder for something; see `Inspector.request`."""
+        asked = {"key": key, "shard": shard, "execution_id": execution_id, **request._asdict()}
+        with self._handle.until(_soon()) as store, store.writing(durable=True):
+            has_lease = bool(store.execute("put_request", **asked).rowcount)
+            if has_lease:
+                store.execute("note_requester", **asked)
+        return has_lease
+
+    def release(
+        self,
+        key: str,
+        shard: int,
+        execution_id: int | None,
+        *,
+        author: str,
+        force: bool,  # noqa: ARG002 - no session holds a lock
+    ) -> Released:
+        """Free a part of a key; see `Inspector.release`."""
+        with self._handle.until(_soon()) as store, store.writing(durable=True):
+            asked = {"key": key, "shard": shard, **moment(self._boot)}
+            store.execute("cut_lease", **asked)
+            lease = store.one("find_lease", **asked)
+            if lease is not None and lease["execution_id"] != execution_id:
+                return Released("other")
+            if lease is not None and lease["ends_in"] > 0:
+                return Released("alive", lease["ends_in"])
+            take_away(store, asked, f"released by {author}")
+            raise_fence(store, asked)
+        return Released("free")
+
+    def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
+        """Remove what is older than the retention; return how many executions and skips went."""
+        now = clock.wall()
+        before = now - retention.executions
+        most = ROWS_PER_STEP
+        executions = self._in_steps(lambda store: expire_executions(store, before, most=most))
+        skips = self._in_steps(lambda store: expire_skips(store, now - retention.skips, most=most))
+        for part in self._parts_with_names():
+
+            def step(store: Connection, part: Part = part) -> int:
+                return expire_names(store, part, before, names_kept=names_kept, most=most)
+
+            executions += self._in_steps(step)
+        return executions, skips
+
+    def initialise(self, roles: Roles) -> str:
+        """Make the file and its schema if they are not there; return a sentence of what was done."""
+        _refuse_roles(roles)
+        path = self._handle.path
+        connection = connect(path, deadline=_soon(), create=True)
+        connection.close()
+        if connection.installed:
+            return f"made the store {path} with schema version {SCHEMA_VERSION}"
+        return f"the store {path} has schema version {SCHEMA_VERSION} already"
+
+    def schema_sql(self, roles: Roles) -> str:
+        """Return the SQL that `initialise` would run on an empty store."""
+        _refuse_roles(roles)
+        wanted = (statements("connection")["write_ahead"], *statements("schema").values())
+        return "".join(f"{statement};\n" for statement in wanted)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+
+    def _parts_with_names(self) -> list[Part]:
+        with self._handle.until(_soon()) as store:
+            return [(row["key"], row["shard"]) for row in store.execute("parts_with_names")]
+
+    def _in_steps(self, step: Callable[[Connection], int]) -> int:
+        """Repeat a step, each in a transaction of its own, until it removes nothing."""
+        removed = 0
+        while True:
+            with self._handle.until(_soon()) as store, store.writing(durable=False):
+                more = step(store)
+            if not more:
+                return removed
+            removed += more
+
+
+def _pauses(store: Connection, now: float) -> list[Pause]:
+    return [Pause(*row) for row in store.execute("pauses", now=now)]
+
+
+def _soon() -> float:
+    return clock.lease_time(clock.MONOTONIC) + PATIENCE
+
+
+def _history_statement(query: HistoryQuery) -> str:
+    if query.exhausted:
+        return "dead_letters"
+    if query.after_id is not None:
+        return "history_after"
+    if query.key is None:
+        return "history"
+    return "history_of_key" if query.tick is None else "history_of_tick"
+
+
+def _traced(row: Any) -> Traced:
+    values = tuple(row)
+    return Traced(Execution(*values[:-3]), *values[-3:])
+
+
+def _filters(query: HistoryQuery) -> dict[str, object]:
+    return {**query._asdict(), "limit": -1 if query.limit is None else query.limit}
+
+
+def _refuse_roles(roles: Roles) -> None:
+    if any(roles):
+        raise ConfigurationError(
+            "a SQLite store has no roles: its file's owner and mode say who may"
+        )

@@ -1,0 +1,146 @@
+"""What a firing asks of the store of one machine: one transaction for each atomic step.
+
+Commits of grants, ends and deliveries wait for the disk; heartbeats and skips do not, for what a power cut takes
+from them is not missed: a lease of another boot is over. The claim itself is told in `claim`.
+"""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.errors import StoreError
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import Refusal, Request, trust_after
+from oncecron.stores.sqlite import attempts, claim, delivery
+from oncecron.stores.sqlite.connection import file_of
+from oncecron.stores.sqlite.handle import Handle
+from oncecron.stores.sqlite.retention import expire
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
+
+LONGEST_WAIT_FOR_A_SKIP = 1.0
+"""Seconds that a loser waits for others' locks to record its skip, which nobody needs to have."""
+
+
+class SQLiteLeaseStore:
+    """The firing half of the store in a SQLite file; see `oncecron.store.LeaseStore`.
+
+    `path` is absolute, and the file of the default namespace: any other has a file beside it.
+    """
+
+    lease_clock = clock.MONOTONIC
+
+    def __init__(self, path: str, *, namespace: str) -> None:
+        path = file_of(path, namespace)
+        self._handle = Handle(path, create=True, statements=("firing", "retention"))
+        self._boot = clock.boot_id()
+
+    def claim(
+        self,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
+        alone: bool = False,  # noqa: ARG002 - nor `contended`
+        awaited: int | None = None,
+    ) -> Lease | Refusal | AskAgain:
+        """Ask for (key, tick); see `LeaseStore.claim`."""
+        answer: Lease | Refusal | AskAgain | None
+        with self._handle.until(deadline) as store:
+            with store.reading():
+                answer = claim.look(store, firing, claim.moment(self._boot), awaited)
+            if answer is None:
+                with store.writing(durable=True):
+                    answer = claim.decide(store, firing, claim.moment(self._boot), awaited)
+        if isinstance(answer, Refusal) and (answer.reason != "held" or awaited is None):
+            self._skip_if_possible(firing, answer, deadline)
+        return answer
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        """Extend the lease; see `LeaseStore.renew`.
+
+        A file put in the old one's place does not have it: nothing is put back there, since the processes that
+        claim in it and those that hold on to the old one know nothing of each other.
+        """
+        with self._handle.until(deadline) as store, store.writing(durable=False):
+            now = claim.moment(self._boot)
+            if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
+                return None
+            asked = store.one("find_request", **lease._asdict())
+            if asked:
+                store.execute("hear_request", **lease._asdict(), **now)
+        trusted_until = trust_after(now["lease_now"], lease.ttl)
+        return lease._replace(trusted_until=trusted_until, request=asked and Request(*asked))
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            return attempts.keep(store, lease, ending, claim.moment(self._boot))
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        """Begin the next attempt; see `LeaseStore.retry`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            return attempts.retry(store, lease, claim.moment(self._boot))
+
+    def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
+        """Return False: there is no server that could tell; who waits asks now and then."""
+        return False
+
+    def finish(
+        self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
+    ) -> bool:
+        """Record the end and release the lease; see `LeaseStore.finish`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            now = clock.wall()
+            in_time = attempts.finish(store, lease, ending, now)
+            expire(store, (lease.key, lease.shard), retention, now)
+        return in_time
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Count a refusal; see `LeaseStore.skip`."""
+        holder = refusal.holder
+        with self._handle.until(deadline) as store, store.writing(durable=False):
+            store.execute("register_key", key=firing.key, shard=firing.shard)
+            store.execute(
+                "count_skip",
+                key=firing.key,
+                shard=firing.shard,
+                tick=firing.tick.text,
+                reason=refusal.reason,
+                host=firing.holder.host,
+                pid=firing.holder.pid,
+                holder_host=holder and holder.host,
+                holder_pid=holder and holder.pid,
+                detail=refusal.detail,
+                at=clock.wall(),
+            )
+
+    def deliver(
+        self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
+    ) -> None:
+        """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            now = clock.wall()
+            delivery.deliver(store, record, now)
+            if retention and record.get("outcome", "running") != "running":
+                expire(store, (record["key"], record["shard"]), retention, now)
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """Do nothing: there are no sessions."""
+
+    def watch_fd(self) -> int | None:
+        """Return None: there is no server that could close a session."""
+        return None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+
+    def _skip_if_possible(self, firing: Firing, refusal: Refusal, deadline: float) -> None:
+        patience = clock.lease_time(self.lease_clock) + LONGEST_WAIT_FOR_A_SKIP
+        try:
+            self.skip(firing, refusal, deadline=min(deadline, patience))
+        except StoreError:
+            return  # the answer stands
