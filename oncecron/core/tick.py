@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 from time import gmtime, localtime, time
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,47 +62,15 @@ _NEVER = "schedule {!r} never fires, for no year has such a day: name days that 
 _CURE = "name the zone with --tz, such as --tz Europe/Berlin"
 
 
-class Tick:
-    """What a firing belongs to; with the key, what must run once.
-
-    `text` is the canonical text, `2026-11-20T02:00Z` or a name, and None where there is no tick.
-    `instant` is in epoch seconds (UTC), and None for a name that is no instant and for no tick.
-    `rule` says what derived it: `schedule`, `name`, `minute` or `none`. Immutable.
-    """
-
-    __slots__ = ("instant", "rule", "text")
+class Tick(NamedTuple):
+    """What a firing belongs to; with the key, what must run once."""
 
     text: str | None
+    """The canonical text, `2026-11-20T02:00Z` or a name; None where there is no tick."""
     instant: float | None
+    """Epoch seconds (UTC); None for a name that is no instant, and for no tick."""
     rule: str
-
-    def __init__(self, text: str | None, instant: float | None, rule: str) -> None:
-        """Take the three as they are; the functions of this module give them their meaning."""
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "instant", instant)
-        object.__setattr__(self, "rule", rule)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a tick is derived once."""
-        raise AttributeError(f"a Tick is immutable, {name!r} cannot be set")
-
-    def __eq__(self, other: object) -> bool:
-        """Compare text, instant and rule."""
-        if not isinstance(other, Tick):
-            return NotImplemented
-        return (self.text, self.instant, self.rule) == (other.text, other.instant, other.rule)
-
-    def __hash__(self) -> int:
-        """Agree with equality."""
-        return hash((self.text, self.instant, self.rule))
-
-    def __repr__(self) -> str:
-        """Show the three as they are given to the constructor."""
-        return f"Tick({self.text!r}, {self.instant!r}, {self.rule!r})"
-
-    def __reduce__(self) -> tuple[type[Tick], tuple[str | None, float | None, str]]:
-        """Copy and pickle through the constructor, since attributes cannot be set."""
-        return Tick, (self.text, self.instant, self.rule)
+    """What derived it: `schedule`, `name`, `minute` or `none`."""
 
 
 NO_TICK = Tick(None, None, "none")

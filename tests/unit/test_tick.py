@@ -169,9 +169,9 @@ def test_a_tick_is_a_value() -> None:
     assert first == second == copy.deepcopy(first)
     assert len({first, second, NO_TICK}) == 2
     assert first != "1970-01-01T00:01Z"
-    assert repr(first) == "Tick('1970-01-01T00:01Z', 60.0, 'minute')"
+    assert repr(first) == "Tick(text='1970-01-01T00:01Z', instant=60.0, rule='minute')"
     assert Tick(None, None, "none") == NO_TICK
-    with pytest.raises(AttributeError, match="immutable, 'text'"):
+    with pytest.raises(AttributeError):
         first.text = "other"
 
 
