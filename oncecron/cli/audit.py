@@ -14,15 +14,12 @@ from oncecron.cli.command import (
     store_and_log,
 )
 from oncecron.config.options import Option
+from oncecron.core.timing import LOG_CATCHES_UP
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 FOUND = 1
 """Exit status where anything is found."""
-
-_LOG_IS_TOLD_WITHIN = (
-    5.0  # seconds; a firing tells the log beside the store for 2 s before it spools
-)
 
 OPTIONS = (
     Option(
@@ -69,7 +66,7 @@ def _no_wait() -> None:
 
 
 def _wait_for_the_log() -> None:
-    select.select((), (), (), _LOG_IS_TOLD_WITHIN)  # not time.sleep: libfaketime
+    select.select((), (), (), LOG_CATCHES_UP)  # not time.sleep: libfaketime
 
 
 COMMAND = TableCommand(

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, TextIO
 
 from oncecron.cli.command import STORE_OPTIONS, TableCommand
+from oncecron.core.timing import ASSUMED_TTL, RECORD_TIMEOUT
 
 if TYPE_CHECKING:
     from oncecron.core.errors import StoreError
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = STORE_OPTIONS
-_TTL = 60.0  # seconds; decides only how long one connection may take
-_WITHIN = 10.0  # seconds for one record
 _FAILURES = 3  # in a row, after which the store is taken to be away
 
 
@@ -45,7 +44,7 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     spool = spool_of(address, namespace)
     spool.refuse_unsafe()
     error = None
-    store = open_lease_store(address, namespace, _TTL)  # connects at the first record
+    store = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
     if spool.has():
         lock = spool.lock()
         if lock is None:
@@ -81,7 +80,7 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
         if record["key"] in unanswered:
             continue
         try:
-            store.deliver(record, deadline=clock.lease_time(store.lease_clock) + _WITHIN)
+            store.deliver(record, deadline=clock.lease_time(store.lease_clock) + RECORD_TIMEOUT)
         except StoreError as error:
             last = error
             failures += 1

@@ -24,6 +24,7 @@ from oncecron.cli.command import (
     store_inspector,
 )
 from oncecron.config.options import Option
+from oncecron.core.timing import FOLLOW_POLL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _WHICH = "Which records"
 _MOST = 10**15  # more is beyond the integers of a store
-_POLL_SECONDS = 1.0
 _POLLS_AGAIN = 5  # the seconds in which ids may be seen out of order: a claim takes milliseconds
 _LOST_WATCHED = 20  # a spool may still tell how they ended
 
@@ -241,7 +241,7 @@ def _follow(store: Inspector, query: HistoryQuery, writer: Writer) -> None:
     told = False
     while True:
         select.select(
-            (), (), (), _POLL_SECONDS
+            (), (), (), FOLLOW_POLL
         )  # nothing tells that a record came; not time.sleep: libfaketime
         try:
             news = follower.news()

@@ -8,8 +8,9 @@ import click
 
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.cli.pause import author, named_key
-from oncecron.cli.stop import SHARD, USUAL_GRACE, asked, found, how_it_ended
+from oncecron.cli.stop import SHARD, asked, found, how_it_ended
 from oncecron.config.options import Option
+from oncecron.core.timing import ASSUMED_GRACE, RELEASE_MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
-
-_MARGIN = 5.0  # seconds in which a holder that lives tells the end, and a poll sees it
 
 OPTIONS = (
     SHARD,
@@ -58,7 +57,7 @@ def _grace() -> Option:
     """Return the option of `run`, of which the configuration may tell what a run here would have."""
     from oncecron.config.options import RUN_OPTION
 
-    return RUN_OPTION["grace"]._replace(default=f"{USUAL_GRACE:g}s")
+    return RUN_OPTION["grace"]._replace(default=f"{ASSUMED_GRACE:g}s")
 
 
 def _answers(store: Inspector, key: str, settings: Settings) -> Iterator[tuple[bool, str]]:
@@ -79,12 +78,13 @@ def _let_go(store: Inspector, living: Sequence[LeaseView], settings: Settings) -
     """Ask the holders and wait as long as they could answer; return what became of each, in their order."""
     from signal import SIGTERM
 
-    from oncecron.core.model import HEARTBEATS_PER_TTL, Request
+    from oncecron.core.model import Request
+    from oncecron.core.timing import HEARTBEATS_PER_TTL
     from oncecron.reports.stop_request import ttl_of
 
     def patience(lease: LeaseView, silent: bool) -> float:
         heard_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
-        return heard_within if silent else heard_within + settings["grace"] + _MARGIN
+        return heard_within if silent else heard_within + settings["grace"] + RELEASE_MARGIN
 
     request = Request("release", author(), int(SIGTERM), None)
     fates = asked(store, living, request, patience=patience, linger=0.0)

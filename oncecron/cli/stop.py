@@ -9,6 +9,7 @@ import click
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_inspector
 from oncecron.cli.pause import author, named_key, near
 from oncecron.config.options import RUN_OPTION, Option
+from oncecron.core.timing import ASSUMED_GRACE, STOP_MARGIN, TAKEOVER_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
-USUAL_GRACE = 10.0
-"""Seconds that are waited where nobody says what the run's own --grace is."""
-
-_MARGIN = 10.0  # seconds in which a holder that lives tells the end, and a poll sees it
-_TAKEN_OVER_WITHIN = 3.0  # seconds after the end of a lease in which a standby begins
 _SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 
 SHARD = Option(
@@ -133,13 +129,13 @@ def _stopped(store: Inspector, living: Sequence[LeaseView], settings: Settings) 
 
     grace = settings["grace"] if settings.typed("grace") else None
     request = Request("stop", author(), int(Signals[f"SIG{settings['signal']}"]), grace)
-    waited = USUAL_GRACE if settings["grace"] is None else settings["grace"]
+    waited = ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
     return asked(
         store,
         living,
         request,
-        patience=lambda lease, _silent: waited + ttl_of(lease) + _MARGIN,
-        linger=_TAKEN_OVER_WITHIN,
+        patience=lambda lease, _silent: waited + ttl_of(lease) + STOP_MARGIN,
+        linger=TAKEOVER_WITHIN,
     )
 
 

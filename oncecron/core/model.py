@@ -62,12 +62,6 @@ REFUSAL_REASONS: tuple[RefusalReason, ...] = (
     "no-store",
 )
 
-HEARTBEATS_PER_TTL = 6
-"""A lease is renewed this many times before it could expire."""
-
-MINIMUM_TTL = 6.0
-"""Seconds. Below it a heartbeat would come more than once a second."""
-
 FAILOVER_RETRIES = 2
 """Further attempts of a tick that failover makes where nobody says how many: a job may kill its host."""
 
@@ -76,9 +70,6 @@ TAKEOVER = "takeover: attempt {attempt} on {host} was lost"
 
 AGAIN = "by --again"
 """The note of a further attempt that a person asked for; the stores write it in their own languages too."""
-
-MAX_CLOCK_SKEW = 300.0
-"""Seconds a host's clock may be off the store's before a scheduled tick is refused, and a named instant ahead of it."""
 
 
 def why_not_yet(tick: Tick, ahead: float) -> str:

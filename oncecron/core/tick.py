@@ -28,16 +28,11 @@ import os
 from time import gmtime, localtime, time
 
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import tzinfo
-
-EARLY = 2.0
-"""Seconds that a firing may come before its time, as when the clock was stepped back after cron woke.
-
-The rule's other bound, a quarter of the interval, is never less: crontab ticks are a minute apart.
-"""
 
 _LONGEST_NAME = 200
 _DAY = 86400

@@ -24,6 +24,7 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import AGAIN, TAKEOVER
 from oncecron.core.text import part_of
 from oncecron.core.tick import named_tick
+from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
 from oncecron.reports.gaps import Gaps, schedules
 from oncecron.reports.jobs import is_living
 from oncecron.reports.missing_shards import Missing, missing_parts
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from oncecron.core.text import Clock
     from oncecron.stores.api import Inspector
 
-_ROUNDING = 0.001  # seconds
-_ONE_STEP = 0.5  # seconds; a loss and the start that found it are one step, but maybe two looks at the clock of a store
 _TICKS_REMEMBERED = 256  # of a part; further back the store is asked
 _TAKEOVER = TAKEOVER.partition("{")[0]
 _TRIED_AGAIN = ("failed", "timed-out")
@@ -201,7 +200,7 @@ class _Overlaps:
         """Look at the next start."""
         execution = traced.execution
         last = self._last
-        if last and execution.started_at < self._until - _ROUNDING and self._still(execution):
+        if last and execution.started_at < self._until - CLOCK_ROUNDING and self._still(execution):
             clock = self._question.clock
             end = (
                 "lives" if math.isinf(self._until) else f"lived until {clock.exactly(self._until)}"
@@ -224,7 +223,7 @@ class _Overlaps:
         again = self._question.log.execution(self._last.execution_id)
         if again and again.outcome != "running":
             self._until = _ended(again)
-        return execution.started_at < self._until - _ROUNDING
+        return execution.started_at < self._until - CLOCK_ROUNDING
 
     def _end(self, traced: Traced) -> float:
         """Return until when an execution lived for certain."""
@@ -233,7 +232,7 @@ class _Overlaps:
             return math.inf if _name(execution) in self._living else execution.started_at
         if execution.outcome == "lost" and execution.duration is None and traced.lost_at:
             heard_later = any(note in (execution.note or "") for note in _HEARD_OF_LATER)
-            found = max(execution.started_at, traced.lost_at - _ONE_STEP)
+            found = max(execution.started_at, traced.lost_at - ONE_STEP)
             return execution.started_at if heard_later else found
         return _ended(execution)
 

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.model import MAX_CLOCK_SKEW
+from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.core.log_rows import Execution, JobKey, Skip, Traced
     from oncecron.stores.api import Inspector
-
-SETTLED = 60.0
-"""Seconds after which the start of a tick is recorded beside its refusals, also in a log beside the store."""
 
 _REFUSALS_LOOKED_AT = 500
 

@@ -10,7 +10,8 @@ import collections
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.reports.gaps import SETTLED, Reasons, listed_reasons
+from oncecron.core.timing import SETTLED
+from oncecron.reports.gaps import Reasons, listed_reasons
 from oncecron.reports.jobs import is_living
 
 if TYPE_CHECKING:

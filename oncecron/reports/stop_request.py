@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.model import HEARTBEATS_PER_TTL
 from oncecron.core.retry import jittered
 from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.timing import ASSUMED_TTL, HEARTBEATS_PER_TTL, REQUEST_POLL
 from oncecron.core.units import format_duration
 from oncecron.reports.jobs import is_living
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from oncecron.core.model import Request
     from oncecron.stores.api import Inspector
 
-_POLL = 0.5  # seconds, with jitter; nothing tells people that something has happened
-_USUAL_TTL = 60.0
 DEAD_BY_THEN = "its command is dead unless both processes of oncecron were stopped or killed"
 """What is true after the end of a lease: nobody else would have ended the command."""
 
@@ -111,7 +109,7 @@ class Asking:
     def wait(self) -> list[Fate]:
         """Wait until all have ended, or nobody waits any longer. Raises `StoreError` when the store was away then."""
         while self._watched:
-            select.select((), (), (), jittered(_POLL))  # not time.sleep: libfaketime
+            select.select((), (), (), jittered(REQUEST_POLL))  # not time.sleep: libfaketime
             try:
                 leases = [_dated(lease) for lease in self._store.leases()]
                 for watched in list(self._watched):
@@ -239,7 +237,7 @@ def typed_name(part: LeaseView | Fate) -> str:
 def ttl_of(lease: LeaseView) -> float:
     """Return for how long, in seconds, a lease is renewed."""
     if lease.expires_at is None or lease.heartbeat_at is None:
-        return _USUAL_TTL
+        return ASSUMED_TTL
     return lease.expires_at - lease.heartbeat_at
 
 

@@ -11,6 +11,7 @@ from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
+from oncecron.core.timing import EARLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,7 +90,7 @@ class _Calendar:
 
     def around(self, change: _Change) -> list[int]:
         """Return the last tick before a change, and the first from it on."""
-        last = tick.scheduled_tick(self._schedule, self.name, change.at - 1 - tick.EARLY)
+        last = tick.scheduled_tick(self._schedule, self.name, change.at - 1 - EARLY)
         return [int(last.instant or 0), *islice(self.ticks(change.at), 1)]
 
     def marks(self, ticks: Sequence[int]) -> Iterator[tuple[int, str]]:

@@ -30,6 +30,14 @@ from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import AskAgain, InTheWay, Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, jittered, random_fraction
+from oncecron.core.timing import (
+    CALL_TIMEOUT,
+    CONTENDED_FOR,
+    FIRST_POLL,
+    LONGEST_POLL,
+    NOTIFY_SPREAD,
+    SILENT_FOR,
+)
 from oncecron.run import spool_records
 from oncecron.run.spool import SpoolError
 
@@ -39,15 +47,6 @@ if TYPE_CHECKING:
     from oncecron.core.model import Firing
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
-
-ASK_WITHIN = 5.0
-"""Seconds for one call, at most; less with a short ttl."""
-
-_ALONE_AFTER = 2.0  # seconds of `contended` after which the key's row lock decides alone
-_STIR_SPREAD = 0.5  # seconds over which those who wait ask when something has happened
-_FIRST_POLL = 1.0
-_LONGEST_POLL = 5.0  # where nothing can stir
-_SILENT_PART = 1 / 3  # of the ttl: two heartbeats
 
 
 class Line:
@@ -142,7 +141,7 @@ class Claims:
         while (left := due - self._now()) > 0:
             if self._sleep(left, fd):
                 fd = None  # readable until the next call
-                asked_at = self._now() + _STIR_SPREAD * random_fraction()
+                asked_at = self._now() + NOTIFY_SPREAD * random_fraction()
                 due = min(due, asked_at)
                 for claim in asking:
                     claim.stir(asked_at)
@@ -195,7 +194,7 @@ class _Claim:
         try:
             answer = self._line.store.claim(
                 self.firing,
-                deadline=max(self._budget_end, now + ASK_WITHIN),
+                deadline=max(self._budget_end, now + CALL_TIMEOUT),
                 watched=self._watched(now),
                 alone=self._alone,
                 awaited=self._way.execution_id if self._way else None,
@@ -217,7 +216,7 @@ class _Claim:
             return self._again(answer, now)
         if isinstance(answer, Lease):
             if self._stale:
-                self._evict(self._stale, now + ASK_WITHIN)
+                self._evict(self._stale, now + CALL_TIMEOUT)
             return answer
         way = answer.in_the_way
         if way and self._waits_for(way, now):
@@ -286,7 +285,7 @@ class _Claim:
 
     def _poll(self) -> float:
         """Return the seconds until it is asked where nothing can stir."""
-        poll = min(self.firing.ttl * _SILENT_PART, _LONGEST_POLL, _FIRST_POLL * 1.5**self._polls)
+        poll = min(self.firing.ttl * SILENT_FOR, LONGEST_POLL, FIRST_POLL * 1.5**self._polls)
         self._polls = min(self._polls + 1, 10)
         return poll * (0.5 + 0.5 * random_fraction())
 
@@ -304,18 +303,18 @@ class _Claim:
             self._silent_since = now
         fresh = not self._line.listens(self.firing)
         try:
-            stirs = self._line.listen(self.firing, now + ASK_WITHIN)
+            stirs = self._line.listen(self.firing, now + CALL_TIMEOUT)
         except StoreError:
             stirs = False
         if stirs and fresh:  # what happened before it listened has stirred nobody
-            self.due = now + _STIR_SPREAD * random_fraction()
+            self.due = now + NOTIFY_SPREAD * random_fraction()
             return
         if stirs:
-            pause = self.firing.ttl * _SILENT_PART * (0.5 + 0.5 * random_fraction())
+            pause = self.firing.ttl * SILENT_FOR * (0.5 + 0.5 * random_fraction())
         else:
             self._line.close()
             pause = self._poll()
-        pause = min(pause, way.ends_in + _STIR_SPREAD * random_fraction())
+        pause = min(pause, way.ends_in + NOTIFY_SPREAD * random_fraction())
         if not (self.firing.failover and way.same_tick):
             pause = min(pause, self._wait_until - now + 0.05)
         self.due = now + pause
@@ -324,7 +323,7 @@ class _Claim:
         """Return the heartbeat behind which the holder has been silent for long enough to be dead."""
         if self._stale:
             return self._stale.watched
-        silent = self._way and now - self._silent_since >= self.firing.ttl * _SILENT_PART
+        silent = self._way and now - self._silent_since >= self.firing.ttl * SILENT_FOR
         return self._way.heartbeat if self._way and silent else None
 
     # The store cannot tell yet
@@ -333,7 +332,7 @@ class _Claim:
         self.due = now + answer.after
         if answer.why == "contended":
             self._contended_since = self._contended_since or now
-            self._alone = now - self._contended_since > _ALONE_AFTER
+            self._alone = now - self._contended_since > CONTENDED_FOR
             self.due = now + jittered(answer.after)
             if not self._goes_on(now):
                 raise StoreUnavailable(
@@ -349,14 +348,14 @@ class _Claim:
             self._budget_end = now + answer.after + self._spec.connect_timeout
             return None
         if answer.why == "recovering":
-            self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + _ALONE_AFTER
+            self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + CONTENDED_FOR
             if now > self._recovered_by and not self._stands_by:
                 raise StoreUnavailable(
                     f"key {self.firing.key}: the store is restarted again and again, and cannot tell "
                     "whether somebody runs"
                 )
         else:
-            self._orphan_end = self._orphan_end or now + answer.ends_in + _ALONE_AFTER
+            self._orphan_end = self._orphan_end or now + answer.ends_in + CONTENDED_FOR
             if now > self._orphan_end:  # renewed again and again, but too late each time
                 return self._refused(answer, now)
         self._line.close()
@@ -365,7 +364,7 @@ class _Claim:
         return None
 
     def _refused(self, answer: AskAgain, now: float) -> Refusal:
-        spec, refusal, deadline = self._spec, answer.refusal, now + ASK_WITHIN
+        spec, refusal, deadline = self._spec, answer.refusal, now + CALL_TIMEOUT
         try:
             spool_records.tell_skip(
                 self._line.store, spec.spool, self.firing, refusal, deadline=deadline

@@ -14,6 +14,7 @@ from __future__ import annotations
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Refusal
+from oncecron.core.timing import NEVER, RECORD_GIVE_UP
 from oncecron.run import spool_records
 from oncecron.run.job import JobEnd
 
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from oncecron.run.spec import RunSpec
     from oncecron.run.store_thread import StoreThread
 
-_RECORD_WITHIN = 15.0  # seconds after which the heartbeat thread is not waited for
 _GOES_ON_AFTER = ("succeeded", "failed", "timed-out")
-_NEVER = float("inf")
 
 
 class Endings:
@@ -53,7 +52,7 @@ class Endings:
         """That of the first part that failed."""
         self._lease: Lease | None = None
         self._record: dict[str, object] | None = None
-        self._retry_at = self._give_up_at = _NEVER
+        self._retry_at = self._give_up_at = NEVER
         self._ran = False
 
     @property
@@ -64,7 +63,7 @@ class Endings:
     @property
     def waiting(self) -> bool:
         """Whether the delay before the next attempt is not over."""
-        return self._retry_at < _NEVER
+        return self._retry_at < NEVER
 
     def wait(self, now: float) -> float:
         """Return the seconds until something is to be judged."""
@@ -73,7 +72,7 @@ class Endings:
     def judge(self, now: float) -> None:
         """Do what is due."""
         if now >= self._retry_at:
-            self._retry_at = _NEVER
+            self._retry_at = NEVER
             self._heartbeat.retry()
         elif now >= self._give_up_at and self._record and self.last:
             self.recorded(StoreUnavailable("the store does not answer"))
@@ -102,14 +101,14 @@ class Endings:
         if lease is None:
             self.recorded(StoreUnavailable("the store was away when the command was started"))
             return
-        self._give_up_at = now + _RECORD_WITHIN
+        self._give_up_at = now + RECORD_GIVE_UP
         (self._heartbeat.keep if follows else self._heartbeat.end)(ending)
 
     def wait_to_retry(self, now: float) -> None:
         """Wait for the delay: the end of the attempt is on record, and the lease kept."""
         if self._lease is None:
             return
-        self._record, self._give_up_at, self.kept = None, _NEVER, True
+        self._record, self._give_up_at, self.kept = None, NEVER, True
         self._idle()
         self._retry_at = now + self._spec.retrying.seconds_after(self._lease.attempt)
         if self.enough:
@@ -137,11 +136,11 @@ class Endings:
         """Release the lease; what is recorded of the last attempt stays, with a note."""
         if self._lease is None or self.last is None:
             return
-        self.kept, self._retry_at = False, _NEVER
+        self.kept, self._retry_at = False, NEVER
         ending, firing = self.last.ending, self._spec.firing_of(self._lease)
         noted = ending._replace(note=_joined(ending.note, why))
         self._record = spool_records.execution_record(firing, self._lease, noted)
-        self._give_up_at = now + _RECORD_WITHIN
+        self._give_up_at = now + RECORD_GIVE_UP
         self._heartbeat.end(ending._replace(note=why))
 
     def started(self) -> None:
@@ -157,7 +156,7 @@ class Endings:
             if self._lease:
                 self._telling.say(f"the end could not be recorded and is kept for later: {error}")
             self._telling.spool(record)
-        self._record, self._give_up_at, self._ran = None, _NEVER, True
+        self._record, self._give_up_at, self._ran = None, NEVER, True
         stopped = error or self.enough or last.ending.outcome not in _GOES_ON_AFTER
         if stopped or self._spec.firing.shards == 1:
             self.leave(last.exit_status)

@@ -29,9 +29,8 @@ from oncecron.stores import open_lease_store
 if TYPE_CHECKING:
     from oncecron.config.run_parser import ParsedRun
     from oncecron.stores.api import LeaseStore
+from oncecron.core.timing import RECORD_TIMEOUT
 from oncecron.run.spec import make_spec
-
-_RECORD_WITHIN = 10.0  # seconds to record that this host cannot start the command
 
 
 def run(parsed: ParsedRun) -> int:
@@ -89,7 +88,7 @@ def _record_broken(spec: RunSpec, store: LeaseStore, why: str) -> None:
     refusal = Refusal("broken", detail=why)
     log = LogMirror(spec)
     log.tell(spool_records.skip_record(spec.firing, refusal))
-    deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, _RECORD_WITHIN)
+    deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, RECORD_TIMEOUT)
     try:
         spool_records.tell_skip(store, spec.spool, spec.firing, refusal, deadline=deadline)
     except SpoolError as error:

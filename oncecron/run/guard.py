@@ -32,6 +32,7 @@ from oncecron.core import clock
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, OncecronError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Ending, Unconfirmed
+from oncecron.core.timing import ABANDON_TIMEOUT, NEVER
 from oncecron.run import spool_records
 from oncecron.run.endings import Endings
 from oncecron.run.events import Failed, Granted, Kept, Lost, NotRetried, Over, Refused, Renewed
@@ -53,9 +54,6 @@ if TYPE_CHECKING:
 
 NOTE_ONLY = 0x80
 """Added to a signal's number by the wrapper: the terminal has sent it to the job already."""
-
-_ABANDON_WITHIN = 5.0  # seconds for a claim to come back after the firing was told to stop
-_NEVER = float("inf")
 
 
 class Guard:
@@ -85,7 +83,7 @@ class Guard:
         self._job: Job | None = None
         self._obeyed: Request | None = None
         self._started_wall = 0.0
-        self._give_up_at = _NEVER
+        self._give_up_at = NEVER
         self._endings = Endings(
             spec, self._heartbeat, self._telling, idle=lambda: self._report("idle")
         )
@@ -182,7 +180,7 @@ class Guard:
             endings.end_retries(why, self._now())
         elif not endings.recording:
             self._abandoned = exit_status
-            self._give_up_at = self._now() + _ABANDON_WITHIN
+            self._give_up_at = self._now() + ABANDON_TIMEOUT
             self._heartbeat.abandon()
 
     def _gave_up(self) -> None:

@@ -22,8 +22,14 @@ import signal
 from oncecron.core.errors import EX_TEMPFAIL, EX_TIMED_OUT
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Ending
+from oncecron.core.timing import (
+    FIRST_KILL_PAUSE,
+    GUARD_KILLS_BEFORE,
+    LONGEST_KILL_PAUSE,
+    NEVER,
+    TERM_BEFORE,
+)
 from oncecron.run import process_tree
-from oncecron.run.trust import GUARD_KILLS_BEFORE, TERM_BEFORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,10 +38,6 @@ if TYPE_CHECKING:
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """They mean the whole run. HUP, USR1 and USR2 mean the job itself: a daemon reloads at a HUP."""
-
-_NEVER = float("inf")
-_FIRST_KILL_PAUSE = 0.002  # seconds between two kills, growing: a killed process needs a moment
-_LONGEST_KILL_PAUSE = 0.5
 
 
 class Stop(NamedTuple):
@@ -81,8 +83,8 @@ class Job:
         self._stop: Stop | None = None
         self._obeyed: Request | None = None
         self._forwarded: list[int] = []
-        self._kill_at = _NEVER
-        self._kill_pause = _FIRST_KILL_PAUSE
+        self._kill_at = NEVER
+        self._kill_pause = FIRST_KILL_PAUSE
 
     def start(
         self,
@@ -139,11 +141,11 @@ class Job:
         """Return the seconds until something is to be judged."""
         if now >= self._kill_at:
             return self._kill_pause
-        moments = [self._kill_at, self._started + (self._timeout or _NEVER)]
+        moments = [self._kill_at, self._started + (self._timeout or NEVER)]
         if trusted_until:
             parts = (TERM_BEFORE, GUARD_KILLS_BEFORE)
             moments += [trusted_until - self._ttl * part for part in parts]
-        return min((moment - now for moment in moments if moment > now), default=_NEVER)
+        return min((moment - now for moment in moments if moment > now), default=NEVER)
 
     def judge(self, now: float, trusted_until: float) -> JobEnd | None:
         """Do what is due; return how the job ended once nothing of it is left.
@@ -155,7 +157,7 @@ class Job:
         if status is not None:
             if not children_left or self._succeeded(status):
                 return self._end_of(status, now)
-            if self._kill_at == _NEVER:
+            if self._kill_at == NEVER:
                 self._tree.signal(signal.SIGTERM)
                 self._kill_at = now + self._grace
         if trusted_until and now >= trusted_until - self._ttl * TERM_BEFORE:
@@ -164,7 +166,7 @@ class Job:
             self.end(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
         if now >= self._kill_at:
             self._tree.kill()
-            self._kill_pause = min(_LONGEST_KILL_PAUSE, self._kill_pause * 1.5)
+            self._kill_pause = min(LONGEST_KILL_PAUSE, self._kill_pause * 1.5)
         return None
 
     def _end_untrusted(self, now: float, trusted_until: float) -> None:

@@ -8,7 +8,7 @@ The lease store records all of it as well, and alone decides. The log being away
     deliver   in order, again and again with jitter while the log is away. What this key left in the log's own
               spool goes before, a few records of other keys when nothing waits. An end tells all that its
               start does and takes its place if that is still waiting
-    close     when nothing is left of the job: waits `LEAVE_WITHIN` at most and spools what is undelivered
+    close     when nothing is left of the job: waits `LOG_GOODBYE` at most and spools what is undelivered
 
 Nobody waits for this thread before that, least of all on the way to a kill.
 """
@@ -20,6 +20,16 @@ import threading
 from oncecron.core import clock, stderr
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.retry import Backoff
+from oncecron.core.timing import (
+    ASSUMED_TTL,
+    LOG_BACKLOG,
+    LOG_GOODBYE,
+    LOG_IDLE,
+    LOG_LAST_PAUSE,
+    LOG_LONGEST_PAUSE,
+    LOG_RECORD_TIMEOUT,
+    NEVER,
+)
 from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
 from oncecron.stores import open_lease_store
 
@@ -28,21 +38,6 @@ if TYPE_CHECKING:
 
     from oncecron.run.spec import LogSpec, RunSpec
     from oncecron.stores.api import LeaseStore
-
-LEAVE_WITHIN = 2.0
-"""Seconds that a firing waits for its log at its end: enough for a distant server to be connected to and asked,
-too short for two firings of a minutely line to meet."""
-
-_BACKLOG_WITHIN = (
-    LEAVE_WITHIN / 2
-)  # of these for what was spooled: the rest is for this firing's own record
-_DELIVER_WITHIN = 5.0  # seconds for one record
-_TTL = 60.0  # seconds; decides only how long one connection may take
-_IDLE = 10.0  # seconds after which the connection is given back: the job may run for hours
-_LONGEST_PAUSE = 30.0  # seconds between two attempts while the job runs
-_LAST_PAUSE = 0.2  # the same while somebody waits
-
-_NEVER = float("inf")
 
 
 class LogMirror:
@@ -54,7 +49,7 @@ class LogMirror:
         self._waiting: list[dict[str, Any]] = []
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._backlog_until = _NEVER
+        self._backlog_until = NEVER
         self._error: Exception | None = None
 
     def tell(self, record: dict[str, Any]) -> None:
@@ -77,10 +72,10 @@ class LogMirror:
         """Let the thread deliver the last records; spool what it cannot."""
         with self._changed:
             self._closing = True
-            self._backlog_until = _now() + _BACKLOG_WITHIN
+            self._backlog_until = _now() + LOG_BACKLOG
             self._changed.notify_all()
         if self._thread:
-            self._thread.join(LEAVE_WITHIN)
+            self._thread.join(LOG_GOODBYE)
         with self._changed:
             left, self._waiting = self._waiting, []
         if left and self._spec.log:
@@ -89,7 +84,7 @@ class LogMirror:
     def _keep(self, log: LogSpec, records: list[dict[str, Any]]) -> None:
         key = self._spec.firing.key
         if log.spool.note_unreachable(key):
-            why = self._error or f"it did not answer within {LEAVE_WITHIN:g} s"
+            why = self._error or f"it did not answer within {LOG_GOODBYE:g} s"
             stderr.complain(
                 f"key {key}: the log cannot be told now, which is kept for later: {why}"
             )
@@ -103,11 +98,11 @@ class LogMirror:
 
     def _run(self, log: LogSpec) -> None:
         store: LeaseStore | None = None
-        backoff = Backoff(cap=_LONGEST_PAUSE)
+        backoff = Backoff(cap=LOG_LONGEST_PAUSE)
         others_spooled = log.spool.has()
         while record := self._next(store):
             try:
-                store = store or open_lease_store(log.address, self._spec.namespace, _TTL)
+                store = store or open_lease_store(log.address, self._spec.namespace, ASSUMED_TTL)
                 self._deliver(log, store, record)
             except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on without the log
                 self._failed(error, store)
@@ -116,14 +111,16 @@ class LogMirror:
             backoff.reset()
             if others_spooled and not self._busy():
                 others_spooled = False
-                log.spool.deliver(store, None, wanted=self._others_wanted, within=_DELIVER_WITHIN)
+                log.spool.deliver(
+                    store, None, wanted=self._others_wanted, within=LOG_RECORD_TIMEOUT
+                )
         if store:
             store.close()
 
     def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
         """Wait for the next record; None when the firing is over and all are delivered."""
         with self._changed:
-            if not self._changed.wait_for(self._busy, _IDLE):
+            if not self._changed.wait_for(self._busy, LOG_IDLE):
                 if store:
                     store.close()
                 self._changed.wait_for(self._busy)
@@ -131,8 +128,8 @@ class LogMirror:
 
     def _deliver(self, log: LogSpec, store: LeaseStore, record: dict[str, Any]) -> None:
         key = self._spec.firing.key
-        log.spool.deliver(store, key, wanted=self._backlog_wanted, within=_DELIVER_WITHIN)
-        deadline = clock.lease_time(store.lease_clock) + _DELIVER_WITHIN
+        log.spool.deliver(store, key, wanted=self._backlog_wanted, within=LOG_RECORD_TIMEOUT)
+        deadline = clock.lease_time(store.lease_clock) + LOG_RECORD_TIMEOUT
         store.deliver(record, deadline=deadline, retention=self._spec.retention)
         log.spool.note_reached(key)
         with self._changed:
@@ -149,7 +146,7 @@ class LogMirror:
         """Wait before the record is tried again, or until there is another, or the firing ends."""
         with self._changed:
             if self._closing:
-                self._changed.wait(min(seconds, _LAST_PAUSE))
+                self._changed.wait(min(seconds, LOG_LAST_PAUSE))
             else:
                 self._changed.wait_for(
                     lambda: self._closing or self._waiting[0] is not record, seconds

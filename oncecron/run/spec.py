@@ -24,6 +24,7 @@ from oncecron.core.errors import (
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import Retrying
+from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.run.spool import spool_of
 
 if TYPE_CHECKING:
@@ -100,9 +101,6 @@ def _given_lc_ctype() -> str | None:
         return value
     entries = (entry for entry in given if entry.startswith(b"LC_CTYPE="))
     return next((os.fsdecode(entry[9:]) for entry in entries), None)
-
-
-_MIN_GAP = 30.0
 
 
 def make_spec(parsed: ParsedRun) -> RunSpec:
@@ -218,7 +216,7 @@ def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:
     """Return the gap; one that is configured for another rule does not apply."""
     given: float | None = settings["min-gap"]
     if firing_tick.rule in ("minute", "none"):
-        return _MIN_GAP if given is None and firing_tick.rule == "minute" else given
+        return DEFAULT_MIN_GAP if given is None and firing_tick.rule == "minute" else given
     return None
 
 

@@ -15,6 +15,7 @@ import zlib
 from oncecron.core import clock, safe_paths
 from oncecron.core.errors import EX_CONFIG, OncecronError, StoreError
 from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.stores.address import masked, state_directory
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 OTHERS_AT_ONCE = 20
 """Records of other keys that one firing delivers, which has a job of its own."""
-
-_WRITTEN_WITHIN = 5.0  # seconds that writing a record may take
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 
@@ -266,7 +265,7 @@ def _remove_unless_written(temporary: str) -> None:
     """Remove what was being written, unless its process lives, here or in a container that shares the directory."""
     if os.path.exists(f"/proc/{temporary.rpartition('.')[2]}"):
         return
-    if abs(clock.wall() - _modified(temporary)) > _WRITTEN_WITHIN:
+    if abs(clock.wall() - _modified(temporary)) > SPOOL_WRITE_TIMEOUT:
         _remove(temporary)
 
 

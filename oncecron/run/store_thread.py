@@ -29,9 +29,16 @@ import threading
 from oncecron.core import clock, stderr
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
-from oncecron.core.model import HEARTBEATS_PER_TTL, Lease, Refusal, Unconfirmed
+from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff
-from oncecron.run.claimer import ASK_WITHIN, Claims, Line
+from oncecron.core.timing import (
+    CALL_TIMEOUT,
+    HEARTBEATS_PER_TTL,
+    LISTEN_AFTER,
+    NEVER,
+    RECORD_TIMEOUT,
+)
+from oncecron.run.claimer import Claims, Line
 from oncecron.run.events import (
     Failed,
     Granted,
@@ -52,10 +59,6 @@ if TYPE_CHECKING:
     from oncecron.run.events import Event
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
-
-_RECORD_WITHIN = 10.0  # seconds to record an end before it is spooled
-_LISTEN_AFTER = 1.0  # seconds that a job runs before its holder listens: short ones pay nothing
-_NEVER = float("inf")
 
 
 class _Order(NamedTuple):
@@ -82,10 +85,10 @@ class StoreThread:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._abandoned = False
         self._holding = self._beating = False
-        self._renew_at = self._listen_at = _NEVER
-        self._give_up_at = _NEVER
+        self._renew_at = self._listen_at = NEVER
+        self._give_up_at = NEVER
         self._interval = spec.firing.ttl / HEARTBEATS_PER_TTL
-        self._patience = min(ASK_WITHIN, self._interval)
+        self._patience = min(CALL_TIMEOUT, self._interval)
 
     def start(self) -> None:
         """Begin to claim."""
@@ -258,20 +261,20 @@ class StoreThread:
     def _park(self) -> None:
         """Do nothing but what is ordered."""
         self._beating = False
-        self._renew_at = self._listen_at = self._give_up_at = _NEVER
+        self._renew_at = self._listen_at = self._give_up_at = NEVER
 
     def _begin(self) -> None:
         now = self._now()
         self._beating = True
-        self._give_up_at = _NEVER
+        self._give_up_at = NEVER
         self._renew_at = now + self._interval
-        self._listen_at = now + _LISTEN_AFTER
+        self._listen_at = now + LISTEN_AFTER
         if self._others_spooled:
             self._others_spooled = False
             self._deliver_spooled(None)
 
     def _listen(self) -> None:
-        self._listen_at = _NEVER
+        self._listen_at = NEVER
         try:
             self._line.listen(self._spec.firing_of(self._lease), self._now() + self._patience)
         except StoreError:
@@ -298,8 +301,8 @@ class StoreThread:
         self._lease = renewed
         self._post(Renewed(renewed))
         self._backoff.reset()
-        self._renew_at = self._now() + self._interval if self._beating else _NEVER
-        if self._beating and self._listen_at == _NEVER and not self._line.listens(firing):
+        self._renew_at = self._now() + self._interval if self._beating else NEVER
+        if self._beating and self._listen_at == NEVER and not self._line.listens(firing):
             self._listen_at = self._now()  # a new connection
 
     def _keep(self, ending: Ending) -> None:
@@ -352,7 +355,7 @@ class StoreThread:
 
     def _told(self, tell: Callable[[float], bool]) -> bool | StoreError:
         """Tell the store, again and again for a bounded time; return its answer, or why there is none."""
-        give_up, backoff = self._now() + _RECORD_WITHIN, Backoff()
+        give_up, backoff = self._now() + RECORD_TIMEOUT, Backoff()
         while True:
             try:
                 return tell(self._now() + self._patience)

@@ -11,11 +11,6 @@ import mmap
 NOTHING_TO_FENCE = 0.0
 """No job runs: it has not started, or its tree is gone."""
 
-TERM_BEFORE = 1 / 4
-GUARD_KILLS_BEFORE = 1 / 12
-WRAPPER_KILLS_BEFORE = 1 / 20
-"""Parts of the ttl before the end of trust at which who does what (15 s, 5 s, 3 s of a minute)."""
-
 
 class Trust:
     """Seconds of the lease clock at which the child must be dead."""

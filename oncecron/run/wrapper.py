@@ -22,11 +22,17 @@ from oncecron.core import clock, stderr
 from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Ending, Lease
+from oncecron.core.timing import (
+    GUARD_LEAVES_WITHIN,
+    KILL_TIMEOUT,
+    OUTPUT_TIMEOUT,
+    WRAPPER_KILLS_BEFORE,
+)
 from oncecron.run import process_tree, spool_records
 from oncecron.run.guard import NOTE_ONLY, Guard
 from oncecron.run.job import ENDING_SIGNALS
 from oncecron.run.spool import SpoolError
-from oncecron.run.trust import WRAPPER_KILLS_BEFORE, Trust
+from oncecron.run.trust import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +41,6 @@ if TYPE_CHECKING:
     from oncecron.run.capture.capture import Capture
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
-
-_LEAVE_WITHIN = 1.0  # seconds for the guard to leave after its last word
-_KILL_WITHIN = 5.0  # seconds until a process that cannot be killed is given up
-_PASS_ON_WITHIN = (
-    1.0  # seconds for the output of a command that was told to end, or killed without the guard
-)
 
 
 def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
@@ -139,7 +139,7 @@ class Wrapper:
                 if word == "exit":
                     self._wait_for_guard()
                     if self._capture:
-                        patience = _PASS_ON_WITHIN if self._told_to_end else None
+                        patience = OUTPUT_TIMEOUT if self._told_to_end else None
                         self._capture.pass_on(self._signals, patience)
                     return int(fields[0])
                 self._lease = self._remembered(fields) if word == "job" else None
@@ -180,7 +180,7 @@ class Wrapper:
         """Let the guard leave first: cron waits for everybody who holds the command's output."""
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
-        give_up = time.monotonic() + _LEAVE_WITHIN
+        give_up = time.monotonic() + GUARD_LEAVES_WITHIN
         self._tree.reap()
         while self._guard not in self._tree.statuses and (left := give_up - time.monotonic()) > 0:
             poll.poll(left * 1000)
@@ -207,7 +207,7 @@ class Wrapper:
 
     def _fence(self, why: str) -> int:
         """Kill everything, the guard too, and record the loss."""
-        give_up = time.monotonic() + _KILL_WITHIN
+        give_up = time.monotonic() + KILL_TIMEOUT
         gone = True
         if self._guard not in self._tree.statuses:  # first: a stopped one keeps zombies in our way
             process_tree.signal_one(self._guard, signal.SIGKILL)
@@ -230,7 +230,7 @@ class Wrapper:
         firing = self._spec.firing_of(self._lease)
         self._spool(spool_records.execution_record(firing, self._lease, ending), gone=gone)
         if self._capture:
-            self._capture.pass_on(self._signals, _PASS_ON_WITHIN)
+            self._capture.pass_on(self._signals, OUTPUT_TIMEOUT)
         return exit_status
 
     def _spool(self, record: dict[str, object], *, gone: bool) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KILLS_NOBODY = """
 from oncecron import child, wrapper
-wrapper._KILL_WITHIN = 0.2
+wrapper.KILL_TIMEOUT = 0.2
 child.Tree.kill = lambda tree: True
 from oncecron.__main__ import main
 main()

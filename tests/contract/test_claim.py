@@ -9,8 +9,9 @@ from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.model import MAX_CLOCK_SKEW, AskAgain, Lease, trust_after
+from oncecron.core.model import AskAgain, Lease, trust_after
 from oncecron.core.tick import NO_TICK, minute_tick, named_tick
+from oncecron.core.timing import MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
     from conftest import Log

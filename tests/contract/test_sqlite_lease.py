@@ -13,8 +13,9 @@ from hosts import KEY, TTL, Host, minute
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.model import MAX_CLOCK_SKEW, Firing, Lease
+from oncecron.core.model import Firing, Lease
 from oncecron.core.tick import Tick, minute_tick, named_tick
+from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores.sqlite.connection import statements
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from servers.require import not_proven, program
 
 from oncecron import __version__
 from oncecron.config import file, options, run_parser
-from oncecron.core import errors, model
+from oncecron.core import errors, model, timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,9 +119,9 @@ def test_an_option_says_what_the_table_says(option: options.Option) -> None:
 
 def test_the_gap_of_the_default_rule_is_stated() -> None:
     """It is no default of the table, since --no-tick has none."""
-    from oncecron.run import spec
+    from oncecron.core import timing
 
-    assert f"{spec._MIN_GAP:g}s unless given" in documented(RUN)["min-gap"].text
+    assert f"{timing.DEFAULT_MIN_GAP:g}s unless given" in documented(RUN)["min-gap"].text
 
 
 def test_the_options_of_every_command_are_documented() -> None:
@@ -270,16 +270,14 @@ def test_the_parameters_of_a_redis_address_are_stated() -> None:
 
 def test_the_trust_window_is_stated_as_it_is() -> None:
     """The arithmetic of oncecron-guarantees(7) is that of the code."""
-    from oncecron.run import trust
-
     text = plain(GUARANTEES.read_text(encoding="utf-8"))
     end = model.trust_after(0, 60)
-    for part in (trust.TERM_BEFORE, trust.GUARD_KILLS_BEFORE, trust.WRAPPER_KILLS_BEFORE):
+    for part in (timing.TERM_BEFORE, timing.GUARD_KILLS_BEFORE, timing.WRAPPER_KILLS_BEFORE):
         assert f"{end - 60 * part:.3f}" in text
         assert f"ttl/{1 / part:g}" in text
     assert f"{end:.3f}" in text
-    assert f"ttl/{model.HEARTBEATS_PER_TTL}" in text
-    assert f"{model.MAX_CLOCK_SKEW / 60:g} minutes" in text
+    assert f"ttl/{timing.HEARTBEATS_PER_TTL}" in text
+    assert f"{timing.MAX_CLOCK_SKEW / 60:g} minutes" in text
 
 
 # README

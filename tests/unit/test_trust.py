@@ -3,14 +3,9 @@
 import mmap
 import os
 
-from oncecron.core.model import MINIMUM_TTL, trust_after
-from oncecron.run.trust import (
-    GUARD_KILLS_BEFORE,
-    NOTHING_TO_FENCE,
-    TERM_BEFORE,
-    WRAPPER_KILLS_BEFORE,
-    Trust,
-)
+from oncecron.core.model import trust_after
+from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
+from oncecron.run.trust import NOTHING_TO_FENCE, Trust
 
 
 def test_there_is_nothing_to_fence_at_first() -> None:

@@ -19,6 +19,7 @@ import signal
 import time
 
 from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.timing import NEVER, OUTPUT_TIMEOUT
 from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
 from oncecron.run.capture.ring import Ring
 
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
     from oncecron.core.model import Ending
     from oncecron.run.process_tree import Signals
 
-_SETTLE_WITHIN = 1.0  # seconds
 _LEAVE_AT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-_NEVER = float("inf")
 
 
 class Capture:
@@ -73,7 +72,7 @@ class Capture:
 
     def begin(self) -> tuple[tuple[int, int], ...]:
         """Return what is to be the job's: (1, descriptor) and (2, descriptor); nothing if nobody would pass it on."""
-        self._wait_for(READY, _SETTLE_WITHIN if self._order == SETTLE else 0)
+        self._wait_for(READY, OUTPUT_TIMEOUT if self._order == SETTLE else 0)
         if self._gone:
             return ()
         self._ring.begin()
@@ -101,7 +100,7 @@ class Capture:
         `within`: seconds; None: for as long as the reader takes, as the job itself would have waited.
         """
         self._tell(FINISH)
-        give_up = time.monotonic() + (_NEVER if within is None else within)
+        give_up = time.monotonic() + (NEVER if within is None else within)
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         poll.register(signals.fd, select.POLLIN)
@@ -118,7 +117,7 @@ class Capture:
         """Have what the job has written put into the ring; return what is known to be missing there."""
         self._order = SETTLE + (self._order - SETTLE + 1) % 200
         self._tell(self._order)
-        if self._wait_for(self._order, _SETTLE_WITHIN) or self._ring.complete:
+        if self._wait_for(self._order, OUTPUT_TIMEOUT) or self._ring.complete:
             return None
         if self._gone:
             return "its output is cut off: the process that passes it on was killed"

@@ -25,6 +25,7 @@ from oncecron.core.log_rows import (
     TracedSkip,
 )
 from oncecron.core.model import Output
+from oncecron.core.timing import INSPECTOR_TIMEOUT, SESSION_LOCK_FREED_AFTER, TERMINATED_AFTER
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.statements import statements
@@ -37,11 +38,8 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import HistoryQuery, Roles
     from oncecron.core.model import Request, Retention
 
-_PATIENCE = 10.0  # seconds that one of the servers may take to answer a connection
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
-_CLOSED_WITHIN = 1.0  # seconds in which the session of one that has just ended gives its lock back
-_ENDED_WITHIN = 5.0  # seconds in which a session that was terminated does
 _WINDOWS = (600.0, 4800.0, 38400.0, 307200.0, None)
 """Seconds in which the newest skips are looked for, one after the other: their index knows only ranges of time."""
 
@@ -191,7 +189,7 @@ class PostgresInspector:
     ) -> Released:
         """Free a part of a key whose lease has ended, or has gone; see `Inspector.release`."""
         part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
-        give_up = time.monotonic() + _CLOSED_WITHIN
+        give_up = time.monotonic() + SESSION_LOCK_FREED_AFTER
         ended: set[int | None] = set()
         while True:
             *answer, start = self._ask("release", part, _OPERATORS_CURE)[0]
@@ -202,7 +200,7 @@ class PostgresInspector:
             if new:
                 self._end_session(released.backend_pid, start)
                 ended.add(released.backend_pid)
-                give_up = time.monotonic() + _ENDED_WITHIN
+                give_up = time.monotonic() + TERMINATED_AFTER
             select.select((), (), (), 0.05)
 
     def _end_session(self, pid: int | None, start: str | None) -> None:
@@ -273,7 +271,7 @@ class PostgresInspector:
         if self._connection is None:
             try:
                 given = psycopg.conninfo.conninfo_to_dict(self._url)
-                wanted = address.parameters(_PATIENCE, "oncecron")
+                wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron")
                 unset: dict[str, Any] = {
                     name: value for name, value in wanted.items() if name not in given
                 }

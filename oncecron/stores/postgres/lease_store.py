@@ -6,8 +6,6 @@ from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import (
-    HEARTBEATS_PER_TTL,
-    MAX_CLOCK_SKEW,
     AskAgain,
     Firing,
     Holder,
@@ -18,6 +16,7 @@ from oncecron.core.model import (
     trust_after,
     why_not_yet,
 )
+from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.wire import StatementError, Wire
 
@@ -44,7 +43,7 @@ class PostgresLeaseStore:
         self._url = url
         self._schema = schema.quoted(namespace)
         self._namespace = namespace
-        self._patience = min(5.0, ttl / HEARTBEATS_PER_TTL)
+        self._patience = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
         self._wire: Wire | None = None
         self._locked = False
         self._firing: Firing | None = None

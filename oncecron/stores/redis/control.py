@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.log_rows import Released
+from oncecron.core.timing import REPLICA_TIMEOUT
 from oncecron.stores.redis import scripts
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.address import Target
 
     Ask = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
-
-_WAIT_MILLISECONDS = 5000
 
 
 def request(
@@ -49,7 +48,7 @@ def confirmed(ask: Ask, target: Target, step: tuple[Any, ...]) -> Any:
 
     Raises `StoreUnavailable` if fewer replicas have it than the address asks for: a failover might forget it.
     """
-    wait = [("WAIT", target.wait, _WAIT_MILLISECONDS)] if target.wait else []
+    wait = [("WAIT", target.wait, round(REPLICA_TIMEOUT * 1000))] if target.wait else []
     answer, *acknowledged = ask([step, *wait])
     if acknowledged and acknowledged[0] < target.wait:
         raise StoreUnavailable(

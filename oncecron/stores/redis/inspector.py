@@ -14,6 +14,7 @@ import redis
 
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.timing import INSPECTOR_TIMEOUT
 from oncecron.stores.redis import control, dead_letters, pauses, scripts
 from oncecron.stores.redis.client import connect_redis_py
 from oncecron.stores.redis.explain import ACL_RULE, of_step
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     from oncecron.core.model import Output, Request, Retention
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.rows import Row
-
-PATIENCE = 10.0
-"""Seconds that one server may take to answer."""
 
 _PAGE = 500
 _PAGE_OF_MANY = 50  # ids of each part, where the question means several
@@ -319,7 +317,7 @@ class RedisInspector:
         with self._explained():
             if self._client_at_hand is None:
                 self._client_at_hand = connect_redis_py(
-                    self._target, PATIENCE, self._names.of_namespace("namespace")
+                    self._target, INSPECTOR_TIMEOUT, self._names.of_namespace("namespace")
                 )
             pipeline: Any = self._client_at_hand.pipeline(transaction=False)
             for command in commands:

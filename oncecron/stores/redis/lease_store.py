@@ -5,16 +5,8 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.model import (
-    HEARTBEATS_PER_TTL,
-    MAX_CLOCK_SKEW,
-    AskAgain,
-    Holder,
-    InTheWay,
-    Refusal,
-    Unconfirmed,
-    why_not_yet,
-)
+from oncecron.core.model import AskAgain, Holder, InTheWay, Refusal, Unconfirmed, why_not_yet
+from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.resp import ReplyError
 from oncecron.stores.redis.wire import Wire
@@ -39,7 +31,7 @@ class RedisLeaseStore:
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
         self._target = target
         self._names = scripts.Names(namespace)
-        self._patience = min(5.0, ttl / HEARTBEATS_PER_TTL)
+        self._patience = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
         self._wire: Wire | None = None
         self._firing: Firing | None = None
         self._due: str | None = None

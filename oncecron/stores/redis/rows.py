@@ -6,7 +6,8 @@ import json
 
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.log_rows import Execution, JobKey, LeaseView, Skip, Traced, TracedSkip
-from oncecron.core.model import HEARTBEATS_PER_TTL, Output
+from oncecron.core.model import Output
+from oncecron.core.timing import HEARTBEATS_PER_TTL
 
 if TYPE_CHECKING:
     from typing import Any

@@ -18,8 +18,6 @@ from oncecron.core.errors import ConfigurationError
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import (
     AGAIN,
-    HEARTBEATS_PER_TTL,
-    MAX_CLOCK_SKEW,
     TAKEOVER,
     AskAgain,
     Holder,
@@ -29,6 +27,7 @@ from oncecron.core.model import (
     trust_after,
     why_not_yet,
 )
+from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
     from typing import Any

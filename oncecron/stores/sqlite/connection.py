@@ -19,6 +19,7 @@ import sqlite3
 from oncecron.core import clock, safe_paths
 from oncecron.core.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.timing import SQLITE_RETRY_PAUSE
 from oncecron.stores.address import state_directory
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ NETWORK_FILE_SYSTEMS = (
 )
 """As mountinfo spells them; also those that a virtual machine shares with its host or with other guests."""
 
-_PAUSE = 0.01  # between two tries of the one statement for which SQLite does not wait by itself
 _PERMANENT = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG),
     *(errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR),  # the directory is something else
@@ -284,10 +284,12 @@ class Connection:
             try:
                 mode = self.one("write_ahead")
             except sqlite3.OperationalError as error:
-                late = clock.lease_time(clock.MONOTONIC) + _PAUSE > deadline
+                late = clock.lease_time(clock.MONOTONIC) + SQLITE_RETRY_PAUSE > deadline
                 if late or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
-                select.select((), (), (), _PAUSE)  # libfaketime 0.9.10 breaks time.sleep()
+                select.select(
+                    (), (), (), SQLITE_RETRY_PAUSE
+                )  # libfaketime 0.9.10 breaks time.sleep()
                 continue
             if mode[0] != "wal":
                 raise StoreRefusesError(

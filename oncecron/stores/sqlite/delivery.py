@@ -11,7 +11,8 @@ lease here is `lost`, and so is a start that comes after a higher token.
 from __future__ import annotations
 
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.model import AGAIN, MAX_CLOCK_SKEW
+from oncecron.core.model import AGAIN
+from oncecron.core.timing import MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
     from typing import Any

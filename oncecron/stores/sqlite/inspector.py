@@ -15,7 +15,8 @@ from oncecron.core.log_rows import (
     Traced,
     TracedSkip,
 )
-from oncecron.core.model import HEARTBEATS_PER_TTL, Output
+from oncecron.core.model import Output
+from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
 from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
 from oncecron.stores.sqlite.handle import Handle
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from oncecron.core.model import Request, Retention
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.retention import Part
-
-PATIENCE = 10.0
-"""Seconds that a call waits for the locks of firings, which last as long as a write to the disk."""
 
 ROWS_PER_STEP = 500
 """Removed in one transaction; a prune lets firings in between."""
@@ -226,7 +224,7 @@ def _pauses(store: Connection, now: float) -> list[Pause]:
 
 
 def _soon() -> float:
-    return clock.lease_time(clock.MONOTONIC) + PATIENCE
+    return clock.lease_time(clock.MONOTONIC) + INSPECTOR_TIMEOUT
 
 
 def _history_statement(query: HistoryQuery) -> str:

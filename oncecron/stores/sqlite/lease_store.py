@@ -10,6 +10,7 @@ from oncecron.core import clock
 from oncecron.core.errors import StoreError
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Refusal, Request, trust_after
+from oncecron.core.timing import SKIP_LOCK_TIMEOUT
 from oncecron.stores.sqlite import attempts, claim, delivery
 from oncecron.stores.sqlite.connection import file_of
 from oncecron.stores.sqlite.handle import Handle
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
-
-LONGEST_WAIT_FOR_A_SKIP = 1.0
-"""Seconds that a loser waits for others' locks to record its skip, which nobody needs to have."""
 
 
 class SQLiteLeaseStore:
@@ -139,7 +137,7 @@ class SQLiteLeaseStore:
         self._handle.close()
 
     def _skip_if_possible(self, firing: Firing, refusal: Refusal, deadline: float) -> None:
-        patience = clock.lease_time(self.lease_clock) + LONGEST_WAIT_FOR_A_SKIP
+        patience = clock.lease_time(self.lease_clock) + SKIP_LOCK_TIMEOUT
         try:
             self.skip(firing, refusal, deadline=min(deadline, patience))
         except StoreError:
