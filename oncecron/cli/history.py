@@ -85,7 +85,7 @@ OPTIONS = (
         minimum=0,
         maximum=_MOST,
     ),
-    Option("skips", "flag", "The refusals instead of the executions.", "", _WHICH),
+    Option("skips", "flag", "The skips instead of the executions.", "", _WHICH),
     Option(
         "follow",
         "flag",

@@ -28,7 +28,7 @@ OPTIONS = (
         "DURATION",
         minimum=1,
     ),
-    Option("reason", "text", "Why: shown with your name to whoever is refused.", "TEXT"),
+    Option("reason", "text", "Why: shown with your name to whoever is skipped.", "TEXT"),
     *STORE_OPTIONS,
 )
 

@@ -17,7 +17,7 @@ OPTIONS = (
     Option(
         "skips",
         "duration",
-        "Remove refusals older than this; else [retention] of the configuration file, or 7d.",
+        "Remove skips older than this; else [retention] of the configuration file, or 7d.",
         "AGE",
     ),
     *STORE_OPTIONS,

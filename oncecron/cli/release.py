@@ -186,7 +186,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _release,
     short="Free a key whose holder cannot give it back.",
-    about="Free a key, or one part, safely: the holder is asked to end its command and waited for as long as it "
+    about="Free a key, or one shard, safely: the holder is asked to end its command and waited for as long as it "
     "could answer. If it does not, and its lease lives, the key is not freed (exit status 75): only after the lease "
     "its command is dead (unless both processes of oncecron were stopped or killed), and then this declares the "
     "execution lost and raises the fencing token. The next firing after the end of a lease does the same by itself. "

@@ -28,7 +28,7 @@ _SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 SHARD = Option(
     "shard",
     "integer",
-    "Only this part of a key that is divided, from 0.",
+    "Only this shard of a key that is divided, from 0.",
     "N",
     minimum=0,
     maximum=(RUN_OPTION["shards"].maximum or 0) - 1,
@@ -219,7 +219,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _stop,
     short="Stop what runs, wherever it runs.",
-    about="Ask the holder of a key, or of each of its parts, on whatever host, to end its command, and wait until it "
+    about="Ask the holder of a key, or of each of its shards, on whatever host, to end its command, and wait until it "
     "has ended. That is final for the tick: it is recorded as stopped with your name, or stays failed where it waited "
     "for a further attempt, and is neither retried nor taken over. Standard error tells who was asked, who has heard, "
     "and who cannot be reached: then the end of the lease is waited for, after which the command is dead unless both "

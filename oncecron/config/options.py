@@ -212,7 +212,7 @@ RUN_OPTIONS = (
     Option(
         "shards",
         "integer",
-        "Divide the tick into N parts, which several hosts run at once; $ONCECRON_SHARD tells the command its own, "
+        "Divide the tick into N shards, which several hosts run at once; $ONCECRON_SHARD tells the command its own, "
         "from 0.",
         "N",
         _BUSY,
@@ -242,7 +242,7 @@ RUN_OPTIONS = (
     Option(
         "skip-exit",
         "integer",
-        "Exit status of a firing that was refused.",
+        "Exit status of a firing that was skipped.",
         "N",
         _BUSY,
         "0",
@@ -296,7 +296,7 @@ RUN_OPTIONS = (
     Option(
         "verbose",
         "count",
-        "Tell of refusals; -vv also where an error came from.",
+        "Tell of skips; -vv also where an error came from.",
         "",
         _WHERE,
         short="v",

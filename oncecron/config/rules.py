@@ -73,7 +73,7 @@ def _with_the_tick(
     if value("shards") > 1 and rule == "no-tick":
         yield Conflict(
             ("shards", "no-tick"),
-            "without a tick parts are never done: name the tick by --schedule or --tick",
+            "without a tick shards are never done: name the tick by --schedule or --tick",
         )
 
 
@@ -92,7 +92,7 @@ def _with_the_store_away(value: Callable[[str], Any]) -> Iterator[Conflict]:
     if value("shards") > 1:
         yield Conflict(
             ("shards", "on-store-error"),
-            "without the store nobody knows which part to run: use fail or skip",
+            "without the store nobody knows which shard to run: use fail or skip",
         )
     if value("failover"):
         yield Conflict(

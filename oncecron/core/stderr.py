@@ -49,7 +49,7 @@ def _write(text: str) -> None:
 def refusal_sentence(firing: Firing, refusal: Refusal, *, waits: bool = False) -> str:
     """Tell a person why the command was not started, and what can be done; `waits`: it may be yet."""
     tick = f" tick {firing.tick.text}" if firing.tick.text else ""
-    tick += f" part {firing.shard}" if firing.shards > 1 else ""
+    tick += f" shard {firing.shard}" if firing.shards > 1 else ""
     by = ""
     if refusal.holder:
         by = f" by {refusal.holder.host} pid {refusal.holder.pid}"
@@ -65,6 +65,6 @@ def refusal_sentence(firing: Firing, refusal: Refusal, *, waits: bool = False) -
         "exhausted": f"has had all its attempts{by}; --again runs it once more",
         "late": "is later than --starting-deadline allows",
         "paused": f"is paused{by}; oncecron resume {firing.key} ends it, or resume --all where every key is",
-        "drained": f"is refused: this host is drained{by}; oncecron undrain ends it",
-    }.get(refusal.reason, f"is refused: {refusal.reason}{by}")
+        "drained": f"is skipped: this host is drained{by}; oncecron undrain ends it",
+    }.get(refusal.reason, f"is skipped: {refusal.reason}{by}")
     return f"key {firing.key}{tick} {what}"

@@ -39,7 +39,7 @@ def check_variables(source: Source) -> Iterator[Finding]:
             yield Finding(
                 *(source.name, line.number, "mailto"),
                 "MAILTO is empty: nobody hears of what the jobs below say when they fail",
-                "name an address; oncecron prints nothing on success or on a refusal",
+                "name an address; oncecron prints nothing on success or on a skip",
             )
         if in_variable(name, value):
             yield Finding(*(source.name, line.number, "secret"), f"{name} holds a secret", _CURE)

@@ -109,7 +109,7 @@ class PostgresLeaseStore:
             )
         if answer.text(0) == "parts":
             raise ConfigurationError(
-                f"key {firing.key}, tick {firing.tick.text}: another host divides it into {answer.text(11)} parts and "
+                f"key {firing.key}, tick {firing.tick.text}: another host divides it into {answer.text(11)} shards and "
                 f"this one into {firing.shards}; give --shards the same number on every host"
             )
         if answer.text(0) == "clocks":

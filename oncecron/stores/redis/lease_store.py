@@ -94,7 +94,7 @@ class RedisLeaseStore:
             )
         if kind == "parts":
             raise ConfigurationError(
-                f"key {firing.key}: other hosts divide the tick {firing.tick.text} into {answer['found']} parts, "
+                f"key {firing.key}: other hosts divide the tick {firing.tick.text} into {answer['found']} shards, "
                 f"this one into {firing.shards}; give every host the same --shards"
             )
         if kind == "wrong":
