@@ -12,8 +12,8 @@ import pytest
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError
 from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.client import Wire
 from oncecron.stores.redis.resp import Reply
-from oncecron.stores.redis.wire import Wire
 
 CLOCK = clock.BOOTTIME
 COUNT = "return redis.call('INCR', KEYS[1])"

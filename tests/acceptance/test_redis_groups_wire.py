@@ -10,8 +10,6 @@ from servers.process import free_port
 from servers.redis_groups import Sentinel
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
-from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.client import connect_redis_py
 from oncecron.stores.redis.resp import ReplyError
 
 NewRedis = Callable[..., RedisServer]
@@ -57,9 +55,6 @@ def test_the_master_is_found_and_found_again(
     wire = wires(group.url(2), within=5)
     assert wire.ask("SET", "k", "v", deadline=soon()) == b"OK"
     assert value(old, "k", 2) == b"v"
-    with connect_redis_py(parse(group.url(2)), 2, "k") as client:
-        assert client.get("k") == b"v"
-        assert client.client_info()["name"] == "oncecron"
     group.wait_replicated()
     old.kill()
     with pytest.raises(StoreUnavailable):
@@ -132,8 +127,6 @@ def test_sentinels_have_passwords_of_their_own(
         )
         assert wires.ask(url + "&sentinel_password=theirs", "SET", "k", "v") == b"OK"
         assert value(server, "k", 1) == b"v"
-        with connect_redis_py(parse(url + "&sentinel_password=theirs"), 2, "k") as client:
-            assert client.get("k") == b"v"
         for wrong in ("", "&sentinel_password=wrong"):
             told = wires.complaint(StoreRefusesError, url + wrong)
             assert "sentinel_username and sentinel_password" in told
@@ -270,30 +263,3 @@ def test_a_cluster_over_tls(
     wire = wires(url)
     for server in cluster.servers:
         assert wire.ask("EVAL", COUNT, 1, cluster.key_on(server), deadline=soon()) == 1
-    for server in cluster.servers:
-        key = cluster.key_on(server)
-        with connect_redis_py(parse(url), 2, key) as client:
-            assert client.get(key) == b"1"
-
-
-# redis-py, for people
-
-
-def test_redis_py_never_asks_twice(
-    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
-) -> None:
-    """A lost answer is an error at once, and the command was executed once."""
-    import redis
-
-    proxy = new_proxy(redis_server)
-    for url in (redis_server.url(2, via=proxy), redis_server.unix_url(2)):
-        with connect_redis_py(parse(url), 2, "k") as client:
-            client.set("k", "v")
-            assert client.client_info()["name"] == "oncecron"
-    with connect_redis_py(parse(redis_server.url(via=proxy)), 2, "k") as client:
-        client.ping()
-        proxy.drop_next_reply(containing=b"INCR")
-        with at_most(1), pytest.raises(redis.ConnectionError):
-            client.eval(COUNT, 1, "n")
-    assert counted(redis_server, "n") == 1
-    assert wires.ask(redis_server.url(2), "GET", "k") == b"v"

@@ -17,8 +17,8 @@ from servers import FaultProxy, RedisServer, eventually
 from servers.process import free_port
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.stores.redis.client import Wire
 from oncecron.stores.redis.resp import ReplyError
-from oncecron.stores.redis.wire import Wire
 
 NewRedis = Callable[..., RedisServer]
 NewProxy = Callable[..., FaultProxy]

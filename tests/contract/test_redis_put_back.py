@@ -47,12 +47,13 @@ def b(host: Callable[[str], Host]) -> Host:
 
 
 @pytest.fixture
-def log(redis_server: RedisServer) -> Callable[[], list[Execution]]:
+def log(redis_server: RedisServer) -> Iterator[Callable[[], list[Execution]]]:
     """Give a function that returns the log, the oldest first."""
     from oncecron.core.log_rows import HistoryQuery
 
     people = RedisInspector(parse(redis_server.url(), {}), namespace="oncecron")
-    return lambda: list(people.history(HistoryQuery()))[::-1]
+    yield lambda: list(people.history(HistoryQuery()))[::-1]
+    people.close()
 
 
 def test_it_is_put_back_with_its_token(

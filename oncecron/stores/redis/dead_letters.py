@@ -6,35 +6,36 @@ import itertools
 
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.rows import decoded, json_of
-from oncecron.stores.redis.scripts import Names, part_of
+from oncecron.stores.redis.scripts import part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from oncecron.stores.redis.pipeline import Pipeline
     from oncecron.stores.redis.rows import Row
-
-    Ask = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
+    from oncecron.stores.redis.scripts import Names
 
 _PAGE = 100
 _GIVEN_UP = ("failed", "timed-out", "lost")
 
 
-def exhausted(ask: Ask, names: Names, rows: Iterable[Row]) -> Iterator[Row]:
+def exhausted(pipeline: Pipeline, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield those rows that are the last attempts of their ticks, or of their owners, and have no lease any more."""
+    names = pipeline.names
     candidates = (row for row in rows if row.get("retries", 0) > 0 and row["outcome"] in _GIVEN_UP)
     while page := list(itertools.islice(candidates, _PAGE)):
-        newest = _newest(ask, names, page)
-        leases = ask([("HGET", _of(names, "lease", row), "execution_id") for row in page])
+        newest = _newest(pipeline, page)
+        leases = pipeline.ask([("HGET", _of(names, "lease", row), "execution_id") for row in page])
         for row, last, lease in zip(page, newest, leases, strict=True):
             execution_id = str(row["execution_id"])
             if last == execution_id and (lease is None or lease.decode() != execution_id):
                 yield row
 
 
-def _newest(ask: Ask, names: Names, page: Sequence[Row]) -> list[str]:
+def _newest(pipeline: Pipeline, page: Sequence[Row]) -> list[str]:
     """Return the execution_id of each row's last attempt that started, as far as it matters."""
-    answers = ask(
+    names = pipeline.names
+    answers = pipeline.ask(
         [
             ("HGET", _of(names, "ticks", row), row["tick"])
             if row.get("tick") is not None
@@ -43,7 +44,7 @@ def _newest(ask: Ask, names: Names, page: Sequence[Row]) -> list[str]:
         ]
     )
     ids = [(answer or b"").decode().rpartition(":")[2] for answer in answers]
-    [texts] = ask([("HMGET", names.of_namespace("executions"), *ids)])
+    [texts] = pipeline.ask([("HMGET", names.of_namespace("executions"), *ids)])
     return [_started(*last) for last in zip(ids, texts, strict=True)]
 
 

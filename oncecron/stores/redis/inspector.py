@@ -1,4 +1,4 @@
-"""What people ask of Redis: ordinary redis-py.
+"""What people ask of Redis, many commands in one round trip.
 
 Executions are found by the stream of each part of a key, whose ids are theirs; several parts are merged by id. So a
 question costs what it shows, not what there is.
@@ -6,19 +6,16 @@ question costs what it shows, not what there is.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 
-import redis
-
-from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import ConfigurationError
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.timing import INSPECTOR_TIMEOUT
-from oncecron.stores.redis import control, dead_letters, pauses, scripts
-from oncecron.stores.redis.client import connect_redis_py
-from oncecron.stores.redis.explain import ACL_RULE, of_step
-from oncecron.stores.redis.resp import ReplyError
+from oncecron.core.log_rows import Released
+from oncecron.stores.redis import dead_letters, pauses, scripts
+from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.pipeline import Pipeline
+from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
     decoded,
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
         JobKey,
         LeaseView,
         Pause,
-        Released,
         Roles,
         Skip,
         Traced,
@@ -51,6 +47,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.model import Output, Request, Retention
     from oncecron.stores.redis.address import Target
+    from oncecron.stores.redis.pipeline import Command
     from oncecron.stores.redis.rows import Row
 
 _PAGE = 500
@@ -58,9 +55,6 @@ _PAGE_OF_MANY = 50  # ids of each part, where the question means several
 _BATCH = 1000  # executions, or skips, that one step of prune looks at
 _SLACK = 86400.0
 """Seconds by which starts may be out of order: the server's clock may have been set back."""
-
-if TYPE_CHECKING:
-    Command = tuple[Any, ...]
 
 
 class RedisInspector:
@@ -71,7 +65,7 @@ class RedisInspector:
     def __init__(self, target: Target, *, namespace: str) -> None:
         self._target = target
         self._names = scripts.Names(namespace)
-        self._client_at_hand: redis.Redis | None = None
+        self._pipeline = Pipeline(target, self._names)
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first, or the oldest first after an id."""
@@ -84,7 +78,7 @@ class RedisInspector:
             row for row in self._rows(query) if _wanted(row, query, row["outcome"])
         )
         if query.exhausted:
-            found = dead_letters.exhausted(self._many, self._names, found)
+            found = dead_letters.exhausted(self._pipeline, found)
         yield from map(traced_of, itertools.islice(found, query.limit))
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
@@ -103,7 +97,9 @@ class RedisInspector:
     def _rows_of(self, part: str) -> Iterator[Row]:
         """Yield the rows of one part of a key, the oldest id first."""
         stream = self._names.of_part("log", part)
-        ids = self._read(stream, self._many([_page(stream, "0", True, _PAGE)])[0], True, _PAGE)
+        ids = self._read(
+            stream, self._pipeline.ask([_page(stream, "0", True, _PAGE)])[0], True, _PAGE
+        )
         while page := list(itertools.islice(ids, _PAGE)):
             for execution_id, row in zip(page, self._executions(page), strict=True):
                 if row is not None:
@@ -128,7 +124,7 @@ class RedisInspector:
         forward = query.after_id is not None
         after = f"{query.after_id}-0" if forward else ""
         streams = [self._names.of_part("log", part) for part in parts]
-        heads = self._many([_page(stream, after, forward, size) for stream in streams])
+        heads = self._pipeline.ask([_page(stream, after, forward, size) for stream in streams])
         readers = [
             self._read(stream, head or [], forward, size)
             for stream, head in zip(streams, heads, strict=True)
@@ -142,7 +138,7 @@ class RedisInspector:
             if len(entries) < size:
                 return
             last = entries[-1][0].decode()
-            [entries] = self._many([_page(stream, last, forward, size)])
+            [entries] = self._pipeline.ask([_page(stream, last, forward, size)])
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
@@ -161,12 +157,12 @@ class RedisInspector:
         size = min(_PAGE, query.limit or _PAGE)
         for offset in itertools.count(0, size):
             command = ("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES")
-            [flat] = self._many([(*command, "LIMIT", offset, size)])
-            members, times = flat[::2], flat[1::2]
-            texts = self._many([("HMGET", rows_name, *members)])[0] if members else []
+            [flat] = self._pipeline.ask([(*command, "LIMIT", offset, size)])
+            members = flat[::2]
+            texts = self._pipeline.ask([("HMGET", rows_name, *members)])[0] if members else []
             skips = [
                 skip_of(part, member, at, text)
-                for member, at, text in zip(members, times, texts, strict=True)
+                for (member, at), text in zip(pairs(flat), texts, strict=True)
                 if text is not None
             ]
             found = (
@@ -183,18 +179,20 @@ class RedisInspector:
 
     def output(self, execution_id: int) -> Output | None:
         """Return what an execution wrote, where it was captured."""
-        [text] = self._many([("HGET", self._names.of_namespace("outputs"), execution_id)])
+        [text] = self._pipeline.ask([("HGET", self._names.of_namespace("outputs"), execution_id)])
         return None if text is None else output_of(text)
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease of this namespace."""
         parts = self._parts(None)
         names = [self._names.of_part("lease", part) for part in parts]
-        (now, micros), *hashes = self._many([("TIME",), *(("HGETALL", name) for name in names)])
+        (now, micros), *hashes = self._pipeline.ask(
+            [("TIME",), *(("HGETALL", name) for name in names)]
+        )
         found = {part: lease for part, lease in zip(parts, hashes, strict=True) if lease}
-        leases = {part: decoded(text_fields(lease)) for part, lease in found.items()}
+        leases = {part: decoded(text_fields(dict(pairs(lease)))) for part, lease in found.items()}
         rows = self._executions([lease["execution_id"] for lease in leases.values()])
-        asked_at = now + micros / 1e6
+        asked_at = int(now) + int(micros) / 1e6
         return [
             lease_view(part, lease, row or {}, asked_at)
             for (part, lease), row in zip(leases.items(), rows, strict=True)
@@ -204,13 +202,13 @@ class RedisInspector:
         """Return every part of every key as it was last claimed."""
         parts = self._parts(None)
         names = [self._names.of_part("key", part) for part in parts]
-        answers = self._many([("HMGET", name, *KEY_FIELDS) for name in names])
+        answers = self._pipeline.ask([("HMGET", name, *KEY_FIELDS) for name in names])
         found = [key_of(part, values) for part, values in zip(parts, answers, strict=True)]
         return sorted(found, key=lambda key: (key.key, key.shard))
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""
-        return pauses.listed(self._many, self._names)
+        return pauses.listed(self._pipeline)
 
     def pause(
         self, key: str, *, author: str, reason: str | None, seconds: float | None
@@ -233,12 +231,13 @@ class RedisInspector:
         return self._change(drained=host)[1]
 
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
-        return pauses.change(self._many, self._target, self._names, what)
+        return pauses.change(self._pipeline, what)
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Ask the holder for something; see `Inspector.request`."""
         part = scripts.part_of(key, shard)
-        return control.request(self._many, self._names, part, execution_id, request)
+        values = {"part": part, "execution_id": execution_id, **request._asdict()}
+        return bool(self._pipeline.step("request", [part], values))
 
     def release(
         self,
@@ -251,27 +250,25 @@ class RedisInspector:
     ) -> Released:
         """Free a part of a key; see `Inspector.release`."""
         part = scripts.part_of(key, shard)
-        return control.release(self._many, self._target, self._names, part, execution_id, author)
+        values = {"part": part, "execution_id": execution_id, "author": author}
+        state, ends_in = self._pipeline.confirmed_step("release", [part], values)
+        return Released(state.decode(), ends_in=float(ends_in))
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
-        text = scripts.text("prune")
         executions = skips = 0
         for part in self._parts(None):
-            keys = self._names.keys(part)
-            values = scripts.arguments(
-                {
-                    "part": part,
-                    "keep_executions": retention.executions,
-                    "keep_skips": retention.skips,
-                    "keep_most": self._target.keep,
-                    "most": _BATCH,
-                    "names": names_kept,
-                }
-            )
+            values: dict[str, str | float] = {
+                "part": part,
+                "keep_executions": retention.executions,
+                "keep_skips": retention.skips,
+                "keep_most": self._target.keep,
+                "most": _BATCH,
+                "names": names_kept,
+            }
             more = 1
             while more:
-                [step] = self._many([("EVAL", text, len(keys), *keys, *values)])
+                step = self._pipeline.step("prune", [part], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         return executions, skips
 
@@ -279,7 +276,8 @@ class RedisInspector:
         """Do nothing but look: Redis needs no schema. Return a sentence of what was found."""
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
-        [server] = self._many([("INFO", "server")])
+        [info] = self._pipeline.ask([("INFO", "server")])
+        server = dict(line.partition(":")[::2] for line in info.decode().splitlines())
         version = server.get("valkey_version") or server.get("redis_version")
         return f"Redis {self._target.shown} (version {version}) needs no preparation"
 
@@ -292,53 +290,21 @@ class RedisInspector:
 
     def close(self) -> None:
         """Close the connection."""
-        client, self._client_at_hand = self._client_at_hand, None
-        if client is not None:
-            client.close()
+        self._pipeline.close()
 
     def _parts(self, key: str | None) -> list[str]:
         """Return the parts of a key, or of all."""
         name = self._names.of_namespace("parts")
-        [parts] = self._many([("ZRANGE", name, 0, -1)])
-        known = sorted(part.decode() for part in parts)
+        [parts] = self._pipeline.ask([("ZRANGE", name, 0, -1)])
+        known = sorted(part.decode() for part in parts if part.isascii())  # others are not ours
         return [part for part in known if key is None or part.rpartition("#")[0] == key]
 
     def _executions(self, ids: Sequence[int]) -> list[Row | None]:
         if not ids:
             return []
         name = self._names.of_namespace("executions")
-        [texts] = self._many([("HMGET", name, *ids)])
+        [texts] = self._pipeline.ask([("HMGET", name, *ids)])
         return [None if text is None else decoded(json_of(text)) for text in texts]
-
-    def _many(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one round trip; return their answers."""
-        if not commands:
-            return []
-        with self._explained():
-            if self._client_at_hand is None:
-                self._client_at_hand = connect_redis_py(
-                    self._target, INSPECTOR_TIMEOUT, self._names.of_namespace("namespace")
-                )
-            pipeline: Any = self._client_at_hand.pipeline(transaction=False)
-            for command in commands:
-                pipeline.execute_command(*command)
-            answers: list[Any] = pipeline.execute()
-            return answers
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn what redis-py raises into an error of one line with a cure."""
-        try:
-            yield
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            self.close()
-            text = f"Redis {self._target.shown}: {error}"
-            if isinstance(error, redis.AuthenticationError):
-                raise StoreRefusesError(f"{text}; check user and password") from error
-            raise StoreUnavailable(text) from error
-        except redis.ResponseError as error:
-            code = "NOPERM " if isinstance(error, redis.exceptions.NoPermissionError) else ""
-            raise of_step(ReplyError(f"{code}{error}"), self._target) from error
 
 
 def _page(stream: str, after: str, forward: bool, size: int) -> Command:

@@ -8,8 +8,8 @@ from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Holder, InTheWay, Refusal, Unconfirmed, why_not_yet
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.redis import scripts
+from oncecron.stores.redis.client import Wire
 from oncecron.stores.redis.resp import ReplyError
-from oncecron.stores.redis.wire import Wire
 
 # ruff: noqa: PLC0415 - most firings lose, and import neither what a holder needs nor what explains a failure
 
@@ -291,14 +291,8 @@ class RedisLeaseStore:
         keys = self._names.keys(*filter(None, (part, also)))
         told = {**values, "part": part, "max_skew": MAX_CLOCK_SKEW}
         words = (len(keys), *keys, *scripts.arguments(told))
-        text = scripts.text(step)
         try:
-            return self._ask(deadline, "EVALSHA", scripts.digest(text), *words)
-        except ReplyError as error:
-            if error.code != "NOSCRIPT":
-                raise self._refused(error) from error
-        try:
-            return self._ask(deadline, "EVAL", text, *words)
+            return scripts.run(lambda *command: self._ask(deadline, *command), step, words)
         except ReplyError as error:
             raise self._refused(error) from error
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from oncecron.core.light import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
 Reply = bytes | int | list["Reply"] | None
 Word = bytes | str | int | float
@@ -49,6 +50,11 @@ def _encoded(word: Word) -> bytes:
     if isinstance(word, bytes):
         return word
     return (word if isinstance(word, str) else repr(word)).encode("utf-8", "surrogateescape")
+
+
+def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield names with their values, as RESP2 has a hash: one after another."""
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 class Reader:

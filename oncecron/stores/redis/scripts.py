@@ -15,8 +15,12 @@ try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
 except ImportError:
     from hashlib import sha1
 
+from oncecron.stores.redis.resp import ReplyError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from oncecron.stores.redis.resp import Reply, Word
 
 LAYOUT = "1"
 """The version of the data's layout; another one is refused before the claim."""
@@ -65,6 +69,20 @@ def digest(script: str) -> str:
     """Return the hash by which a server knows a script."""
     name: str = sha1(script.encode()).hexdigest()  # noqa: S324 - the server's name for it
     return name
+
+
+def run(ask: Callable[..., Reply], step: str, words: Iterable[Word]) -> Reply:
+    """Run a step by its hash, and by its text where the server does not know it; return the answer.
+
+    `ask` sends one command. Raises `ReplyError` and what `ask` raises.
+    """
+    script = text(step)
+    try:
+        return ask("EVALSHA", digest(script), *words)
+    except ReplyError as error:
+        if error.code != "NOSCRIPT":
+            raise
+    return ask("EVAL", script, *words)
 
 
 class Names:

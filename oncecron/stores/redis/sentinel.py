@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
+from oncecron.stores.redis.connection import Introduction, Session
 from oncecron.stores.redis.resp import ReplyError, packed
-from oncecron.stores.redis.session import Introduction, Session
 
 if TYPE_CHECKING:
     from oncecron.stores.redis.address import Host, Target
-    from oncecron.stores.redis.session import Way
+    from oncecron.stores.redis.connection import Way
 
 
 def master(target: Target, way: Way, deadline: float) -> Host:

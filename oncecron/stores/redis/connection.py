@@ -21,7 +21,7 @@ from oncecron.stores.redis.resp import ProtocolError, Push, Reader, ReplyError, 
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn, TypeVar
 
     from oncecron.stores.redis.address import Host, Target, Tls
@@ -185,9 +185,13 @@ class Session:
             return
 
     def ask(self, *commands: bytes, deadline: float) -> Reply | ReplyError:
-        """Send commands, each of them once, and return the last one's answer.
+        """Send commands, each of them once, and return the last one's answer. Raises as `ask_all` does."""
+        return self.ask_all(commands, deadline=deadline)[-1]
 
-        Raises `StoreError` when there is none, or when the server does not let us in; closed then.
+    def ask_all(self, commands: Sequence[bytes], *, deadline: float) -> list[Reply | ReplyError]:
+        """Send commands, each of them once, in one write; return their answers.
+
+        Raises `StoreError` when one is missing, or when the server does not let us in; closed then.
         """
         return self._told(lambda: self._ask(commands), deadline)
 
@@ -223,11 +227,9 @@ class Session:
             return StoreUnavailable(f"{self._way.where(self.place)}: the server {doubt}")
         return self._way.failure(error, self.place)
 
-    def _ask(self, commands: tuple[bytes, ...]) -> Reply | ReplyError:
+    def _ask(self, commands: Sequence[bytes]) -> list[Reply | ReplyError]:
         self._say(commands)
-        for _ in commands[1:]:
-            self._reader.reply()
-        return self._reader.reply()
+        return [self._reader.reply() for _ in commands]
 
     def _listen(self, channel: str) -> ReplyError | None:
         self._say((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
@@ -243,7 +245,7 @@ class Session:
         self.channels.add(channel)
         return None
 
-    def _say(self, commands: tuple[bytes, ...]) -> None:
+    def _say(self, commands: Sequence[bytes]) -> None:
         introduction, self._introduction = self._introduction, None
         if introduction is None:
             self._send(b"".join(commands))

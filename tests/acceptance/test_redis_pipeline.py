@@ -1,0 +1,442 @@
+"""What people ask of Redis: many commands at once, each executed once, by every address, or one line that says why."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis_wires import COUNT, Scripted, at_most, line_of, says
+from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels, eventually
+from servers.oncecron import Ended, Oncecron
+from servers.redis import ADMIN, ADMIN_PASSWORD
+
+from oncecron.core.errors import OncecronError, StoreRefusesError, StoreUnavailable
+from oncecron.stores.redis import pipeline
+from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.pipeline import Pipeline
+from oncecron.stores.redis.scripts import Names
+
+NewRedis = Callable[..., RedisServer]
+NewProxy = Callable[..., FaultProxy]
+NewScripted = Callable[..., Scripted]
+SECRET = "s3cret"
+PREFIX = "oncecron:{oncecron}:"
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Pipeline]]:
+    """Give a function that makes a pipeline to a URL, for a namespace."""
+    made: list[Pipeline] = []
+
+    def make(url: str, namespace: str = "oncecron") -> Pipeline:
+        made.append(Pipeline(parse(url), Names(namespace)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no server take longer than a moment."""
+    monkeypatch.setattr(pipeline, "TIMEOUT", 0.4)
+
+
+def complaint(error: type[OncecronError], asked: Pipeline, *commands: Any) -> str:
+    """Return the one line that is told when asking fails."""
+    with pytest.raises(error) as caught:
+        asked.ask(commands or [("PING",)])
+    assert type(caught.value) is error
+    return line_of(caught.value)
+
+
+def calls(server: RedisServer, command: str) -> int:
+    """Return how often a command was executed since the statistics were reset."""
+    with server.connect() as client:
+        stats = client.info("commandstats")
+        return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+
+def counted(server: RedisServer, key: str) -> int:
+    """Return how often COUNT was executed."""
+    with server.connect() as client:
+        return int(client.get(key) or 0)
+
+
+# Many at once
+
+
+def test_many_commands_take_one_round_trip(
+    redis_server: RedisServer, new_proxy: NewProxy, connect: Callable[..., Pipeline]
+) -> None:
+    """Who we are goes along with them; the answers come in their order, of every kind."""
+    proxy = new_proxy(redis_server)
+    asked = connect(redis_server.url(3, via=proxy))
+    answers = asked.ask(
+        [
+            ("SET", "k", b"\x00\r\n\xff"),
+            ("GET", "k"),
+            ("GET", "none"),
+            ("HSET", "h", "f", 7),
+            ("HGETALL", "h"),
+            ("CLIENT", "GETNAME"),
+        ]
+    )
+    assert answers == [b"OK", b"\x00\r\n\xff", None, 1, [b"f", b"7"], b"oncecron"]
+    assert asked.ask([]) == []
+    assert proxy.round_trips() == 2  # a user or a database of our own is confirmed first
+    assert asked.ask([("GET", "k")] * 100) == [b"\x00\r\n\xff"] * 100
+    assert proxy.round_trips() == 3
+    with redis_server.connect(db=3) as client:
+        assert client.dbsize() == 2
+
+
+def test_answers_larger_than_every_buffer(
+    redis_server: RedisServer, connect: Callable[..., Pipeline]
+) -> None:
+    """Large ones among small ones, and commands that are larger than a batch."""
+    values = [b"%d" % number * (1 if number % 3 else 300_000) for number in range(60)]
+    asked = connect(redis_server.url())
+    assert asked.ask([("SET", f"k{at}", value) for at, value in enumerate(values)]) == [b"OK"] * 60
+    assert asked.ask([("GET", f"k{at}") for at in range(60)]) == values
+
+
+def reads_on_when_heard(connection: socket.socket, _: int) -> None:
+    """Behave as a proxy without a queue: answer a command whole before the next one is read."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connection.makefile("rb") as stream:
+        while line := stream.readline():
+            words = []
+            for _word in range(int(line[1:])):
+                words.append(stream.read(int(stream.readline()[1:])))
+                stream.readline()
+            connection.sendall(b"$%d\r\n%s\r\n" % (len(words[-1]), words[-1]))
+
+
+def test_nobody_waits_for_the_other_to_read(
+    new_scripted: NewScripted, connect: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is asked: more than both sides' buffers hold, both ways."""
+    monkeypatch.setattr(pipeline, "TIMEOUT", 5)
+    words = [b"%06d" % number * 400 for number in range(8000)]
+    asked = connect(new_scripted(reads_on_when_heard).url)
+    with at_most(4):
+        assert asked.ask([("ECHO", word) for word in words]) == words
+
+
+# Once, and by a deadline
+
+
+def test_a_lost_answer_is_told_and_nothing_is_sent_again(
+    redis_server: RedisServer, new_proxy: NewProxy, connect: Callable[..., Pipeline]
+) -> None:
+    """Each command was executed once; the next question goes over a new connection."""
+    proxy = new_proxy(redis_server)
+    asked = connect(redis_server.url(via=proxy))
+    assert asked.ask([("PING",)]) == [b"PONG"]
+    proxy.drop_next_reply(containing=b"INCR")
+    with at_most(1):
+        assert "closed the connection" in complaint(
+            StoreUnavailable, asked, ("INCR", "a"), ("INCR", "b")
+        )
+    proxy.wait_dropped()
+    assert (counted(redis_server, "a"), counted(redis_server, "b")) == (1, 1)
+    assert asked.ask([("GET", "a")]) == [b"1"]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(
+    redis_server: RedisServer, connect: Callable[..., Pipeline]
+) -> None:
+    """As by the server's `timeout`, while `history --follow` slept: nothing was asked, so nothing is told."""
+    asked = connect(redis_server.url())
+    asked.ask([("PING",)])
+    for _ in range(3):
+        with redis_server.connect() as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        assert asked.ask([("PING",)]) == [b"PONG"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_never_answers(
+    new_scripted: NewScripted,
+    redis_server: RedisServer,
+    new_proxy: NewProxy,
+    connect: Callable[..., Pipeline],
+) -> None:
+    """It accepts, and that is all; or it falls silent later."""
+    with at_most(0.4):
+        told = complaint(StoreUnavailable, connect(new_scripted(says(b"")).url))
+    assert "no answer in time" in told
+    proxy = new_proxy(redis_server)
+    asked = connect(redis_server.url(via=proxy))
+    asked.ask([("PING",)])
+    proxy.deaf()
+    with at_most(0.4):
+        assert "no answer in time" in complaint(StoreUnavailable, asked)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_batch_may_take_as_long_as_the_one_before(
+    new_scripted: NewScripted, connect: Callable[..., Pipeline]
+) -> None:
+    """The time is each batch's own: a long question over a slow line is no failure."""
+    never = threading.Event()
+
+    def slowly(connection: socket.socket, _: int) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := connection.recv(1 << 20):
+            answers = b"+OK\r\n" * (b"\r\n" + data).count(b"\r\n*")
+            never.wait(0.15)  # the pace of a slow line
+            connection.sendall(answers)
+
+    asked = connect(new_scripted(slowly).url)
+    assert asked.ask([("ECHO", b"x" * 20_000)] * 5) == [b"OK"] * 5
+
+
+# Steps
+
+
+def test_a_step_is_sent_by_its_hash_and_by_its_text_where_the_server_has_forgotten_it(
+    redis_server: RedisServer, connect: Callable[..., Pipeline]
+) -> None:
+    """The text travels once."""
+    asked = connect(redis_server.url())
+    with redis_server.connect() as client:
+        client.script_flush()
+        client.config_resetstat()
+    for number in range(3):
+        now, _before = asked.step("pause", [], {"key": f"k{number}", "author": "me"})
+        assert b'"author":"me"' in now
+    assert (calls(redis_server, "eval"), calls(redis_server, "evalsha")) == (1, 3)
+
+
+def test_a_step_that_no_replica_has_is_told_and_done_once(
+    redis_server: RedisServer, new_proxy: NewProxy, connect: Callable[..., Pipeline]
+) -> None:
+    """WAIT goes over the connection that wrote: on another it would find nothing to wait for, and agree."""
+    proxy = new_proxy(redis_server)
+    asked = connect(redis_server.url(via=proxy) + "?wait=1")
+    proxy.drop_next_reply(containing=b"WAIT")
+    with pytest.raises(StoreUnavailable, match="closed the connection"):
+        asked.confirmed_step("pause", [], {"key": "k", "author": "me"})
+    assert len(proxy.connections()) == 1
+    with redis_server.connect() as client:
+        assert client.hlen(f"{PREFIX}pauses") == 1
+
+
+# Sentinels, clusters, sockets, TLS
+
+
+def test_the_master_that_the_sentinels_name(
+    new_sentinels: Callable[..., Sentinels], connect: Callable[..., Pipeline]
+) -> None:
+    """Also after a failover; one sentinel is frozen, one is dead."""
+    group = new_sentinels()
+    old = group.master
+    asked = connect(group.url(2))
+    assert asked.ask([("SET", "k", "v")]) == [b"OK"]
+    with old.connect(db=2) as client:
+        assert client.get("k") == b"v"
+    group.wait_replicated()
+    old.kill()
+    complaint(StoreUnavailable, asked)
+    new = group.wait_master_is_not(old)
+    assert asked.ask([("GET", "k"), ("SET", "k", "w")]) == [b"v", b"OK"]
+    with new.connect(db=2) as client:
+        assert client.get("k") == b"w"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_frozen_sentinel_leaves_time_for_the_next(
+    new_scripted: NewScripted, redis_server: RedisServer, connect: Callable[..., Pipeline]
+) -> None:
+    """So does a frozen node of a cluster."""
+    silent = new_scripted(says(b""))
+    address = b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (
+        len(str(redis_server.port)),
+        redis_server.port,
+    )
+    knows = new_scripted(says(address))
+    hosts = f"{silent.host}:{silent.port},{knows.host}:{knows.port}"
+    assert connect(f"redis+sentinel://{hosts}/jobs").ask([("PING",)]) == [b"PONG"]
+    node = new_scripted(says(b"+OK\r\n"))
+    hosts = f"{silent.host}:{silent.port},{node.host}:{node.port}"
+    assert connect(f"redis+cluster://{hosts}").ask([("PING",)]) == [b"OK"]
+
+
+@pytest.fixture
+def cluster(new_redis_cluster: Callable[..., RedisCluster]) -> RedisCluster:
+    """Start a cluster of three."""
+    return new_redis_cluster()
+
+
+def namespace_on(cluster: RedisCluster, server: RedisServer) -> str:
+    """Return a namespace whose names are this node's."""
+    return cluster.key_on(server, "ns")
+
+
+def test_a_namespace_on_each_node(cluster: RedisCluster, connect: Callable[..., Pipeline]) -> None:
+    """Everything is asked of the node that has it: also TIME, which every node would answer by its own clock."""
+    for server in cluster.servers:
+        namespace = namespace_on(cluster, server)
+        for each in cluster.servers:
+            cluster.ask(each, "CONFIG RESETSTAT")
+        asked = connect(cluster.url(), namespace)
+        name = asked.names.of_namespace("parts")
+        assert asked.ask([("TIME",), ("ZADD", name, 1, "k#0"), ("ZCARD", name)])[1:] == [1, 1]
+        assert [calls(each, "time") for each in cluster.servers] == [
+            int(each is server) for each in cluster.servers
+        ]
+
+
+def test_a_namespace_that_moves_between_two_questions(
+    cluster: RedisCluster, connect: Callable[..., Pipeline]
+) -> None:
+    """ASK for what has gone ahead, then MOVED: each command of a batch is executed once and answered in its place."""
+    first, second, _ = cluster.servers
+    namespace = namespace_on(cluster, first)
+    asked = connect(cluster.url(), namespace)
+    stays, goes = (f"{{{namespace}}}:{name}" for name in ("stays", "goes"))
+
+    def count(*keys: str) -> list[Any]:
+        return asked.ask([("EVAL", COUNT, 1, key) for key in keys])
+
+    assert count(stays) == [1]
+    slot = cluster.slot(stays)
+    cluster.move_slot(slot, first, second, "begin")
+    assert count(stays, goes, stays, goes) == [2, 1, 3, 2]
+    login = ("AUTH2", ADMIN, ADMIN_PASSWORD)
+    cluster.ask(first, "MIGRATE", second.host, second.port, stays, 0, 5000, *login)
+    cluster.move_slot(slot, first, second, "end")
+    assert count(goes, stays, goes) == [3, 4, 4]
+    assert (counted(second, stays), counted(second, goes)) == (4, 4)
+
+
+def test_a_cluster_over_tls(
+    new_redis_cluster: Callable[..., RedisCluster],
+    certificates: Certificates,
+    connect: Callable[..., Pipeline],
+) -> None:
+    """With a user: on each of its nodes."""
+    cluster = new_redis_cluster(tls=certificates, user=[f"cron on >{SECRET} ~* &* +@all"])
+    url = cluster.tls_url().replace("//", f"//cron:{SECRET}@")
+    for server in cluster.servers:
+        asked = connect(url, namespace_on(cluster, server))
+        name = asked.names.of_namespace("parts")
+        assert asked.ask([("ZADD", name, 1, "k#0"), ("ACL", "WHOAMI")]) == [1, b"cron"]
+
+
+def test_sockets_users_and_tls(
+    new_redis: NewRedis, certificates: Certificates, connect: Callable[..., Pipeline]
+) -> None:
+    """One server by three addresses."""
+    server = new_redis(tls=certificates, user=[f"cron on >{SECRET} ~oncecron:* +@all"])
+    login = f"cron:{SECRET}"
+    for url in (
+        server.url(2, login=login),
+        server.tls_url(2, login=login),
+        f"{server.unix_url(2)}&username=cron&password={SECRET}",
+    ):
+        assert connect(url).ask([("INCR", "oncecron:n"), ("ACL", "WHOAMI")])[1] == b"cron"
+    with server.connect(db=2) as client:
+        assert client.get("oncecron:n") == b"3"
+
+
+# What is said when it cannot be
+
+
+@pytest.fixture
+def ask(public_path: Path) -> Callable[..., Ended]:
+    """Give a function that runs a command of people against a URL."""
+    return lambda url, *words: Oncecron(url, public_path)(*words or ("history",))
+
+
+def said(ended: Ended, status: int) -> str:
+    """Return the one line of a failure."""
+    assert (ended.status, ended.out) == (status, b""), ended
+    assert ended.err.startswith("oncecron: Redis ")
+    assert ended.err.count("\n") == 1, ended.err
+    assert SECRET not in ended.err
+    return ended.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "words"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory", 69, "still loading"),
+        (b"-BUSY Redis is busy running a script.", 69, "script kill"),
+        (b"-CLUSTERDOWN The cluster is down", 69, "cluster info"),
+        (b"-ERR max number of clients reached", 69, "maxclients"),
+        (b"-OOM command not allowed", 69, "memory is full"),
+        (b"-READONLY You can't write against a read only replica.", 69, "become a replica"),
+        (b"-NOAUTH Authentication required.", 78, "give username and password"),
+        (b"-DENIED Redis is running in protected mode", 78, "requirepass"),
+        (b"-NOPERM this user has no permissions", 78, "ACL SETUSER"),
+        (b"-ERR unknown command 'ZRANGE'", 78, "Redis 6.2 or newer"),
+        (b"-WRONGTYPE Operation against a key holding the wrong kind", 78, "--namespace"),
+        (b"-MOVED 1 127.0.0.1:1", 78, "write redis+cluster://"),
+        (b"HTTP/1.1 400 Bad Request", 78, "check host and port"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", 78, "write rediss://"),
+    ],
+)
+def test_what_a_server_may_say_instead(
+    new_scripted: NewScripted, ask: Callable[..., Ended], answer: bytes, status: int, words: str
+) -> None:
+    """The same lines, and the same exit status, as to a firing."""
+    assert words in said(ask(new_scripted(says(answer + b"\r\n")).url), status)
+
+
+def test_a_server_that_is_away(new_redis: NewRedis, ask: Callable[..., Ended]) -> None:
+    """Nobody listens: 69."""
+    server = new_redis()
+    url = server.url(login=f"u:{SECRET}")
+    server.stop()
+    for command in ("history", "locks", "jobs", "audit", "prune", "init"):
+        assert "Connection refused" in said(ask(url, command), 69)
+
+
+def test_a_wrong_password(new_redis: NewRedis, ask: Callable[..., Ended]) -> None:
+    """78, with where it is written."""
+    server = new_redis(requirepass="another")
+    assert "WRONGPASS" in said(ask(server.url(login=f":{SECRET}")), 78)
+
+
+def test_bytes_that_are_no_text(redis_server: RedisServer, public_path: Path) -> None:
+    """Whoever put them there: they are shown as what they are not, and nothing else is kept from being shown."""
+    host = Oncecron(redis_server.url(), public_path)
+    assert host.run("k", "--tick", "t1", "--", "true").status == 0
+    assert host("pause", "k").status == 0
+    with redis_server.connect() as client:
+        client.zadd(f"{PREFIX}parts", {b"\xff\xfe#0": 0})
+        [paused] = client.hvals(f"{PREFIX}pauses")
+        client.hset(f"{PREFIX}pauses", b"\xff", paused.replace(b"root", b"r\xfft"))
+        client.hset(f"{PREFIX}drains", b"\xff", paused)
+        [(number, row)] = client.hgetall(f"{PREFIX}executions").items()
+        client.hset(f"{PREFIX}executions", number, row.replace(b'"true"', b'"tr\xffue"'))
+    for command, expected in (
+        ("history", "tr\ufffdue"),
+        ("jobs", "k"),
+        ("locks", ""),
+        ("audit", ""),
+        ("prune", ""),
+    ):
+        ended = host(command)
+        assert (ended.status, ended.err) == (0, ""), command
+        assert expected in ended.out.decode()
+    assert host("locks", "--pauses").out.decode().count("\ufffd") >= 2
+
+
+def test_people_have_the_same_names_in_the_list_of_clients(
+    redis_server: RedisServer, connect: Callable[..., Pipeline]
+) -> None:
+    """An administrator sees who asks."""
+    asked = connect(redis_server.url())
+    asked.ask([("PING",)])
+    with redis_server.connect() as client:
+        eventually(lambda: "oncecron" in {each["name"] for each in client.client_list()})
+    with pytest.raises(StoreRefusesError):
+        asked.ask([("NOSUCHCOMMAND",)])
+    assert asked.ask([("PING",)]) == [b"PONG"]
