@@ -12,7 +12,7 @@ import pytest
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.client import Wire
+from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import Reply
 
 CLOCK = clock.BOOTTIME
@@ -28,14 +28,16 @@ class Wires:
     """Makes wires; the fixture closes them."""
 
     def __init__(self) -> None:
-        self.made: list[Wire] = []
+        self.made: list[RedisClient] = []
 
     def __call__(
         self, url: str, *, within: float = 5, patience: float = 2, name: str = "oncecron a/1 k", **defaults: str
-    ) -> Wire:  # fmt: skip
+    ) -> RedisClient:  # fmt: skip
         """Connect."""
         target = parse(url, tuple(defaults.items()))
-        wire = Wire(target, clock=CLOCK, deadline=soon(within), patience=patience, name=name)
+        wire = RedisClient(
+            target, clock=CLOCK, deadline=soon(within), server_timeout=patience, name=name
+        )
         self.made.append(wire)
         return wire
 

@@ -39,7 +39,7 @@ def fill(server: RedisServer, rows: int) -> None:
     script = scripts.text("skip").rpartition("-- Count")[0] + FILL
     client = server.connect()
     for number in range(KEYS):
-        part = scripts.part_of(f"k{number}", 0)
+        part = scripts.shard_of(f"k{number}", 0)
         for first in range(0, rows // KEYS, 1000):
             count = min(1000, rows // KEYS - first)
             values = {

@@ -17,7 +17,7 @@ from servers import FaultProxy, RedisServer, eventually
 from servers.process import free_port
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
-from oncecron.stores.redis.client import Wire
+from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
 
 NewRedis = Callable[..., RedisServer]
@@ -25,7 +25,7 @@ NewProxy = Callable[..., FaultProxy]
 NewScripted = Callable[..., Scripted]
 
 
-def dies(wire: Wire, *words: Any, within: float = 0.5) -> str:
+def dies(wire: RedisClient, *words: Any, within: float = 0.5) -> str:
     """Return what is told when there is no answer; the wire is dead then."""
     with at_most(within), pytest.raises(StoreUnavailable) as caught:
         wire.ask(*words or ("PING",), deadline=soon(within))

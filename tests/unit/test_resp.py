@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.stores.redis.resp import ProtocolError, Push, Reader, ReplyError, packed
+from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
 
 
-def reader(data: bytes, step: int = 1) -> Reader:
+def reader(data: bytes, step: int = 1) -> ReplyReader:
     """Return a reader of a stream that comes in pieces and then breaks."""
     pieces = iter([data[at : at + step] for at in range(0, len(data), step)])
 
@@ -18,7 +18,7 @@ def reader(data: bytes, step: int = 1) -> Reader:
             return piece
         raise ConnectionResetError
 
-    return Reader(more)
+    return ReplyReader(more)
 
 
 @pytest.mark.parametrize(

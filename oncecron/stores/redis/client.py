@@ -1,15 +1,15 @@
-"""One connection with a Redis store, by the standard library alone: every command ends by a deadline.
+"""The Redis client of firings and of people, by the standard library alone. Every command ends by a deadline.
 
-No command is ever sent a second time, with one exception: a node of a Redis Cluster says by MOVED or ASK that it did
-not execute the command, and which node will. An error of the server is a `ReplyError`; a wire without an answer is
-dead: open a new one, and the next answer tells what became of the command.
+No command is sent twice, with one exception: MOVED or ASK from a node of a Redis Cluster means that this node did not
+execute the command, and names the node that will. An error from the server is a `ReplyError`. A client that gets no
+reply is closed; open a new one, and ask what became of the command.
 """
 
 from __future__ import annotations
 
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.stores.redis.connection import Introduction, Session, Way
+from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 
 if TYPE_CHECKING:
@@ -18,57 +18,57 @@ if TYPE_CHECKING:
 
     from oncecron.stores.redis.address import Host, Target
 
-__all__ = ["Reply", "ReplyError", "Wire", "Word"]
+__all__ = ["RedisClient", "Reply", "ReplyError", "Word"]
 
 # ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
 
 _MOST_REDIRECTS = 5
 
 
-class Wire:
-    """One connection; with a cluster, to the node that answered last."""
+class RedisClient:
+    """A connection to the server that an address means; in a cluster, to the node that replied last."""
 
     def __init__(
-        self, target: Target, *, clock: int, deadline: float, patience: float, name: str
+        self, target: Target, *, clock: int, deadline: float, server_timeout: float, name: str
     ) -> None:
-        """Connect. `patience`: seconds that one server may take; `name`: as CLIENT LIST shows it.
+        """Connect. `server_timeout`: seconds that one server may take; `name`: as CLIENT LIST shows it.
 
-        The resolver of names takes its own time. Raises `StoreUnavailable` or, when asking again does not help,
+        Name resolution has timeouts of its own. Raises `StoreUnavailable` or, when a retry does not help,
         `StoreRefusesError` or `ConfigurationError`.
         """
         self._target = target
         self._name = name
-        self._way = Way(target, clock, patience)
-        self._quick: Way | None = None
-        self._session: Session | None = self._connected(deadline)
+        self._transport = Transport(target, clock, server_timeout)
+        self._impatient: Transport | None = None
+        self._connection: ServerConnection | None = self._connect(deadline)
 
     def fileno(self) -> int:
-        """Return the socket, -1 when the wire is dead."""
-        return -1 if self._session is None else self._session.fileno()
+        """Return the socket, -1 when closed."""
+        return -1 if self._connection is None else self._connection.fileno()
 
     def watch_fd(self) -> int:
-        """Return what becomes readable when the server says something unasked, or hangs up; -1 when dead."""
-        return -1 if self._session is None else self._session.watch_fd()
+        """Return a descriptor that is readable after a push message or when the server hangs up; -1 when closed."""
+        return -1 if self._connection is None else self._connection.watch_fd()
 
     def close(self) -> None:
         """Close the connection without waiting."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def ask(self, *words: Word, deadline: float) -> Reply:
-        """Send one command and return its answer: one round trip.
+        """Send one command and return its reply: one round trip.
 
-        `deadline`: seconds of the wire's clock. Raises `ReplyError`, `StoreUnavailable` when there is no answer by
-        the deadline, or `StoreRefusesError` when the server does not let us in; dead after the last two.
+        `deadline`: seconds of the client's clock. Raises `ReplyError`; or closes the client and raises
+        `StoreUnavailable` without a reply by the deadline, `StoreRefusesError` when the server refuses the login.
         """
         return self.ask_batch([packed(words)], deadline=deadline)[0]
 
     def ask_batch(self, commands: Sequence[bytes], *, deadline: float) -> list[Reply]:
-        """Send commands, as `packed` makes them, and return their answers: one round trip.
+        """Send commands, as `packed` makes them, and return their replies: one round trip.
 
-        All are sent before the first answer is read. Raises as `ask` does; a `ReplyError` is the first of several
-        refusals, and the other commands were executed all the same.
+        All are sent before the first reply is read. Raises as `ask` does. A `ReplyError` is the first one; the other
+        commands were executed all the same.
         """
         try:
             answers = self._answers(commands, deadline)
@@ -78,7 +78,7 @@ class Wire:
             refusal = next(answer for answer in answers if isinstance(answer, ReplyError))
             from oncecron.stores.redis.explain import of_command
 
-            failure = of_command(refusal, self._way.where(self._living().place))
+            failure = of_command(refusal, self._transport.where(self._current().place))
         except BaseException:
             self.close()
             raise
@@ -88,53 +88,56 @@ class Wire:
         raise failure
 
     def listen(self, channel: str, *, deadline: float) -> bool:
-        """Have the server say what is published there; return False where it never will.
+        """Subscribe to a channel; return False if this server never allows it.
 
-        One round trip, or none where we listen already. Raises as `ask` does; dead too after a server without RESP3.
+        One round trip, or none for a channel that is subscribed already. Raises as `ask` does. A server without RESP3
+        leaves the client closed.
         """
-        session = self._living()
+        connection = self._current()
         try:
-            refusal = session.listen(channel, deadline=deadline)
+            refusal = connection.listen(channel, deadline=deadline)
         except BaseException:
             self.close()
             raise
         if refusal is not None:
             from oncecron.stores.redis.explain import of_command
 
-            failure = of_command(refusal, self._way.where(session.place))
+            failure = of_command(refusal, self._transport.where(connection.place))
             if failure is not None:
                 self.close()
                 raise failure
-        if session.fileno() == -1:
+        if connection.fileno() == -1:
             self.close()
         return refusal is None
 
     def is_at_master(self, deadline: float) -> bool:
-        """Return False where the sentinels name another master than the one at the other end.
+        """Return False if the sentinels name another master than the connected one.
 
-        A master that lives through a failover is told of it seconds later, and takes writes until then: who stayed
-        would renew there what the new master grants to others. Sentinels that do not answer change nothing.
+        A master that survives a failover learns of it seconds later and accepts writes until then. A holder that stayed
+        would renew a lease there that the new master grants to others. Sentinels that do not answer change nothing.
         """
-        if self._target.kind != "sentinel" or self._session is None:
+        if self._target.kind != "sentinel" or self._connection is None:
             return True
         from oncecron.stores.redis.sentinel import master
 
-        if self._quick is None:
-            self._quick = Way(
-                self._target, self._way.clock, self._way.patience / 2 / len(self._target.hosts)
+        if self._impatient is None:
+            self._impatient = Transport(
+                self._target,
+                self._transport.clock,
+                self._transport.server_timeout / 2 / len(self._target.hosts),
             )
         try:
-            return master(self._target, self._quick, deadline) == self._session.place
+            return master(self._target, self._impatient, deadline) == self._connection.place
         except StoreError:
             return True
 
     def _answers(self, commands: Sequence[bytes], deadline: float) -> list[Reply | ReplyError]:
         """Send the commands, and those that a node did not execute to the node that it names."""
-        answers = self._living().ask_all(commands, deadline=deadline)
+        answers = self._current().ask_all(commands, deadline=deadline)
         redirects = 0
         while redirection := next((each for each in answers if _is_redirection(each)), None):
             if redirects == _MOST_REDIRECTS:
-                where = self._way.where(self._living().place)
+                where = self._transport.where(self._current().place)
                 raise StoreUnavailable(
                     f"{where}: the nodes of the cluster point at each other ({redirection!s})"
                 )
@@ -148,75 +151,77 @@ class Wire:
     def _redirected(
         self, redirection: ReplyError, commands: Sequence[bytes], deadline: float
     ) -> list[Reply | ReplyError]:
-        """Ask the node that a redirection names; all names of a namespace have the same slot, and so the same node."""
-        here = self._living()
+        """Ask the node that a redirection names. All names of a namespace share one slot, and so one node."""
+        here = self._current()
         if self._target.kind != "cluster":
             from oncecron.stores.redis.explain import of_a_cluster
 
-            raise of_a_cluster(self._way.where(here.place))
-        there = self._session_with(_place(redirection, here, self._way), deadline)
-        if redirection.code == "ASK":  # this once; the slot is not there yet
+            raise of_a_cluster(self._transport.where(here.place))
+        there = self._connect_to(_named_node(redirection, here, self._transport), deadline)
+        if redirection.code == "ASK":  # only this once: the slot has not moved yet
             asking = packed(("ASKING",))
             pairs = [word for command in commands for word in (asking, command)]
             try:
                 return there.ask_all(pairs, deadline=deadline)[1::2]
             finally:
                 there.close()
-        self._session = there
+        self._connection = there
         here.close()
         for channel in here.channels:
             there.listen(channel, deadline=deadline)
         return there.ask_all(commands, deadline=deadline)
 
-    def _living(self) -> Session:
-        if self._session is None:
+    def _current(self) -> ServerConnection:
+        if self._connection is None:
             raise StoreUnavailable(f"Redis {self._target.shown}: this connection is closed")
-        return self._session
+        return self._connection
 
-    def _session_with(self, place: Host | str, deadline: float) -> Session:
+    def _connect_to(self, place: Host | str, deadline: float) -> ServerConnection:
         target = self._target
-        introduction = Introduction(target.username, target.password, target.database, self._name)
-        return Session(place, self._way, introduction, deadline)
+        handshake = Handshake(target.username, target.password, target.database, self._name)
+        return ServerConnection(place, self._transport, handshake, deadline)
 
-    def _connected(self, deadline: float) -> Session:
+    def _connect(self, deadline: float) -> ServerConnection:
         target = self._target
         if target.kind == "socket":
-            return self._session_with(target.path, deadline)
+            return self._connect_to(target.path, deadline)
         if target.kind == "sentinel":
             from oncecron.stores.redis.sentinel import master
 
-            return self._session_with(master(target, self._way, deadline), deadline)
+            return self._connect_to(master(target, self._transport, deadline), deadline)
         if len(target.hosts) == 1:
-            return self._session_with(target.hosts[0], deadline)
+            return self._connect_to(target.hosts[0], deadline)
         return self._first_of_cluster(deadline)
 
-    def _first_of_cluster(self, deadline: float) -> Session:
-        """Return the first node that answers: a frozen one accepts connections too."""
+    def _first_of_cluster(self, deadline: float) -> ServerConnection:
+        """Return the first node that replies: a frozen one accepts connections too."""
         failures = []
         for place in self._target.hosts:
             try:
-                return self._proved(self._session_with(place, deadline), deadline)
+                return self._checked(self._connect_to(place, deadline), deadline)
             except StoreUnavailable as error:
                 failures.append(str(error).removeprefix(f"Redis {self._target.shown}: "))
         raise StoreUnavailable(f"Redis {self._target.shown}: {'; '.join(failures)}")
 
-    def _proved(self, session: Session, deadline: float) -> Session:
-        reply = session.ask(packed(("PING",)), deadline=self._way.soon(deadline))
+    def _checked(self, connection: ServerConnection, deadline: float) -> ServerConnection:
+        reply = connection.ask(
+            packed(("PING",)), deadline=self._transport.server_deadline(deadline)
+        )
         if isinstance(reply, ReplyError):
             from oncecron.stores.redis.explain import of_command
 
-            failure = of_command(reply, self._way.where(session.place))
+            failure = of_command(reply, self._transport.where(connection.place))
             if failure:
-                session.close()
+                connection.close()
                 raise failure
-        return session
+        return connection
 
 
 def _is_redirection(answer: Reply | ReplyError) -> TypeGuard[ReplyError]:
     return isinstance(answer, ReplyError) and answer.code in ("MOVED", "ASK")
 
 
-def _place(redirection: ReplyError, here: Session, way: Way) -> Host:
+def _named_node(redirection: ReplyError, here: ServerConnection, transport: Transport) -> Host:
     """Return the node that MOVED or ASK names: `MOVED 3999 127.0.0.1:6381`."""
     host, _, port = str(redirection).rpartition(" ")[2].rpartition(":")
     if not host and not isinstance(here.place, str):
@@ -224,5 +229,5 @@ def _place(redirection: ReplyError, here: Session, way: Way) -> Host:
     if not host.isascii() or host in ("", "?") or not port.isdigit():
         from oncecron.stores.redis.explain import nameless
 
-        raise nameless(redirection, way.where(here.place))
+        raise nameless(redirection, transport.where(here.place))
     return host, int(port)

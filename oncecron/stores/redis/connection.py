@@ -1,11 +1,10 @@
-"""One connection to one Redis server, whose every wait ends by a deadline.
+"""One connection to one Redis server. Every wait ends by a deadline; no command is sent twice.
 
-Who we are (AUTH, SELECT, CLIENT SETNAME) is sent ahead of the first command in the same write, without a round trip
-of its own, except where a refusal would not keep the command from being executed as somebody else or in another
-database: a user other than `default`, a database other than 0. A command is sent once and never again.
+The handshake (AUTH, SELECT, CLIENT SETNAME) goes out in the same write as the first command and costs no round trip
+of its own. It is confirmed first where a refused handshake would not stop the command: as a user other than `default`,
+or in a database other than 0, the command would run as somebody else or in the wrong place.
 
-The lowest layer of Python's sockets is used as it is: importing `socket` costs a firing 4 ms, most of them for its
-enumerations.
+This module uses `_socket`, because importing `socket` costs a firing 4 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import time
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.stores.redis.resp import ProtocolError, Push, Reader, ReplyError, packed
+from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
 
 if TYPE_CHECKING:
     import ssl
@@ -36,15 +35,15 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 _SHORTEST_USER_TIMEOUT = 2  # seconds
 
 
-class Introduction:
-    """Who a client is: the commands ahead of its first one."""
+class Handshake:
+    """The commands that go ahead of the first one: who the client is, and which database it uses."""
 
     def __init__(
         self, username: str | None, password: str | None, database: int = 0, name: str = "",
-        whose: str = "",
+        prefix: str = "",
     ) -> None:  # fmt: skip
-        """`whose`: how the names of user and password begin in the URL."""
-        self.whose = whose
+        """`prefix`: how the names of user and password begin in the URL, such as `sentinel_`."""
+        self.prefix = prefix
         self.verbs: list[str] = []
         self.words = b""
         if password is not None or username is not None:
@@ -54,8 +53,8 @@ class Introduction:
             self._add("SELECT", database)
         if name:
             self._add("CLIENT", "SETNAME", client_name(name))
-        self.must_be_heard_first = database != 0 or username not in (None, "default")
-        """Whether a server that refuses it would execute the command all the same."""
+        self.must_be_confirmed = database != 0 or username not in (None, "default")
+        """Whether a server that refuses the handshake would execute the command all the same."""
 
     def _add(self, verb: str, *words: str | int) -> None:
         self.verbs.append(verb)
@@ -67,36 +66,36 @@ def client_name(name: str) -> str:
     return "".join(sign if "!" <= sign <= "~" else "_" for sign in name)
 
 
-class Way:
-    """What the connections of one wire have in common."""
+class Transport:
+    """What all connections of one client share: TLS, clock, timeout, and how messages name a server."""
 
-    def __init__(self, target: Target, clock: int, patience: float) -> None:
+    def __init__(self, target: Target, clock: int, server_timeout: float) -> None:
         self._shown = target.shown
         self._names_places = target.kind in ("sentinel", "cluster")
         self._tls: Tls | None = target.tls
         self.is_plain = target.tls is None and target.kind != "socket"
         self._context: ssl.SSLContext | None = None
         self.clock = clock
-        self.patience = patience
+        self.server_timeout = server_timeout
 
     def where(self, place: Host | str) -> str:
-        """Return how messages name a place."""
-        told = f"Redis {self._shown}"
-        return f"{told}: {shown(place)}" if self._names_places else told
+        """Return how messages name a server."""
+        name = f"Redis {self._shown}"
+        return f"{name}: {shown(place)}" if self._names_places else name
 
-    def left(self, deadline: float) -> float:
-        """Return the seconds until a deadline; raises `TimeoutError` when there are none."""
-        left = deadline - time.clock_gettime(self.clock)
-        if left <= 0:
+    def remaining(self, deadline: float) -> float:
+        """Return the seconds until a deadline. Raises `TimeoutError` when it has passed."""
+        remaining = deadline - time.clock_gettime(self.clock)
+        if remaining <= 0:
             raise TimeoutError
-        return left
+        return remaining
 
-    def soon(self, deadline: float) -> float:
-        """Return when the patience with one server ends."""
-        return min(deadline, time.clock_gettime(self.clock) + self.patience)
+    def server_deadline(self, deadline: float) -> float:
+        """Return by when one server must have answered: its timeout from now, at most the deadline."""
+        return min(deadline, time.clock_gettime(self.clock) + self.server_timeout)
 
-    def protected(self, raw: _socket.socket, place: Host) -> _socket.socket:
-        """Return the socket, with TLS where the address asks for it."""
+    def with_tls(self, raw: _socket.socket, place: Host) -> _socket.socket:
+        """Return the socket, with TLS if the address asks for it."""
         if self._tls is None:
             return raw
         from oncecron.stores.redis import tls
@@ -109,7 +108,7 @@ class Way:
             silent = "no handshake in time; does the server speak TLS there?"
             raise TimeoutError(errno.ETIMEDOUT, silent) from error
         finally:
-            raw.close()  # TLS has taken the descriptor out of it, or it is of no use
+            raw.close()  # TLS has taken over its descriptor, or the socket is useless
 
     def failure(self, error: OSError, place: Host | str) -> StoreError:
         """Return the oncecron error of a socket's error."""
@@ -138,73 +137,74 @@ def shown(place: Host | str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class Session:
-    """A server that is connected; broken for good after the first error."""
+class ServerConnection:
+    """A connected server. After the first failure the connection is closed for good."""
 
     def __init__(
-        self, place: Host | str, way: Way, introduction: Introduction, deadline: float
+        self, place: Host | str, transport: Transport, handshake: Handshake, deadline: float
     ) -> None:
-        """Connect within the patience. Raises `StoreError`."""
+        """Connect within the timeout of one server. Raises `StoreError`."""
         self.place = place
-        self._way = way
-        self._introduction: Introduction | None = introduction
+        self._transport = transport
+        self._handshake: Handshake | None = handshake
         self._deadline = deadline
-        self._heard = False
+        self._has_answered = False
         self.channels: set[str] = set()
-        """To which we listen."""
-        self._stirred_fd: int | None = None
-        self._reader = Reader(self._receive)
+        """The channels that this connection has subscribed to."""
+        self._unread_fd: int | None = None
+        self._reader = ReplyReader(self._receive)
         try:
-            self._socket = _connected(place, way, way.soon(deadline))
+            self._socket = _connected(place, transport, transport.server_deadline(deadline))
         except OSError as error:
-            raise way.failure(error, place) from error
+            raise transport.failure(error, place) from error
 
     def fileno(self) -> int:
         """Return the socket, -1 when it is closed."""
         return self._socket.fileno()
 
     def watch_fd(self) -> int:
-        """Return what is readable when the server has said something unasked, or has hung up.
+        """Return a descriptor that is readable after a push message or when the server has hung up.
 
-        The socket; what came in one piece with the last answer is no longer there to be read.
+        This is the socket, unless a message came in one piece with the last reply and has left the socket already.
         """
         if not self._reader.has_more:
             return self.fileno()
-        if self._stirred_fd is None:
-            self._stirred_fd = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        return self._stirred_fd
+        if self._unread_fd is None:
+            self._unread_fd = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        return self._unread_fd
 
     def close(self) -> None:
         """Close the socket without waiting."""
-        stirred, self._stirred_fd = self._stirred_fd, None
-        if stirred is not None:
-            os.close(stirred)
+        unread, self._unread_fd = self._unread_fd, None
+        if unread is not None:
+            os.close(unread)
         try:
             self._socket.close()
-        except OSError:  # what a reset left behind
+        except OSError:  # the server had reset the connection
             return
 
     def ask(self, *commands: bytes, deadline: float) -> Reply | ReplyError:
-        """Send commands, each of them once, and return the last one's answer. Raises as `ask_all` does."""
+        """Send commands, each of them once, and return the last reply. Raises as `ask_all` does."""
         return self.ask_all(commands, deadline=deadline)[-1]
 
     def ask_all(self, commands: Sequence[bytes], *, deadline: float) -> list[Reply | ReplyError]:
-        """Send commands, each of them once, in one write; return their answers.
+        """Send commands, each of them once, in one write, and return their replies.
 
-        Raises `StoreError` when one is missing, or when the server does not let us in; closed then.
+        Raises `StoreError`, and closes the connection, when a reply is missing or the server refuses the handshake.
         """
-        return self._told(lambda: self._ask(commands), deadline)
+        return self._guarded(lambda: self._ask(commands), deadline)
 
     def listen(self, channel: str, *, deadline: float) -> ReplyError | None:
-        """Have the server say what is published there, or return its refusal.
+        """Subscribe to a channel, or return the refusal.
 
-        One round trip, or none where we listen already. Raises as `ask` does; closed after a server without RESP3.
+        One round trip, or none for a channel that is subscribed already. Raises as `ask_all` does. A server without
+        RESP3 leaves the connection closed.
         """
         if channel in self.channels:
             return None
-        return self._told(lambda: self._listen(channel), deadline)
+        return self._guarded(lambda: self._listen(channel), deadline)
 
-    def _told(self, talk: Callable[[], Answer], deadline: float) -> Answer:
+    def _guarded(self, talk: Callable[[], Answer], deadline: float) -> Answer:
         self._deadline = deadline
         answered = False
         try:
@@ -215,99 +215,103 @@ class Session:
         except ProtocolError as error:
             from oncecron.stores.redis.explain import stranger
 
-            raise stranger(str(error), self._way.where(self.place)) from error
+            raise stranger(str(error), self._transport.where(self.place)) from error
         finally:
             if not answered:
                 self.close()
         return reply
 
     def _failure(self, error: OSError) -> StoreError:
-        if isinstance(error, ConnectionResetError) and not self._heard and self._way.is_plain:
+        if (
+            isinstance(error, ConnectionResetError)
+            and not self._has_answered
+            and self._transport.is_plain
+        ):
             doubt = "hung up before its first answer; if it speaks TLS there, write rediss://"
-            return StoreUnavailable(f"{self._way.where(self.place)}: the server {doubt}")
-        return self._way.failure(error, self.place)
+            return StoreUnavailable(f"{self._transport.where(self.place)}: the server {doubt}")
+        return self._transport.failure(error, self.place)
 
     def _ask(self, commands: Sequence[bytes]) -> list[Reply | ReplyError]:
-        self._say(commands)
+        self._send_all(commands)
         return [self._reader.reply() for _ in commands]
 
     def _listen(self, channel: str) -> ReplyError | None:
-        self._say((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
+        self._send_all((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
         hello = self._reader.reply()
-        heard = self._reader.next()
-        while isinstance(heard, Push) and heard[:1] != [b"subscribe"]:
-            heard = self._reader.next()
-        if isinstance(heard, ReplyError):
-            return heard
-        if isinstance(hello, ReplyError):  # in RESP2 who listens may ask nothing
+        reply = self._reader.next()
+        while isinstance(reply, Push) and reply[:1] != [b"subscribe"]:
+            reply = self._reader.next()
+        if isinstance(reply, ReplyError):
+            return reply
+        if isinstance(hello, ReplyError):  # in RESP2 a subscriber cannot send other commands
             self.close()
             return hello
         self.channels.add(channel)
         return None
 
-    def _say(self, commands: Sequence[bytes]) -> None:
-        introduction, self._introduction = self._introduction, None
-        if introduction is None:
+    def _send_all(self, commands: Sequence[bytes]) -> None:
+        handshake, self._handshake = self._handshake, None
+        if handshake is None:
             self._send(b"".join(commands))
-        elif introduction.must_be_heard_first:
-            self._send(introduction.words)
-            self._hear(introduction)
+        elif handshake.must_be_confirmed:
+            self._send(handshake.words)
+            self._read_handshake(handshake)
             self._send(b"".join(commands))
         else:
-            self._send(introduction.words + b"".join(commands))
-            self._hear(introduction)
+            self._send(handshake.words + b"".join(commands))
+            self._read_handshake(handshake)
 
-    def _hear(self, introduction: Introduction) -> None:
-        """Read what the server thinks of who we are."""
-        for verb in introduction.verbs:
+    def _read_handshake(self, handshake: Handshake) -> None:
+        """Read the replies to the handshake. Raises `StoreError` for a refusal."""
+        for verb in handshake.verbs:
             reply = self._reader.reply()
             if isinstance(reply, ReplyError):
-                refused = self._refusal(verb, reply, introduction.whose)
+                refused = self._refusal(verb, reply, handshake.prefix)
                 if refused:
                     raise refused
 
-    def _refusal(self, verb: str, error: ReplyError, whose: str) -> StoreError | None:
+    def _refusal(self, verb: str, error: ReplyError, prefix: str) -> StoreError | None:
         from oncecron.stores.redis import explain
 
-        where = self._way.where(self.place)
-        # A name is a courtesy; the command itself tells. But a step's many words, said by whoever has not logged in,
-        # are to Redis a "Protocol error: unauthenticated multibulk length".
+        where = self._transport.where(self.place)
+        # A refused name does no harm. But NOAUTH counts already here: to a script's many arguments from a client that
+        # has not logged in, Redis replies "Protocol error: unauthenticated multibulk length".
         if verb == "CLIENT" and error.code != "NOAUTH":
             return explain.at_the_door(error, where)
-        return explain.of_introduction(error, where, whose)
+        return explain.of_handshake(error, where, prefix)
 
     def _send(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            self._socket.settimeout(self._way.left(self._deadline))
+            self._socket.settimeout(self._transport.remaining(self._deadline))
             try:
                 rest = rest[self._socket.send(rest) :]
             except TimeoutError:
                 raise
-            except OSError as error:  # it has hung up, maybe with a word of why
+            except OSError as error:  # the server has hung up, and may have said why
                 raise self._last_words(error) from error
 
     def _last_words(self, error: OSError) -> Exception:
-        """Return what the server said before it hung up, or the error of having hung up."""
+        """Return what the server said before it hung up, or else the given error."""
         try:
             reply = self._reader.reply()
         except OSError as said:
-            return said if getattr(said, "reason", None) else error  # an alert of TLS
+            return said if getattr(said, "reason", None) else error  # a TLS alert
         except ProtocolError:
             return error
         refused = None
         if isinstance(reply, ReplyError):
             from oncecron.stores.redis.explain import of_command
 
-            refused = of_command(reply, self._way.where(self.place))
+            refused = of_command(reply, self._transport.where(self.place))
         return refused or error
 
     def _receive(self) -> bytes:
-        self._socket.settimeout(self._way.left(self._deadline))
+        self._socket.settimeout(self._transport.remaining(self._deadline))
         chunk = self._socket.recv(_CHUNK)
         if not chunk:
             _hung_up()
-        self._heard = True
+        self._has_answered = True
         return chunk
 
 
@@ -315,20 +319,20 @@ def _hung_up() -> NoReturn:
     raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
 
 
-def _connected(place: Host | str, way: Way, deadline: float) -> _socket.socket:
-    """Return a connected socket. Raises `OSError`: the last one of several addresses' errors."""
+def _connected(place: Host | str, transport: Transport, deadline: float) -> _socket.socket:
+    """Return a connected socket. Raises `OSError`: that of the last address."""
     if isinstance(place, str):
-        return _opened(_socket.AF_UNIX, place, way, deadline)
+        return _opened(_socket.AF_UNIX, place, transport, deadline)
     host, port = place
-    # A host in bytes: text would import the IDNA codec.
+    # Bytes, because text would import the IDNA codec.
     name = host.encode("ascii" if host.isascii() else "idna")
     found = _socket.getaddrinfo(name, port, _socket.AF_UNSPEC, _socket.SOCK_STREAM)
     failure: OSError = OSError(f"{host} has no address")
     for number, (family, _, _, _, address) in enumerate(found):
         try:
             # A silent address leaves time for the next one.
-            turn = deadline - way.left(deadline) * (1 - 1 / (len(found) - number))
-            return way.protected(_opened(family, address, way, turn), place)
+            turn = deadline - transport.remaining(deadline) * (1 - 1 / (len(found) - number))
+            return transport.with_tls(_opened(family, address, transport, turn), place)
         except OSError as error:
             failure = error
     raise failure
@@ -337,27 +341,27 @@ def _connected(place: Host | str, way: Way, deadline: float) -> _socket.socket:
 def _opened(
     family: int,
     address: str | tuple[Any, ...],
-    way: Way,
+    transport: Transport,
     deadline: float,
 ) -> _socket.socket:
     raw = _socket.socket(family, _socket.SOCK_STREAM)
     try:
         if family != _socket.AF_UNIX:
-            _prepare(raw, way.patience)
-        raw.settimeout(way.left(deadline))
+            _prepare(raw, transport.server_timeout)
+        raw.settimeout(transport.remaining(deadline))
         raw.connect(address)
-        raw.settimeout(way.left(deadline))  # for the handshake of TLS
+        raw.settimeout(transport.remaining(deadline))  # for the handshake of TLS
     except BaseException:
         raw.close()
         raise
     return raw
 
 
-def _prepare(raw: _socket.socket, patience: float) -> None:
-    """Send at once, and learn within seconds that the packets have stopped."""
+def _prepare(raw: _socket.socket, server_timeout: float) -> None:
+    """Send without delay, and notice within seconds that packets have stopped."""
     raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
     raw.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
         raw.setsockopt(_socket.IPPROTO_TCP, getattr(_socket, name), value)
-    milliseconds = max(_SHORTEST_USER_TIMEOUT, int(patience)) * 1000
+    milliseconds = max(_SHORTEST_USER_TIMEOUT, int(server_timeout)) * 1000
     raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_USER_TIMEOUT, milliseconds)

@@ -6,7 +6,7 @@ import itertools
 
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis.rows import decoded, json_of
-from oncecron.stores.redis.scripts import part_of
+from oncecron.stores.redis.scripts import shard_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,4 +57,4 @@ def _started(execution_id: str, text: bytes | None) -> str:
 
 
 def _of(names: Names, name: str, row: Row) -> str:
-    return names.of_part(name, part_of(row["key"], row["shard"]))
+    return names.of_shard(name, shard_of(row["key"], row["shard"]))

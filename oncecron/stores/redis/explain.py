@@ -69,14 +69,14 @@ def of_command(error: ReplyError, where: str) -> StoreError | None:
     return _refused(error, where) if error.code == "NOAUTH" else temporary(error, where)
 
 
-def of_introduction(error: ReplyError, where: str, whose: str) -> StoreError | None:
-    """Return the error of a refused AUTH or SELECT; None where it is of no consequence.
+def of_handshake(error: ReplyError, where: str, prefix: str) -> StoreError | None:
+    """Return the error of a refused AUTH or SELECT; None if the refusal does no harm.
 
-    `whose`: how the names of user and password begin in the URL.
+    `prefix`: how the names of user and password begin in the URL.
     """
     if _NO_PASSWORD_NEEDED in str(error):
         return None  # as libpq has it: a password that is not asked for is not wrong
-    return temporary(error, where) or _refused(error, where, whose)
+    return temporary(error, where) or _refused(error, where, prefix)
 
 
 def of_sentinel(error: ReplyError, where: str) -> StoreError:
@@ -148,11 +148,11 @@ def stranger(what: str, where: str) -> StoreError:
     )
 
 
-def _refused(error: ReplyError, where: str, whose: str = "") -> StoreRefusesError:
+def _refused(error: ReplyError, where: str, prefix: str = "") -> StoreRefusesError:
     text = _line(error)
     if error.code == "DENIED":
         text = "the server is in protected mode"
-    cure = _CURES.get(error.code, "correct the store's URL").format(whose, whose)
+    cure = _CURES.get(error.code, "correct the store's URL").format(prefix, prefix)
     if _UNKNOWN_DATABASE in text:
         cure = "the server has fewer databases; choose a smaller number"
     return StoreRefusesError(f"{where}: {text}; {cure}")

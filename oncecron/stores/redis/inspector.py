@@ -1,7 +1,7 @@
-"""What people ask of Redis, many commands in one round trip.
+"""What people ask of Redis.
 
-Executions are found by the stream of each part of a key, whose ids are theirs; several parts are merged by id. So a
-question costs what it shows, not what there is.
+Each shard of a key has a stream with the ids of its executions; those of several shards are merged by id. So a question
+costs as much as it shows, however much there is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.rows import Row
 
 _PAGE = 500
-_PAGE_OF_MANY = 50  # ids of each part, where the question means several
+_PAGE_OF_MANY = 50  # ids of each shard, when the question covers several
 _BATCH = 1000  # executions, or skips, that one step of prune looks at
 _SLACK = 86400.0
 """Seconds by which starts may be out of order: the server's clock may have been set back."""
@@ -82,21 +82,21 @@ class RedisInspector:
         yield from map(traced_of, itertools.islice(found, query.limit))
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions that began since, part by part in the order of starts.
+        """Yield all executions that began since, shard by shard in the order of starts.
 
-        That is the order of their ids, but for what was put in late: it is looked for first, and comes in between.
+        That is the order of their ids, except for executions that were inserted late: those are read first and merged.
         """
-        for part in self._parts(None):
-            late = [row for row in self._rows_of(part) if "late" in row]
+        for shard in self._shards(None):
+            late = [row for row in self._rows_of(shard) if "late" in row]
             late.sort(key=_start)
-            others = (row for row in self._rows_of(part) if "late" not in row)
+            others = (row for row in self._rows_of(shard) if "late" not in row)
             for row in heapq.merge(others, late, key=_start):
                 if since is None or row["started_at"] >= since:
                     yield traced_of(row)
 
-    def _rows_of(self, part: str) -> Iterator[Row]:
-        """Yield the rows of one part of a key, the oldest id first."""
-        stream = self._names.of_part("log", part)
+    def _rows_of(self, shard: str) -> Iterator[Row]:
+        """Yield the rows of one shard of a key, the oldest id first."""
+        stream = self._names.of_shard("log", shard)
         ids = self._read(
             stream, self._pipeline.ask([_page(stream, "0", True, _PAGE)])[0], True, _PAGE
         )
@@ -118,12 +118,12 @@ class RedisInspector:
                 yield row
 
     def _ids(self, query: HistoryQuery) -> Iterator[int]:
-        """Yield the ids of executions in the order of the question, of all parts that it means."""
-        parts = self._parts(query.key)
-        size = min(_PAGE if len(parts) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
+        """Yield the ids of executions in the order of the question, from all shards that it covers."""
+        shards = self._shards(query.key)
+        size = min(_PAGE if len(shards) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
         forward = query.after_id is not None
         after = f"{query.after_id}-0" if forward else ""
-        streams = [self._names.of_part("log", part) for part in parts]
+        streams = [self._names.of_shard("log", shard) for shard in shards]
         heads = self._pipeline.ask([_page(stream, after, forward, size) for stream in streams])
         readers = [
             self._read(stream, head or [], forward, size)
@@ -147,12 +147,13 @@ class RedisInspector:
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the refusals of `skips` with what else is known of them."""
-        readers = [self._skips_of(part, query) for part in self._parts(query.key)]
+        readers = [self._skips_of(shard, query) for shard in self._shards(query.key)]
         merged = heapq.merge(*readers, key=order_of)
         yield from itertools.islice(merged, query.limit)
 
-    def _skips_of(self, part: str, query: HistoryQuery) -> Iterator[TracedSkip]:
-        name, rows_name = self._names.of_part("skips", part), self._names.of_part("skip_rows", part)
+    def _skips_of(self, shard: str, query: HistoryQuery) -> Iterator[TracedSkip]:
+        name = self._names.of_shard("skips", shard)
+        rows_name = self._names.of_shard("skip_rows", shard)
         oldest = "-inf" if query.since is None else repr(query.since)
         size = min(_PAGE, query.limit or _PAGE)
         for offset in itertools.count(0, size):
@@ -161,7 +162,7 @@ class RedisInspector:
             members = flat[::2]
             texts = self._pipeline.ask([("HMGET", rows_name, *members)])[0] if members else []
             skips = [
-                skip_of(part, member, at, text)
+                skip_of(shard, member, at, text)
                 for (member, at), text in zip(pairs(flat), texts, strict=True)
                 if text is not None
             ]
@@ -184,26 +185,26 @@ class RedisInspector:
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease of this namespace."""
-        parts = self._parts(None)
-        names = [self._names.of_part("lease", part) for part in parts]
+        shards = self._shards(None)
+        names = [self._names.of_shard("lease", shard) for shard in shards]
         (now, micros), *hashes = self._pipeline.ask(
             [("TIME",), *(("HGETALL", name) for name in names)]
         )
-        found = {part: lease for part, lease in zip(parts, hashes, strict=True) if lease}
-        leases = {part: decoded(text_fields(dict(pairs(lease)))) for part, lease in found.items()}
+        found = {shard: lease for shard, lease in zip(shards, hashes, strict=True) if lease}
+        leases = {shard: decoded(text_fields(dict(pairs(lease)))) for shard, lease in found.items()}
         rows = self._executions([lease["execution_id"] for lease in leases.values()])
         asked_at = int(now) + int(micros) / 1e6
         return [
-            lease_view(part, lease, row or {}, asked_at)
-            for (part, lease), row in zip(leases.items(), rows, strict=True)
+            lease_view(shard, lease, row or {}, asked_at)
+            for (shard, lease), row in zip(leases.items(), rows, strict=True)
         ]
 
     def job_keys(self) -> Sequence[JobKey]:
-        """Return every part of every key as it was last claimed."""
-        parts = self._parts(None)
-        names = [self._names.of_part("key", part) for part in parts]
+        """Return every shard of every key as it was last claimed."""
+        shards = self._shards(None)
+        names = [self._names.of_shard("key", shard) for shard in shards]
         answers = self._pipeline.ask([("HMGET", name, *KEY_FIELDS) for name in names])
-        found = [key_of(part, values) for part, values in zip(parts, answers, strict=True)]
+        found = [key_of(shard, values) for shard, values in zip(shards, answers, strict=True)]
         return sorted(found, key=lambda key: (key.key, key.shard))
 
     def pauses(self) -> Sequence[Pause]:
@@ -235,9 +236,9 @@ class RedisInspector:
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Ask the holder for something; see `Inspector.request`."""
-        part = scripts.part_of(key, shard)
-        values = {"part": part, "execution_id": execution_id, **request._asdict()}
-        return bool(self._pipeline.step("request", [part], values))
+        name = scripts.shard_of(key, shard)
+        values = {"part": name, "execution_id": execution_id, **request._asdict()}
+        return bool(self._pipeline.step("request", [name], values))
 
     def release(
         self,
@@ -248,18 +249,18 @@ class RedisInspector:
         author: str,
         force: bool,  # noqa: ARG002 - no lock hangs on a session
     ) -> Released:
-        """Free a part of a key; see `Inspector.release`."""
-        part = scripts.part_of(key, shard)
-        values = {"part": part, "execution_id": execution_id, "author": author}
-        state, ends_in = self._pipeline.confirmed_step("release", [part], values)
+        """Free a shard of a key; see `Inspector.release`."""
+        name = scripts.shard_of(key, shard)
+        values = {"part": name, "execution_id": execution_id, "author": author}
+        state, ends_in = self._pipeline.confirmed_step("release", [name], values)
         return Released(state.decode(), ends_in=float(ends_in))
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove what is older than the retention; return how many executions and skips went."""
         executions = skips = 0
-        for part in self._parts(None):
+        for shard in self._shards(None):
             values: dict[str, str | float] = {
-                "part": part,
+                "part": shard,
                 "keep_executions": retention.executions,
                 "keep_skips": retention.skips,
                 "keep_most": self._target.keep,
@@ -268,7 +269,7 @@ class RedisInspector:
             }
             more = 1
             while more:
-                step = self._pipeline.step("prune", [part], values)
+                step = self._pipeline.step("prune", [shard], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         return executions, skips
 
@@ -292,12 +293,14 @@ class RedisInspector:
         """Close the connection."""
         self._pipeline.close()
 
-    def _parts(self, key: str | None) -> list[str]:
-        """Return the parts of a key, or of all."""
+    def _shards(self, key: str | None) -> list[str]:
+        """Return the shards of a key, or of all keys, as KEY#SHARD."""
         name = self._names.of_namespace("parts")
-        [parts] = self._pipeline.ask([("ZRANGE", name, 0, -1)])
-        known = sorted(part.decode() for part in parts if part.isascii())  # others are not ours
-        return [part for part in known if key is None or part.rpartition("#")[0] == key]
+        [shards] = self._pipeline.ask([("ZRANGE", name, 0, -1)])
+        known = sorted(
+            shard.decode() for shard in shards if shard.isascii()
+        )  # no other name is ours
+        return [shard for shard in known if key is None or shard.rpartition("#")[0] == key]
 
     def _executions(self, ids: Sequence[int]) -> list[Row | None]:
         if not ids:
@@ -320,7 +323,7 @@ def _start(row: Row) -> float:
 
 
 def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
-    """Return whether a row is what the question asks for; its key has been seen to."""
+    """Return whether a row matches the question; its key does already."""
     return (
         (query.host is None or row["host"] == query.host)
         and (query.outcome is None or outcome == query.outcome)
@@ -332,7 +335,7 @@ def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
 def _all_older(row: Row, query: HistoryQuery) -> bool:
     """Return whether this row and all older ids began before what is asked for.
 
-    An execution that was put in late began long before its id was given, and tells nothing of others.
+    An execution that was inserted late began long before it got its id, and says nothing about others.
     """
     if query.since is None or query.after_id is not None or "late" in row:
         return False

@@ -8,7 +8,7 @@ from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Holder, InTheWay, Refusal, Unconfirmed, why_not_yet
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.redis import scripts
-from oncecron.stores.redis.client import Wire
+from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
 
 # ruff: noqa: PLC0415 - most firings lose, and import neither what a holder needs nor what explains a failure
@@ -31,8 +31,8 @@ class RedisLeaseStore:
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
         self._target = target
         self._names = scripts.Names(namespace)
-        self._patience = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
-        self._wire: Wire | None = None
+        self._server_timeout = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
+        self._client: RedisClient | None = None
         self._firing: Firing | None = None
         self._due: str | None = None
         self._ahead: float | None = None
@@ -68,9 +68,9 @@ class RedisLeaseStore:
             "failover": firing.failover,
             "awaited": awaited,
         }
-        part = scripts.part_of(firing.key, firing.shard)
-        first = scripts.part_of(firing.key, 0) if firing.shard else None
-        reply, sent = self._in_time("claim", part, values, deadline, also=first)
+        shard = scripts.shard_of(firing.key, firing.shard)
+        first = scripts.shard_of(firing.key, 0) if firing.shard else None
+        reply, sent = self._in_time("claim", shard, values, deadline, also=first)
         answer = _named(reply)
         kind = answer["answer"]
         if kind != "refused":
@@ -109,7 +109,7 @@ class RedisLeaseStore:
         wanted = self._target.wait
         if not wanted:
             return None
-        left = min(self._patience, deadline - clock.lease_time(self.lease_clock))
+        left = min(self._server_timeout, deadline - clock.lease_time(self.lease_clock))
         try:
             acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
         except ReplyError as error:
@@ -125,10 +125,10 @@ class RedisLeaseStore:
         """Extend the lease, or put it back where the store has lost it; see `LeaseStore.renew`."""
         from oncecron.stores.redis import holding
 
-        part = scripts.part_of(lease.key, lease.shard)
+        shard = scripts.shard_of(lease.key, lease.shard)
         values = {**self._told(lease), **holding.of_lease(lease)}
-        renewed = holding.renewed(lease, *self._in_time("renew", part, values, deadline))
-        if renewed and self._wire is not None and not self._wire.is_at_master(deadline):
+        renewed = holding.renewed(lease, *self._in_time("renew", shard, values, deadline))
+        if renewed and self._client is not None and not self._client.is_at_master(deadline):
             self.close()  # the next renewal goes to the new one
         return renewed
 
@@ -136,9 +136,9 @@ class RedisLeaseStore:
         """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
         from oncecron.stores.redis import holding
 
-        part = scripts.part_of(lease.key, lease.shard)
+        shard = scripts.shard_of(lease.key, lease.shard)
         told = {**self._told(lease), **holding.of_lease(lease), **holding.of_ending(ending)}
-        kept, _ = self._in_time("keep", part, told, deadline)
+        kept, _ = self._in_time("keep", shard, told, deadline)
         self._kept = (lease, ending)
         if kept == 1 and (error := self._unreplicated("the end", deadline)):
             raise error
@@ -148,11 +148,11 @@ class RedisLeaseStore:
         """Begin the next attempt; see `LeaseStore.retry`. A store that has forgotten the last one's end is told it."""
         from oncecron.stores.redis import holding
 
-        part = scripts.part_of(lease.key, lease.shard)
+        shard = scripts.shard_of(lease.key, lease.shard)
         told = {**self._told(lease), **holding.of_lease(lease)}
         if self._kept and self._kept[0].token == lease.token:
             told |= holding.of_ending(self._kept[1])
-        reply, sent = self._in_time("retry", part, told, deadline)
+        reply, sent = self._in_time("retry", shard, told, deadline)
         answer = _named(reply)
         if answer["answer"] == "refused":
             return _refusal(answer)
@@ -163,18 +163,18 @@ class RedisLeaseStore:
         return holding.of_next_attempt(lease, answer, sent)
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
-        """Be told what happens to the part of the key, in its channel; see `LeaseStore.listen`."""
-        self._channel = self._names.of_part("events", scripts.part_of(firing.key, firing.shard))
+        """Subscribe to the channel of the shard of the key; see `LeaseStore.listen`."""
+        self._channel = self._names.of_shard("events", scripts.shard_of(firing.key, firing.shard))
         return self._can_listen and self._hears(self._channel, deadline)
 
     def _hears(self, channel: str, deadline: float) -> bool:
-        wire = self._connected(deadline)
+        client = self._connected(deadline)
         try:
-            self._can_listen = wire.listen(channel, deadline=deadline)
+            self._can_listen = client.listen(channel, deadline=deadline)
         except StoreError:
             self.close()
             raise
-        if wire.fileno() == -1:
+        if client.fileno() == -1:
             self.close()
         return self._can_listen
 
@@ -184,8 +184,8 @@ class RedisLeaseStore:
         """Record the end and release the lease; see `LeaseStore.finish`."""
         from oncecron.stores.redis import holding
 
-        part = scripts.part_of(lease.key, lease.shard)
-        due = self._due if self._due != part else None
+        shard = scripts.shard_of(lease.key, lease.shard)
+        due = self._due if self._due != shard else None
         values = {
             **self._told(lease),
             **holding.of_lease(lease),
@@ -193,7 +193,7 @@ class RedisLeaseStore:
             **holding.of_retention(retention, self._target.keep),
             "due": due,
         }
-        in_time = self._step("finish", part, values, deadline, also=due) == 1
+        in_time = self._step("finish", shard, values, deadline, also=due) == 1
         # A claim that is given back may be forgotten: its tick stays closed then. What ran may not.
         if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
             raise error
@@ -211,7 +211,7 @@ class RedisLeaseStore:
             "holder_host": host,
             "holder_pid": pid,
         }
-        self._step("skip", scripts.part_of(firing.key, firing.shard), values, deadline)
+        self._step("skip", scripts.shard_of(firing.key, firing.shard), values, deadline)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
@@ -219,9 +219,9 @@ class RedisLeaseStore:
         """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
         from oncecron.stores.redis import holding
 
-        part = scripts.part_of(record["key"], record["shard"])
+        shard = scripts.shard_of(record["key"], record["shard"])
         kept = holding.of_retention(retention, self._target.keep)
-        self._step("deliver", part, {**record, **kept}, deadline)
+        self._step("deliver", shard, {**record, **kept}, deadline)
         if error := self._unreplicated("the record", deadline):
             raise error
 
@@ -229,14 +229,14 @@ class RedisLeaseStore:
         """Do nothing: no lock hangs on a session."""
 
     def watch_fd(self) -> int | None:
-        """Return the connection: readable when the server says something unasked, or has closed it."""
-        return self._wire.watch_fd() if self._wire else None
+        """Return a descriptor that is readable after a push message, or when the server has hung up."""
+        return self._client.watch_fd() if self._client else None
 
     def close(self) -> None:
         """Close the connection."""
-        wire, self._wire = self._wire, None
-        if wire:
-            wire.close()
+        client, self._client = self._client, None
+        if client:
+            client.close()
 
     def _told(self, lease: Lease) -> Values:
         """Return what it takes to put an execution back that the store has lost."""
@@ -245,38 +245,38 @@ class RedisLeaseStore:
             return {}
         return _described(firing)
 
-    def _connected(self, deadline: float) -> Wire:
-        if self._wire is None:
+    def _connected(self, deadline: float) -> RedisClient:
+        if self._client is None:
             firing = self._firing
             name = (
                 "oncecron"
                 if firing is None
                 else f"oncecron:{firing.holder.host}/{firing.holder.pid}:{firing.key}"
             )
-            self._wire = Wire(
+            self._client = RedisClient(
                 self._target,
                 clock=self.lease_clock,
                 deadline=deadline,
-                patience=self._patience,
+                server_timeout=self._server_timeout,
                 name=name,
             )
             if self._channel and self._can_listen and not self._hears(self._channel, deadline):
                 return self._connected(deadline)
-        return self._wire
+        return self._client
 
     def _in_time(
-        self, step: str, part: str, values: Values, deadline: float, also: str | None = None
+        self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
     ) -> tuple[Reply, float]:
-        """Run a step that the server leaves alone once we listen no more; return its answer, and when it was sent.
+        """Run a step that the server ignores after its deadline; return the reply, and when the step was sent.
 
-        What the server is told of its own clock is what it said before, and how long ago that was here.
+        The server learns what its own clock should show: its last known time, and the time that has passed here since.
         """
         for _ in range(2):
             self._connected(deadline)
             sent = clock.lease_time(self.lease_clock)
             known = None if self._ahead is None else sent + self._ahead
             told = {**values, "sent_at": known, "waits": deadline - sent}
-            answer = self._step(step, part, told, deadline, also)
+            answer = self._step(step, shard, told, deadline, also)
             if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
                 return answer, sent
             self._ahead = float(answer.partition(b" ")[2]) - sent
@@ -285,11 +285,11 @@ class RedisLeaseStore:
         )
 
     def _step(
-        self, step: str, part: str, values: Values, deadline: float, also: str | None = None
+        self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
     ) -> Reply:
-        """Run a step for a part, or two, by its hash; with its text where the server does not know it."""
-        keys = self._names.keys(*filter(None, (part, also)))
-        told = {**values, "part": part, "max_skew": MAX_CLOCK_SKEW}
+        """Run a step on a shard, or on two."""
+        keys = self._names.keys(*filter(None, (shard, also)))
+        told = {**values, "part": shard, "max_skew": MAX_CLOCK_SKEW}
         words = (len(keys), *keys, *scripts.arguments(told))
         try:
             return scripts.run(lambda *command: self._ask(deadline, *command), step, words)
@@ -297,9 +297,9 @@ class RedisLeaseStore:
             raise self._refused(error) from error
 
     def _ask(self, deadline: float, *words: str | float) -> Reply:
-        wire = self._connected(deadline)
+        client = self._connected(deadline)
         try:
-            return wire.ask(*words, deadline=deadline)
+            return client.ask(*words, deadline=deadline)
         except StoreUnavailable as error:
             error.unanswered = True
             self.close()  # whatever the server still does with it: this connection is never asked again

@@ -27,9 +27,9 @@ def listed(pipeline: Pipeline) -> list[Pause]:
 def change(
     pipeline: Pipeline, what: dict[str, str | float | None]
 ) -> tuple[Pause | None, Pause | None]:
-    """Put or take a pause: return what is there now, and what was there.
+    """Set or remove a pause: return what is there now, and what was there.
 
-    Raises `StoreUnavailable` if fewer replicas have it than the address asks for: a failover might forget it.
+    Raises `StoreUnavailable` if fewer replicas have it than `?wait=` asks for: a failover could undo it.
     """
     answer = pipeline.confirmed_step("pause", [], what)
     key, host = what.get("key"), what.get("drained")

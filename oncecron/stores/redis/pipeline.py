@@ -1,7 +1,7 @@
-"""What people ask of Redis: many commands in one round trip, over the same client that a firing uses.
+"""Many commands in one round trip, for people's commands, over the same client that a firing uses.
 
-A batch is small enough to be sent whole before the first answer is read. So neither side, nor a proxy between them, can
-wait for the other to read first.
+The commands go out in batches, each small enough to fit into the send buffer. So the client never waits for a server
+(or a proxy) that waits for the client to read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.redis import scripts
-from oncecron.stores.redis.client import Wire
+from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.explain import of_step
 from oncecron.stores.redis.resp import ReplyError, packed
 
@@ -35,44 +35,44 @@ _WAIT_MILLISECONDS = 5000
 
 
 class Pipeline:
-    """Commands and steps of people; it connects at the first of them, and again after a failure.
+    """Sends commands and steps. It connects at the first one, and again after a failure.
 
-    Every command is sent once. All methods raise `StoreError`.
+    No command is sent twice. All methods raise `StoreError`.
     """
 
     def __init__(self, target: Target, names: scripts.Names) -> None:
         self.names = names
         self._target = target
-        self._wire: Wire | None = None
+        self._client: RedisClient | None = None
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the answers, in the order of the commands."""
+        """Return the replies, in the order of the commands."""
         answers: list[Any] = []
         if commands:
-            with self._connected() as wire:
+            with self._connected() as client:
                 for batch in _batches(map(packed, commands)):
-                    answers += wire.ask_batch(batch, deadline=_deadline())
+                    answers += client.ask_batch(batch, deadline=_deadline())
         return answers
 
     def step(
-        self, name: str, parts: Sequence[str], values: Mapping[str, str | float | None]
+        self, name: str, shards: Sequence[str], values: Mapping[str, str | float | None]
     ) -> Any:
-        """Run one of the Lua scripts for some parts of keys, and return its answer."""
-        with self._connected() as wire:
-            return self._run(wire, name, parts, values)
+        """Run a Lua script on some shards of keys and return its reply."""
+        with self._connected() as client:
+            return self._run(client, name, shards, values)
 
     def confirmed_step(
-        self, name: str, parts: Sequence[str], values: Mapping[str, str | float | None]
+        self, name: str, shards: Sequence[str], values: Mapping[str, str | float | None]
     ) -> Any:
-        """Run a step that a failover must not forget.
+        """Run a step that a failover must not undo.
 
-        Raises `StoreUnavailable` if fewer replicas have it than the address asks for.
+        Raises `StoreUnavailable` if fewer replicas have it than `?wait=` asks for.
         """
-        with self._connected() as wire:
-            answer = self._run(wire, name, parts, values)
+        with self._connected() as client:
+            answer = self._run(client, name, shards, values)
             if wanted := self._target.wait:
-                # By the same connection: WAIT is about what that one wrote.
-                found = wire.ask("WAIT", wanted, _WAIT_MILLISECONDS, deadline=_deadline())
+                # On the same connection: WAIT counts replicas that have its writes.
+                found = client.ask("WAIT", wanted, _WAIT_MILLISECONDS, deadline=_deadline())
                 if not isinstance(found, int) or found < wanted:
                     raise StoreUnavailable(
                         f"Redis {self._target.shown}: it is done, but only {found!r} of {wanted} replicas "
@@ -82,52 +82,55 @@ class Pipeline:
 
     def close(self) -> None:
         """Close the connection."""
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def _run(
-        self, wire: Wire, name: str, parts: Sequence[str], values: Mapping[str, str | float | None]
+        self,
+        client: RedisClient,
+        name: str,
+        shards: Sequence[str],
+        values: Mapping[str, str | float | None],
     ) -> Any:
-        keys = self.names.keys(*parts)
+        keys = self.names.keys(*shards)
         words = (len(keys), *keys, *scripts.arguments(values))
-        return scripts.run(lambda *command: wire.ask(*command, deadline=_deadline()), name, words)
+        return scripts.run(lambda *command: client.ask(*command, deadline=_deadline()), name, words)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[Wire]:
-        """Give the connection, and turn what the server refuses into an error with a cure."""
-        if self._wire is not None and _has_hung_up(self._wire):
+    def _connected(self) -> Iterator[RedisClient]:
+        """Give a connected client; turn a refusal of the server into an error with a cure."""
+        if self._client is not None and _has_hung_up(self._client):
             self.close()
         try:
-            if self._wire is None:
-                self._wire = self._new_wire()
-            yield self._wire
+            yield self._client or self._connect()
         except ReplyError as error:
             self.close()
             raise of_step(error, self._target) from error
 
-    def _new_wire(self) -> Wire:
+    def _connect(self) -> RedisClient:
         target = self._target
-        deadline = _deadline(1 + len(target.hosts))  # a frozen server leaves time for the next
-        wire = Wire(
-            target, clock=clock.BOOTTIME, deadline=deadline, patience=TIMEOUT, name="oncecron"
+        deadline = _deadline(1 + len(target.hosts))  # a frozen server leaves time for the next one
+        self._client = RedisClient(
+            target, clock=clock.BOOTTIME, deadline=deadline, server_timeout=TIMEOUT, name="oncecron"
         )
         if target.kind == "cluster":
-            # This leads to the node that has the namespace; TIME and INFO are answered by every node.
-            wire.ask("EXISTS", self.names.of_namespace("namespace"), deadline=_deadline())
-        return wire
+            # Any node replies to TIME and INFO: move to the one that has the namespace first.
+            name = self.names.of_namespace("namespace")
+            self._client.ask("EXISTS", name, deadline=_deadline())
+        return self._client
 
 
 def _deadline(turns: int = 1) -> float:
     return clock.lease_time(clock.BOOTTIME) + turns * TIMEOUT
 
 
-def _has_hung_up(wire: Wire) -> bool:
-    """Return whether the server has closed the connection, as after its `timeout`: it has no other reason to speak."""
-    if wire.fileno() == -1:
+def _has_hung_up(client: RedisClient) -> bool:
+    """Return whether the server has closed the idle connection, as its setting `timeout` makes it."""
+    if client.fileno() == -1:
         return True
     poll = select.poll()
-    poll.register(wire.watch_fd(), select.POLLIN)
+    poll.register(client.watch_fd(), select.POLLIN)
     return bool(poll.poll(0))
 
 

@@ -1,7 +1,7 @@
-"""RESP2, and of RESP3 what comes where it is asked for: commands to bytes, bytes to answers. It knows no sockets.
+"""The Redis protocol: commands to bytes, bytes to replies. No sockets here.
 
-The protocol is https://redis.io/docs/latest/develop/reference/protocol-spec/ . RESP3 is asked for by whoever listens:
-then maps come (to HELLO), another null, and what is pushed unasked between two answers.
+RESP2, as https://redis.io/docs/latest/develop/reference/protocol-spec/ describes it, and the part of RESP3 that a
+subscriber needs: maps (the reply to HELLO), its null, and push messages between two replies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEEPEST = 32
 
 
 class ReplyError(Exception):
-    """The server refused a command; `code` is the first word of its answer (NOSCRIPT, READONLY, OOM, ...)."""
+    """The server refused a command; `code` is the first word of its reply (NOSCRIPT, READONLY, OOM, ...)."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -30,11 +30,11 @@ class ReplyError(Exception):
 
 
 class ProtocolError(Exception):
-    """What came is none of that."""
+    """The other side does not speak this protocol."""
 
 
 class Push(list["Reply"]):
-    """What a server says unasked."""
+    """A message that the server sends without being asked."""
 
 
 def packed(words: Iterable[Word]) -> bytes:
@@ -53,12 +53,12 @@ def _encoded(word: Word) -> bytes:
 
 
 def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield names with their values, as RESP2 has a hash: one after another."""
+    """Yield the names and values of a hash, which RESP2 sends in turn."""
     return zip(flat[::2], flat[1::2], strict=True)
 
 
-class Reader:
-    """Takes answers out of a stream; `more` returns the next bytes of it, at least one, or raises."""
+class ReplyReader:
+    """Reads replies from a stream; `more` returns its next bytes, at least one, or raises."""
 
     def __init__(self, more: Callable[[], bytes]) -> None:
         self._more = more
@@ -68,17 +68,17 @@ class Reader:
 
     @property
     def has_more(self) -> bool:
-        """Whether something has come behind the last answer."""
+        """Whether bytes have arrived after the last reply."""
         return bool(self._buffer)
 
     def reply(self) -> Reply | ReplyError:
-        """Return the next answer, without what was pushed before it."""
+        """Return the next reply; skip the push messages before it."""
         while isinstance(found := self.next(), Push):
             pass
         return found
 
     def next(self) -> Reply | ReplyError:
-        """Return the next answer or `Push`; of an array that holds an error, the error."""
+        """Return the next reply or `Push`; for an array that holds an error, the error."""
         self._error = None
         value = self._value(_DEEPEST)
         del self._buffer[: self._at]

@@ -1,7 +1,7 @@
-"""The steps as the server is told them: Lua from this package's files, by the hash of their text.
+"""The steps as the server gets them: Lua from this package's files, by the hash of their text.
 
-A step is sent by its hash (EVALSHA); a server that does not know it yet gets the text (EVAL), once. A file is read
-once by a process, like a module: an upgrade under a running job changes none of its steps.
+A step is sent by its hash (EVALSHA); a server that does not know the hash gets the text (EVAL), once. A process reads
+each file once, like a module: an upgrade under a running job changes none of its steps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FILES = {
 }
 _OF_A_RUN = ("renew", "keep", "retry", "finish", "skip", "deliver")
 _OF_NAMESPACE = ("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains")
-_OF_PART = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows")
+_OF_SHARD = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows")
 
 
 _read: dict[str, str] = {}
@@ -72,7 +72,7 @@ def digest(script: str) -> str:
 
 
 def run(ask: Callable[..., Reply], step: str, words: Iterable[Word]) -> Reply:
-    """Run a step by its hash, and by its text where the server does not know it; return the answer.
+    """Run a step by its hash, or by its text if the server does not know the hash; return the reply.
 
     `ask` sends one command. Raises `ReplyError` and what `ask` raises.
     """
@@ -95,20 +95,20 @@ class Names:
         """Return a name of the whole namespace, such as `parts`."""
         return self._prefix + name
 
-    def of_part(self, name: str, part: str) -> str:
-        """Return a name of one part of a key, such as `lease`; `part` is KEY#SHARD."""
-        return f"{self._prefix}{name}:{part}"
+    def of_shard(self, name: str, shard: str) -> str:
+        """Return a name of one shard of a key, such as `lease`; `shard` is KEY#SHARD."""
+        return f"{self._prefix}{name}:{shard}"
 
-    def keys(self, *parts: str) -> list[str]:
-        """Return what a step declares: the names of the namespace and of each part, in the order of shared.lua."""
+    def keys(self, *shards: str) -> list[str]:
+        """Return what a step declares: the names of the namespace and of each shard, in the order of shared.lua."""
         keys = [self.of_namespace(name) for name in _OF_NAMESPACE]
-        for part in parts:
-            keys += [self.of_part(name, part) for name in _OF_PART]
+        for shard in shards:
+            keys += [self.of_shard(name, shard) for name in _OF_SHARD]
         return keys
 
 
-def part_of(key: str, shard: int) -> str:
-    """Return the name of one part of a key."""
+def shard_of(key: str, shard: int) -> str:
+    """Return the name of one shard of a key; what the Lua files call its part."""
     return f"{key}#{shard}"
 
 

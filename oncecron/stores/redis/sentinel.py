@@ -1,27 +1,27 @@
-"""Ask the sentinels where the master is: in their order, until one knows."""
+"""Ask the sentinels for the master, in order, until one knows it."""
 
 from __future__ import annotations
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.stores.redis.connection import Introduction, Session
+from oncecron.stores.redis.connection import Handshake, ServerConnection
 from oncecron.stores.redis.resp import ReplyError, packed
 
 if TYPE_CHECKING:
     from oncecron.stores.redis.address import Host, Target
-    from oncecron.stores.redis.connection import Way
+    from oncecron.stores.redis.connection import Transport
 
 
-def master(target: Target, way: Way, deadline: float) -> Host:
-    """Return the master that the first sentinel to answer names.
+def master(target: Target, transport: Transport, deadline: float) -> Host:
+    """Return the master that the first sentinel to reply names.
 
-    Raises `StoreRefusesError` when all that answer do not know it or refuse us, else `StoreUnavailable`.
+    Raises `StoreRefusesError` when a sentinel replied, but none knows the master; else `StoreUnavailable`.
     """
     failures: list[str] = []
     answered = False
     for place in target.hosts:
         try:
-            return _told(place, target, way, deadline)
+            return _named_by(place, target, transport, deadline)
         except StoreError as error:
             answered = answered or isinstance(error, StoreRefusesError)
             failures.append(str(error).removeprefix(f"Redis {target.shown}: "))
@@ -30,18 +30,16 @@ def master(target: Target, way: Way, deadline: float) -> Host:
     )
 
 
-def _told(place: Host, target: Target, way: Way, deadline: float) -> Host:
-    where = way.where(place)
-    until = way.soon(deadline)
-    introduction = Introduction(
-        target.sentinel_username, target.sentinel_password, whose="sentinel_"
-    )
-    session = Session(place, way, introduction, until)
+def _named_by(place: Host, target: Target, transport: Transport, deadline: float) -> Host:
+    where = transport.where(place)
+    until = transport.server_deadline(deadline)
+    handshake = Handshake(target.sentinel_username, target.sentinel_password, prefix="sentinel_")
+    connection = ServerConnection(place, transport, handshake, until)
     try:
         question = packed(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.master))
-        reply = session.ask(question, deadline=until)
+        reply = connection.ask(question, deadline=until)
     finally:
-        session.close()
+        connection.close()
     if isinstance(reply, ReplyError):
         raise _refused(reply, where)
     match reply:
