@@ -52,7 +52,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import (
         Execution,
@@ -210,6 +210,12 @@ class Inspector(Protocol):
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every part of every key as it was last claimed, by name."""
+
+    def namespaces(self) -> Iterable[str]:
+        """Return the namespaces of this server, or of files beside this one, in no order; one may come twice.
+
+        This store's own need not be there. Completion asks, so it may give up on a server that holds too much.
+        """
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""

@@ -323,3 +323,18 @@ def test_a_full_disk_is_unavailable(tmp_path: Path) -> None:
         host.store.close()
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_namespace_is_a_database_beside_the_store(tmp_path: Path) -> None:
+    """Of the store without a suffix, too, whose -wal and -shm are named like namespaces."""
+    path = tmp_path / "store"
+    stores = [SQLiteInspector(str(path), namespace=name) for name in ("oncecron", "staging")]
+    for store in stores:
+        assert list(store.namespaces()) == [name for name in ("oncecron",) if path.exists()]
+        store.initialise(Roles())
+        assert list(store.history(HistoryQuery())) == []
+    assert (tmp_path / "store-wal").exists()
+    (tmp_path / "store-notes").write_text("no database")
+    for store in stores:
+        assert sorted(store.namespaces()) == ["oncecron", "staging"]
+        store.close()

@@ -127,6 +127,11 @@ class PostgresInspector:
         """Return every part of every key as it was last claimed."""
         return [JobKey._make(row) for row in self._ask("keys", {})]
 
+    def namespaces(self) -> list[str]:
+        """Return the schemas of oncecron that this role may use; this one need not be there."""
+        with self._explained(_READERS_CURE):
+            return [name for (name,) in self._connected().execute(self._sql["namespaces"])]
+
     def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Yield rows as the server gives them: no question of this kind begins within another."""
         connection = self._installed()

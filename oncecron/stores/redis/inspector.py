@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 _PAGE_OF_MANY = 50  # ids of each shard, when the question covers several
 _BATCH = 1000  # executions, or skips, that one step of prune looks at
+_SCANS = 100  # batches of names: of a million they are a tenth, and take 1.3 ms of the server each
 _SLACK = 86400.0
 """Seconds by which starts may be out of order: the server's clock may have been set back."""
 
@@ -206,6 +207,19 @@ class RedisInspector:
         answers = self._pipeline.ask([("HMGET", name, *KEY_FIELDS) for name in names])
         found = [key_of(shard, values) for shard, values in zip(shards, answers, strict=True)]
         return sorted(found, key=lambda key: (key.key, key.shard))
+
+    def namespaces(self) -> Iterator[str]:
+        """Yield the namespaces among the first 100,000 names of this server; in a cluster, of this node."""
+        pattern = scripts.Names("*").of_namespace("parts")
+        cursor = 0
+        for _ in range(_SCANS):
+            [(cursor, names)] = self._many([("SCAN", cursor, "MATCH", pattern, "COUNT", _BATCH)])
+            for name in (name.decode(errors="replace") for name in names):
+                namespace = name.partition(":")[0]
+                if name == scripts.Names(namespace).of_namespace("parts"):
+                    yield namespace
+            if not cursor:
+                return
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import os
+
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light import TYPE_CHECKING
@@ -18,7 +21,13 @@ from oncecron.core.log_rows import (
 from oncecron.core.model import Output
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
 from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
-from oncecron.stores.sqlite.connection import SCHEMA_VERSION, connect, file_of, statements
+from oncecron.stores.sqlite.connection import (
+    DEFAULT_NAMESPACE,
+    SCHEMA_VERSION,
+    connect,
+    file_of,
+    statements,
+)
 from oncecron.stores.sqlite.handle import Handle
 from oncecron.stores.sqlite.retention import (
     NAMES_KEPT,
@@ -39,6 +48,9 @@ if TYPE_CHECKING:
 ROWS_PER_STEP = 500
 """Removed in one transaction; a prune lets firings in between."""
 
+_SIGNATURE = b"SQLite format 3\0"
+"""How a database begins; its -wal and -shm, which have names like a namespace's, begin otherwise."""
+
 
 class SQLiteInspector:
     """The people's half of the store in a SQLite file; see `oncecron.store.Inspector`.
@@ -49,6 +61,7 @@ class SQLiteInspector:
     has_roles = False
 
     def __init__(self, path: str, *, namespace: str) -> None:
+        self._default_path = path
         path = file_of(path, namespace)
         self._handle = Handle(path, create=False, statements=("people", "firing", "retention"))
         self._boot = clock.boot_id()
@@ -85,6 +98,15 @@ class SQLiteInspector:
         """Return every part of every key as it was last claimed."""
         with self._handle.until(_soon()) as store:
             return [JobKey(*row) for row in store.execute("keys")]
+
+    def namespaces(self) -> Iterator[str]:
+        """Yield the namespaces whose files are beside this one's."""
+        stem, suffix = os.path.splitext(self._default_path)
+        if _is_database(self._default_path):
+            yield DEFAULT_NAMESPACE
+        for path in glob.iglob(f"{glob.escape(stem)}-*{glob.escape(suffix)}"):
+            if _is_database(path):
+                yield path.removeprefix(f"{stem}-").removesuffix(suffix)
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
@@ -251,3 +273,11 @@ def _refuse_roles(roles: Roles) -> None:
         raise ConfigurationError(
             "a SQLite store has no roles: its file's owner and mode say who may"
         )
+
+
+def _is_database(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_SIGNATURE)) == _SIGNATURE
+    except OSError:
+        return False

@@ -13,6 +13,14 @@ select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage
 -- name: version
 select version from {ns}.meta
 
+-- name: namespaces
+-- A schema is ours if it holds our tables.
+select n.nspname
+  from pg_catalog.pg_namespace n
+  join pg_catalog.pg_class meta on meta.relnamespace = n.oid and meta.relname = 'meta'
+  join pg_catalog.pg_class executions on executions.relnamespace = n.oid and executions.relname = 'executions'
+ where pg_catalog.has_schema_privilege(n.oid, 'usage')
+
 -- name: lock_schema
 -- One at a time, the firings that install an empty store included; ends with the transaction.
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%(lock)s, 0))
