@@ -42,6 +42,7 @@ missing_packages() {
   installed man || echo man-db
   installed zsh || echo zsh
   installed fish || echo fish
+  [ -e /usr/share/bash-completion/bash_completion ] || echo bash-completion
   installed spin || echo spin
   installed systemd-analyze || echo systemd
   installed gcc || echo gcc

@@ -19,8 +19,27 @@ from oncecron.config.options import STORE_OPTIONS, Option
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from click.shell_completion import CompletionItem
+
+    from oncecron.config.options import Completion
     from oncecron.config.settings import Settings
     from oncecron.stores.api import Inspector
+
+
+def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
+    """Return what click asks for the completion of a value."""
+
+    def offered(
+        context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from oncecron.cli.completion import offers  # noqa: PLC0415 - only at a TAB
+
+        return offers(what, context, incomplete)
+
+    return offered
+
+
+KEYS, HOSTS, FILES = completing("key"), completing("host"), completing("file")
 
 UTC = Option("utc", "flag", "Show times in UTC, not in this host's zone.", "", "Output")
 FORMAT = Option(
@@ -131,14 +150,18 @@ class TableCommand(_Helpful):
         self._use = use
 
     def _called(self, **values: Any) -> int:
-        context = click.get_current_context()
-        given = {}
-        for option in self.table:
-            name = _identifier(option)
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                given[option.name] = _as_text(option, values[name])
         words = values.get("words")
+        given = self.given(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
+
+    def given(self, context: click.Context) -> dict[str, str]:
+        """Return the options that were typed, as text."""
+        return {
+            option.name: _as_text(option, context.params[name])
+            for option in self.table
+            for name in [_identifier(option)]
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        }
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in the groups of the table."""
@@ -173,7 +196,13 @@ def _click_option(option: Option) -> click.Option:
         return click.Option(names, count=True, help=text)
     more: dict[str, Any] = {} if option.default is None else {"default": option.default}
     return click.Option(
-        names, type=str, metavar=option.metavar, help=text, multiple=option.repeatable, **more
+        names,
+        type=str,
+        metavar=option.metavar,
+        help=text,
+        multiple=option.repeatable,
+        shell_complete=completing(option.choices or option.completion),
+        **more,
     )
 
 
@@ -259,6 +288,9 @@ def output_format(settings: Settings) -> str:
 
 
 __all__ = [
+    "FILES",
+    "HOSTS",
+    "KEYS",
     "OUTPUT_OPTIONS",
     "STORE_OPTIONS",
     "LazyGroup",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import HOSTS, STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.cli.pause import author, was
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -46,5 +46,5 @@ COMMAND = TableCommand(
     "runs there goes on, and other hosts run the ticks. HOST is the name that history shows: $ONCECRON_HOST of its "
     "firings, or the kernel's. It lasts, also across reboots, until oncecron undrain. oncecron locks --pauses lists "
     "drained hosts.",
-    words=click.Argument(["words"], metavar="[HOST]", required=False),
+    words=click.Argument(["words"], metavar="[HOST]", required=False, shell_complete=HOSTS),
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron.cli.command import (
+    KEYS,
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
@@ -24,6 +25,7 @@ from oncecron.cli.command import (
     store_inspector,
 )
 from oncecron.config.options import Option
+from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.timing import FOLLOW_POLL
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ OPTIONS = (
         "AGE|TIME",
         _WHICH,
     ),
-    Option("host", "text", "Only of this host.", "HOST", _WHICH),
+    Option("host", "text", "Only of this host.", "HOST", _WHICH, completion="host"),
     Option(
         "outcome",
         "text",
@@ -57,6 +59,7 @@ OPTIONS = (
         "with --skips the reason: held, done, passed, recent, late, paused, drained, exhausted, broken, no-store.",
         "OUTCOME",
         _WHICH,
+        completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
     ),
     Option("tick", "text", "Only of this tick, as it is shown.", "TICK", _WHICH),
     Option(
@@ -205,7 +208,6 @@ def _filter(name: str, text: str | None) -> str | None:
 
 def _check_outcome(outcome: str, *, skips: bool) -> None:
     from oncecron.core.errors import UsageError
-    from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 
     known: tuple[str, ...] = REFUSAL_REASONS if skips else OUTCOMES
     if outcome not in known:
@@ -325,5 +327,5 @@ COMMAND = TableCommand(
     short="Show the job-execution log.",
     about="Show the job-execution log, the newest first: of all keys, or of one. Where there is a log beside the store "
     "(--log), that one is read.",
-    words=click.Argument(["words"], metavar="[KEY]", required=False),
+    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
 )

@@ -27,6 +27,9 @@ COMMANDS = (
     *("crontab", "init", "prune", "flush", "completion"),
 )
 
+COMPLETE = "_ONCECRON_COMPLETE"
+"""The environment variable by which the scripts of `oncecron completion` ask."""
+
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
@@ -58,6 +61,10 @@ def invoke(arguments: Sequence[str]) -> int:
     """Carry out a command line; return the exit status. Raises `OncecronError`."""
     gc.set_threshold(100_000)  # more than the imports make: to look through that costs 20 ms
     gc.enable()  # a long history would keep what refers to itself
+    if not arguments and COMPLETE in os.environ:  # a command that is typed is never taken for a TAB
+        from oncecron.cli.completion import complete  # noqa: PLC0415 - only at a TAB
+
+        return complete(ONCECRON)
     try:
         with ONCECRON.make_context("oncecron", list(arguments)) as context:
             status = ONCECRON.invoke(context)

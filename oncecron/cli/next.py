@@ -10,6 +10,7 @@ import click
 from oncecron.cli.command import (
     FORMAT,
     JSON,
+    KEYS,
     STORE_OPTIONS,
     TableCommand,
     moment,
@@ -124,5 +125,5 @@ COMMAND = TableCommand(
     about="Show the coming ticks of --schedule, or of a key: by [job.KEY] of the configuration file, else as it was "
     "last claimed with --schedule, which alone asks the store. Ticks beside a change of the clock say what it does "
     "to them.",
-    words=click.Argument(["words"], metavar="[KEY]", required=False),
+    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
 )

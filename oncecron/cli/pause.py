@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import KEYS, STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.config.options import Option
 
 if TYPE_CHECKING:
@@ -142,5 +142,5 @@ COMMAND = TableCommand(
     about="Refuse new firings of a key, or of all (--all), on every host, from the moment that this returns. What runs "
     "is not touched (oncecron locks shows it), and ticks that are missed are not caught up. Pausing again replaces "
     "who, why and how long. --all is a pause of its own beside those of keys. oncecron locks --pauses lists them.",
-    words=click.Argument(["words"], metavar="KEY|--all", required=False),
+    words=click.Argument(["words"], metavar="KEY|--all", required=False, shell_complete=KEYS),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import KEYS, STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.cli.pause import author, named_key
 from oncecron.cli.stop import SHARD, asked, found, how_it_ended
 from oncecron.config.options import Option
@@ -192,5 +192,5 @@ COMMAND = TableCommand(
     "execution lost and raises the fencing token. The next firing after the end of a lease does the same by itself. "
     "--force works only after that end too: it ends the session of PostgreSQL that still holds the lock, or the fence. "
     "A key that nothing holds is no fault (exit status 0).",
-    words=click.Argument(["words"], metavar="KEY"),
+    words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import KEYS, STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.cli.pause import by, name_of, near, wanted_key, was
 from oncecron.config.options import Option
 
@@ -73,5 +73,5 @@ COMMAND = TableCommand(
     about="End the pause of a key, or that of all keys (--all), which leaves alone what is paused by itself. The next "
     "firing runs; ticks that were missed are not caught up. Resuming what is not paused says so and is no fault (exit "
     "status 0).",
-    words=click.Argument(["words"], metavar="KEY|--all", required=False),
+    words=click.Argument(["words"], metavar="KEY|--all", required=False, shell_complete=KEYS),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_inspector
+from oncecron.cli.command import JSON, KEYS, STORE_OPTIONS, UTC, TableCommand, store_inspector
 from oncecron.cli.pause import author, named_key, near
 from oncecron.config.options import RUN_OPTION, Option
 from oncecron.core.timing import ASSUMED_GRACE, STOP_MARGIN, TAKEOVER_WITHIN
@@ -226,5 +226,5 @@ COMMAND = TableCommand(
     "processes of oncecron were stopped or killed. Exit status 75 if something has not ended within the grace and the "
     "ttl; the grace is --grace, else what is configured here, else 10s: one that was typed at run is not known. A key "
     "that is not running is no fault (exit status 0). The next tick runs: oncecron pause keeps it from that.",
-    words=click.Argument(["words"], metavar="KEY"),
+    words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

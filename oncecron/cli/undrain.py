@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import HOSTS, STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.cli.drain import wanted_host
 from oncecron.cli.pause import near, was
 
@@ -36,5 +36,5 @@ COMMAND = TableCommand(
     short="Let a drained host claim again.",
     about="Let a drained host, this one unless HOST names another, claim again. One that is not drained is no "
     "fault (exit status 0).",
-    words=click.Argument(["words"], metavar="[HOST]", required=False),
+    words=click.Argument(["words"], metavar="[HOST]", required=False, shell_complete=HOSTS),
 )

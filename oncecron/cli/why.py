@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
+from oncecron.cli.command import JSON, KEYS, STORE_OPTIONS, UTC, TableCommand, store_and_log
 from oncecron.config.options import Option
 
 if TYPE_CHECKING:
@@ -134,5 +134,5 @@ COMMAND = TableCommand(
     about="Tell in sentences what happened at one tick of a key, on every host that fired: who fired when by which "
     "clock, who got it, what the others were told, how it ended, or why nothing ran. What this user's firings on this "
     "host have not told the store yet is looked up in their spool.",
-    words=click.Argument(["words"], metavar="KEY"),
+    words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

@@ -6,11 +6,13 @@ this table. Values stay text until `config` converts them, so that every source 
 
 from __future__ import annotations
 
+from typing import Literal
+
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import MINIMUM_TTL
 
 if TYPE_CHECKING:
-    from typing import Literal
+    pass
 
 
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     Kind = Literal[
         "text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"
     ]
+Completion = tuple[str, ...] | Literal["key", "host", "namespace", "file"]
+"""What completion offers for a value: fixed texts, names that the store knows, or files."""
 
 
 class Option(NamedTuple):
@@ -42,6 +46,8 @@ class Option(NamedTuple):
     maximum: float | None = None
     repeatable: bool = False
     """Several values are joined by commas, which may be typed as well."""
+    completion: Completion = ()
+    """Where `choices` do not say it."""
 
     @property
     def takes_value(self) -> bool:
@@ -63,6 +69,7 @@ STORE = Option(
     "Where",
     environment="ONCECRON_STORE",
     config="anywhere",
+    completion=("local", "postgresql://", "redis://", "rediss://", "sqlite:///"),
 )
 LOG = Option(
     "log",
@@ -73,6 +80,7 @@ LOG = Option(
     "Where",
     environment="ONCECRON_LOG",
     config="anywhere",
+    completion=("postgresql://", "sqlite:///"),
 )
 NAMESPACE = Option(
     "namespace",
@@ -84,6 +92,7 @@ NAMESPACE = Option(
     "oncecron",
     "ONCECRON_NAMESPACE",
     "anywhere",
+    completion="namespace",
 )
 CONFIG = Option(
     "config",
@@ -92,6 +101,7 @@ CONFIG = Option(
     "FILE",
     "Where",
     environment="ONCECRON_CONFIG",
+    completion="file",
 )
 STORE_OPTIONS = (STORE, LOG, NAMESPACE, CONFIG)
 
@@ -118,6 +128,7 @@ RUN_OPTIONS = (
         "Name of what must run once; the same on every host.",
         "KEY",
         _WHAT,
+        completion="key",
     ),
     SHELL,
     Option(

@@ -11,18 +11,13 @@ import pytest
 from command_tree import every_command
 from hypothesis import example, given
 from hypothesis import strategies as st
-from servers.require import program
 
-import oncecron
 from oncecron.__main__ import _status
 from oncecron.cli import completion, main
 from oncecron.cli import run as run_command
 from oncecron.cli.command import TableCommand
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS, Option
 from oncecron.config.run_parser import ParsedRun, parse_run
-
-COMPLETIONS = Path(oncecron.__file__).parent / "completions"
-
 
 COMMANDS = every_command()
 STORELESS = ("completion", "crontab")
@@ -257,102 +252,64 @@ def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]
 # Completion
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_scripts_of_the_package_are_those_that_are_printed(shell: str) -> None:
-    """Made from the commands as they are now."""
-    path = COMPLETIONS / completion.FILES[shell]
-    assert path.read_text(encoding="utf-8") == completion.script(shell, main.ONCECRON)
+def offered(*words: str) -> list[tuple[str, str]]:
+    """Return type and value of what is offered for the last word."""
+    completer = completion.Completer(main.ONCECRON, {}, "oncecron", "")
+    return [(item.type, item.value) for item in completer.get_completions([*words[:-1]], words[-1])]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_completed(name: str) -> None:
+    """And none that is not there."""
+    options = [f"--{option.name}" for option in COMMANDS[name].table]
+    assert offered(*name.split(), "--") == [("plain", each) for each in (*options, "--help")]
 
 
 @each_option
-def test_every_option_is_in_every_completion(name: str, option: Option) -> None:
-    """With its fixed values."""
-    bash, zsh, fish = (completion.script(shell, main.ONCECRON) for shell in completion.SHELLS)
-    [options] = re.findall(rf"^    '?{name}'?\)\n        options='(.*)'$", bash, re.MULTILINE)
-    assert f"--{option.name}" in options.split()
-    [block] = re.findall(rf"^        '?{name}'?\)\n(.*?);;", zsh, re.MULTILINE | re.DOTALL)
-    assert re.search(rf"--{option.name}[=\[}}']", block)
-    [line] = [
-        line
-        for line in fish.splitlines()
-        if f"_command {name}'" in line and f" -l {option.name} " in line
-    ]
+def test_the_value_of_an_option_is_completed(name: str, option: Option) -> None:
+    """By its choices, and by what its metavariable says."""
     for choice in option.choices:
-        assert choice in line
+        words = (*name.split(), f"--{option.name}")
+        assert ("plain", choice) in offered(*words, choice[:-1])
+        assert offered(*words[:-1], f"{words[-1]}={choice}") == [("plain", f"{words[-1]}={choice}")]
+    known = {"KEY": "key", "HOST": "host", "FILE": "file"}
+    assert known.get(option.metavar, option.completion) == option.completion
+    assert option.completion not in known.values() or option.metavar in known
 
 
-def completed(*words: str) -> list[str]:
-    """Return what bash offers for the last word, without bash-completion."""
-    script = (
-        f"source {shlex.quote(str(COMPLETIONS / 'oncecron.bash'))}; COMP_WORDS=({shlex.join(words)});"
-        'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _oncecron; printf "%s\\n" "${COMPREPLY[@]}"'
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_argument_of_a_command_is_completed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what its metavariable says."""
+    monkeypatch.setattr(completion, "_known", lambda what, _context: [what])
+    for argument in COMMANDS[name].params[len(COMMANDS[name].table) :]:
+        kinds = {"KEY": ("plain", "key"), "HOST": ("plain", "host"), "FILE": ("file", "")}
+        expected = [kinds[word] for word in re.findall("KEY|HOST|FILE", argument.metavar or "")]
+        if name not in ("run", "completion"):
+            assert offered(*name.split(), "") == expected
+            assert expected
+
+
+@pytest.mark.parametrize(
+    ("line", "drivers"),
+    [
+        *(("oncecron h", set()), ("oncecron history --f", set()), ("oncecron run --key x -- l", set())),
+        ("oncecron why ", {"sqlite3"}),
+    ],
+)  # fmt: skip
+def test_a_tab_imports_a_driver_only_to_ask_a_store(
+    line: str, drivers: set[str], tmp_path: Path
+) -> None:
+    """Nor anything of a firing."""
+    code = (
+        "import sys; from oncecron.cli.main import invoke; invoke([]);"
+        "print({'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.run.guard'} & set(sys.modules))"
     )
+    environment = {
+        "_ONCECRON_COMPLETE": "1", "COMP_LINE": line,
+        "HOME": str(tmp_path), "ONCECRON_STORE": f"sqlite://{tmp_path}/none.db",
+    }  # fmt: skip
     done = subprocess.run(
-        [program("bash"), "--norc", "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
+    assert done.stdout.splitlines()[-1] == str(drivers)
     assert done.stderr == ""
-    return done.stdout.split()
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("oncecron h", ["history"]),
-        ("oncecron ''", [*main.COMMANDS, "--help", "--version"]),
-        ("oncecron history --fo", ["--format", "--follow"]),
-        ("oncecron history --format ''", ["table", "json", "ndjson", "csv"]),
-        ("oncecron history --format = js", ["json"]),
-        ("oncecron history --format =", ["table", "json", "ndjson", "csv"]),
-        ("oncecron history --host ''", []),
-        ("oncecron locks --store re", ["redis://", "rediss://"]),
-        ("oncecron run --key x --ti", ["--timeout"]),
-        ("oncecron run --key = x --on-store-error s", ["skip"]),
-        ("oncecron run --key x -- env --ti", []),
-        ("oncecron run --key x true --ti", []),
-        ("oncecron completion ''", list(completion.SHELLS)),
-        ("oncecron init --run", ["--run-role"]),
-        ("oncecron nonsense --f", []),
-        ("oncecron run -c '' --ti", ["--timeout"]),
-        ("oncecron crontab ''", ["wrap", "unwrap", "lint", "--help"]),
-        ("oncecron crontab wrap --on", ["--only"]),
-        ("oncecron crontab wrap --only ''", []),
-        ("oncecron crontab unwrap /etc/host.con", ["/etc/host.conf"]),
-        ("oncecron crontab nonsense --o", []),
-    ],
-)
-def test_bash_completes(line: str, offered: list[str]) -> None:
-    """Commands, options and values; nothing of oncecron's behind the job's command."""
-    assert sorted(set(completed(*shlex.split(line))) - {"--tick"}) == sorted(
-        set(offered) - {"--tick"}
-    )
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_other_shells_can_read_theirs(shell: str) -> None:
-    """As far as `-n` can tell."""
-    path = COMPLETIONS / completion.FILES[shell]
-    done = subprocess.run([program(shell), "-n", path], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("oncecron h", ["history"]),
-        ("oncecron history --format ", ["csv", "json", "ndjson", "table"]),
-        ("oncecron run --key x --on-store-error ", ["fail", "run", "skip"]),
-        ("oncecron run --key x -- history --follo", []),
-        ("oncecron crontab ", ["lint", "unwrap", "wrap"]),
-        ("oncecron crontab wrap --on", ["--only"]),
-        ("oncecron crontab unwrap /etc/host.con", ["/etc/host.conf"]),
-    ],
-)
-def test_fish_completes(line: str, offered: list[str]) -> None:
-    """The same by fish."""
-    script = (
-        f"source {shlex.quote(str(COMPLETIONS / 'oncecron.fish'))}; complete -C {shlex.quote(line)}"
-    )
-    done = subprocess.run(
-        [program("fish"), "--no-config", "-c", script], capture_output=True, text=True, check=True
-    )
-    assert [each.split("\t")[0] for each in done.stdout.splitlines()] == offered

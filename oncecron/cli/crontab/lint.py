@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import JSON, TableCommand
+from oncecron.cli.command import FILES, JSON, TableCommand
 from oncecron.cli.crontab.files import STANDARD_INPUT, read_source
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron.config.options import CONFIG, Option
@@ -118,5 +118,7 @@ COMMAND = TableCommand(
     "A finding a line, FILE:LINE: what is wrong; the cure. Exit status 1 if there is any.",
     epilog="Examples: crontab -l | oncecron crontab lint; oncecron crontab lint /etc/cron.d/*; "
     "oncecron crontab lint web1/crontab web2/crontab",
-    words=click.Argument(["words"], metavar="[FILE]...", nargs=-1, required=False),
+    words=click.Argument(
+        ["words"], metavar="[FILE]...", nargs=-1, required=False, shell_complete=FILES
+    ),
 )

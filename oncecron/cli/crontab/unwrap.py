@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import TableCommand
+from oncecron.cli.command import FILES, TableCommand
 from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
 
 if TYPE_CHECKING:
@@ -35,5 +35,5 @@ COMMAND = TableCommand(
     "were guarded by hand stay as they are and are named.",
     epilog="Examples: crontab -l | oncecron crontab unwrap | crontab -; "
     "oncecron crontab unwrap --user-field --diff /etc/cron.d/app",
-    words=click.Argument(["words"], metavar="FILE|-", required=False),
+    words=click.Argument(["words"], metavar="FILE|-", required=False, shell_complete=FILES),
 )

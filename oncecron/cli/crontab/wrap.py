@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import TableCommand
+from oncecron.cli.command import FILES, TableCommand
 from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
 from oncecron.config.options import Option
 from oncecron.core.errors import ConfigurationError, UsageError
@@ -112,5 +112,5 @@ COMMAND = TableCommand(
     "its key and options of run. If a line cannot be guarded, none is, and the exit status is 1.",
     epilog="Examples: crontab -l | oncecron crontab wrap --diff; crontab -l | oncecron crontab wrap | crontab -; "
     "oncecron crontab wrap --user-field --only backup --in-place /etc/cron.d/app",
-    words=click.Argument(["words"], metavar="FILE|-", required=False),
+    words=click.Argument(["words"], metavar="FILE|-", required=False, shell_complete=FILES),
 )

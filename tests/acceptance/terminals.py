@@ -1,0 +1,107 @@
+"""Shells in which somebody presses TAB: bash and zsh at a terminal of their own, fish by its own question."""
+
+import os
+import pty
+import select
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from servers.process import end, spawn
+from servers.require import program
+
+_PATIENCE = 60.0  # seconds for a shell on a busy machine
+_SHOW = "\x18s"  # Ctrl-X s
+_ALL = "\x18a"  # Ctrl-X a
+_CLEAR = "\x05\x15"  # Ctrl-E Ctrl-U
+_COMMANDS = {"bash": ("bash", "--norc", "--noprofile", "-i"), "zsh": ("zsh", "-f", "-i")}
+# Each gets a key that inserts all that is offered, and one that prints the line. The marks are put together from two
+# parts, so that the echo of these commands is none.
+_SETUP = {
+    "bash": r"""
+        PS1= PS2=
+        bind 'set bell-style none'
+        bind 'set enable-bracketed-paste off'
+        bind '"\C-xa": insert-completions'
+        bind -x '"\C-xs": printf "<%s:%s>" line "$READLINE_LINE"'
+        """,
+    "zsh": r"""
+        PS1= PS2=
+        unsetopt beep prompt_cr prompt_sp
+        autoload -Uz compinit
+        compinit -D -u
+        bindkey -e
+        zstyle ':completion:all:*' completer _all_matches _complete
+        zstyle ':completion:all:*' insert true
+        zle -C all complete-word _generic
+        bindkey '^Xa' all
+        show() print -rn -- '<'line:$BUFFER'>'
+        zle -N show
+        bindkey '^Xs' show
+        bindkey '^U' kill-whole-line
+        """,
+}
+
+
+class Terminal:
+    """bash or zsh at its prompt."""
+
+    def __init__(self, shell: str, descriptor: int, setup: str) -> None:
+        """Wait for the prompt behind the commands of `setup`."""
+        self.shown = ""
+        """All that is on the screen."""
+        self._descriptor = descriptor
+        self._read = 0
+        self._type(f"{_SETUP[shell]}\n{setup}\nprintf '<%s>' ready\n")
+        self._until("<ready>")
+
+    def after_tab(self, line: str) -> str:
+        """Return what a TAB makes of a line."""
+        return self._typed(line + "\t")
+
+    def offered(self, line: str) -> list[str]:
+        """Return what is offered for the last word of a line, sorted; nothing where it stays as it was."""
+        found = self._typed(line + _ALL)
+        return [] if found == line else sorted(found.removeprefix(line.rpartition(" ")[0]).split())
+
+    def _typed(self, keys: str) -> str:
+        self._type(keys + _SHOW)
+        self._until("<line:")
+        line = self._until(">")
+        self._type(_CLEAR)
+        return line
+
+    def _type(self, keys: str) -> None:
+        left = keys.encode()
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def _until(self, mark: str) -> str:
+        """Return what comes on the screen before a mark."""
+        deadline = time.monotonic() + _PATIENCE
+        while mark not in self.shown[self._read :]:
+            left = max(0.0, deadline - time.monotonic())
+            assert select.select([self._descriptor], (), (), left)[0], (mark, self.shown)
+            self.shown += os.read(self._descriptor, 65536).decode(errors="replace")
+        begin, self._read = self._read, self.shown.index(mark, self._read) + len(mark)
+        return self.shown[begin : self._read - len(mark)]
+
+
+@contextmanager
+def terminal(shell: str, setup: str, environment: Mapping[str, str]) -> Iterator[Terminal]:
+    """Give a shell at a terminal of its own."""
+    name, *options = _COMMANDS[shell]
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(
+        its, (500, 500)
+    )  # so that no line is wrapped, and nothing asked before a list
+    # Who leads a session gets the first terminal that it opens.
+    opening = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(its)]
+    process = spawn([*opening, program(name), *options], env={**environment, "TERM": "dumb"})
+    try:
+        yield Terminal(shell, ours, setup)
+    finally:
+        os.close(ours)
+        os.close(its)
+        end(process)

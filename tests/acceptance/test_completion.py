@@ -1,0 +1,381 @@
+"""What a TAB offers in bash, with and without the package bash-completion, in zsh and in fish."""
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from log_of import Store
+from servers import eventually
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.process import free_port
+from servers.require import not_proven, program
+from terminals import Terminal, terminal
+
+import oncecron
+
+SCRIPTS = Path(oncecron.__file__).parent / "completions"
+PACKAGE = Path("/usr/share/bash-completion/bash_completion")
+SHELLS = ("bash", "bash with its package", "zsh", "fish")
+KEYS = ("billing", "db:backup", "report")
+HOSTILE = ("$(touch pwned)", "`id`", "a;b", "a b", "a\tb", "--force", "*", "~root", "ä")
+
+# `job` is a command with a completion of its own.
+SETUP = {
+    "bash": f"source {SCRIPTS / 'oncecron.bash'}",
+    "bash with its package": f"""
+        source {PACKAGE}
+        source {SCRIPTS / "oncecron.bash"}
+        complete -W 'alpha beta' job
+        """,
+    "zsh": f"""
+        source {SCRIPTS / "_oncecron"}
+        _job() compadd alpha beta
+        compdef _job job
+        """,
+    "fish": f"""
+        source {SCRIPTS / "oncecron.fish"}
+        complete -c job -f -a 'alpha beta'
+        """,
+}
+
+
+class Fish:
+    """fish, which tells what it offers when it is asked."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.shown = ""
+        """What it has complained of."""
+        self._environment = environment
+
+    def offered(self, line: str) -> list[str]:
+        """Return what is offered for the last word of a line, sorted."""
+        done = subprocess.run(
+            [program("fish"), "-c", f"{SETUP['fish']}\ncomplete -C $argv", line],
+            env=dict(self._environment), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        self.shown += done.stderr
+        return sorted(offer.split("\t")[0] for offer in done.stdout.splitlines())
+
+
+Shell = Terminal | Fish
+
+
+def assert_offered(shell: Shell, line: str, expected: list[str]) -> None:
+    """Assert what is offered: a busy machine may take more than a second for an answer."""
+
+    def as_expected() -> bool:
+        assert shell.offered(line) == expected
+        return True
+
+    eventually(as_expected, 30)
+
+
+def environment_in(home: Path, store: str) -> dict[str, str]:
+    """Return the environment of a shell."""
+    return {
+        "PATH": f"{CONSOLE_SCRIPT.parent}:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C.UTF-8",
+        "ONCECRON_STORE": store, "XDG_STATE_HOME": str(home), "PYTHONWARNINGS": "error",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a directory with a store in which three keys have run on three hosts, and on some with odd names."""
+    path = tmp_path_factory.mktemp("home")
+    url = f"sqlite://{path}/oncecron.db"
+    hosts = ("web1", "web2", "db-1")
+    for number, host in enumerate((*hosts, *HOSTILE)):
+        on_host = Oncecron(url, path, "state", ONCECRON_HOST=host)
+        assert on_host.run(KEYS[number % 3], "--tick", f"t{number}", "--", "true").status == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def new_shell() -> Iterator[Callable[[str, Mapping[str, str]], Shell]]:
+    """Give a function that starts a shell: (one of SHELLS, environment)."""
+    with ExitStack() as stack:
+
+        def start(shell: str, environment: Mapping[str, str]) -> Shell:
+            if shell == "fish":
+                return Fish(environment)
+            if "package" in shell and not PACKAGE.exists():
+                not_proven("the package bash-completion is not installed (tests/run installs it)")
+            return stack.enter_context(
+                terminal(shell.split(maxsplit=1)[0], SETUP[shell], environment)
+            )
+
+        yield start
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def shell(request: pytest.FixtureRequest, home: Path, new_shell: Callable[..., Shell]) -> Shell:
+    """Give each shell, at its prompt."""
+    return new_shell(request.param, environment_in(home, f"sqlite://{home}/oncecron.db"))
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("oncecron h", "history"),
+        ("oncecron un", "undrain"),
+        ("oncecron history --fo", "--follow --format"),
+        ("oncecron history --format ", "csv json ndjson table"),
+        ("oncecron history --format=n", "--format=ndjson"),
+        ("oncecron history --outcome s", "stopped succeeded"),
+        ("oncecron run --key x --on-store-error ", "fail run skip"),
+        ("oncecron run -c '' --ti", "--tick --timeout"),
+        ("oncecron locks --store re", "redis:// rediss://"),
+        ("oncecron completion ", "bash fish zsh"),
+        ("oncecron crontab ", "lint unwrap wrap"),
+        ("oncecron crontab wrap --on", "--only"),
+        ("oncecron crontab wrap /etc/host.con", "/etc/host.conf"),
+        ("oncecron crontab lint x /etc/host.con", "/etc/host.conf"),
+        ("oncecron history --config /etc/host.con", "/etc/host.conf"),
+        ("oncecron history --config=/etc/host.con", "--config=/etc/host.conf"),
+        ("FOO=1 oncecron h", "history"),
+        ("true; oncecron  h", "history"),
+        # Of the store.
+        ("oncecron why ", "billing db:backup report"),
+        ("oncecron history --limit 3 r", "report"),
+        ("oncecron run --key ", "billing db:backup report"),
+        ("oncecron run --key=r", "--key=report"),
+        ("oncecron history --host ", "db-1 web1 web2"),
+        ("oncecron drain w", "web1 web2"),
+        ("oncecron why --namespace ", "oncecron"),
+        ("oncecron history --store sqlite:///none.db ", ""),
+        # Nothing of which we know.
+        ("oncecron nonsense ", ""),
+        ("oncecron nonsense --f", ""),
+        ("oncecron crontab nonsense --o", ""),
+        ("oncecron history nonsense ", ""),
+        ("oncecron history --since ", ""),
+        # The command of `run` is not ours.
+        ("oncecron run --key x -- /usr/bin/getcon", "/usr/bin/getconf"),
+        ("oncecron run --key x getcon", "getconf"),
+        ("oncecron run --key x -- cat /etc/host.con", "/etc/host.conf"),
+        ("oncecron run --key x -- env --key ", None),
+    ],
+)  # fmt: skip
+def test_a_shell_offers(shell: Shell, line: str, offered: str | None) -> None:
+    """Commands, options, values, names of the store; what the job takes is the job's."""
+    if offered is None:
+        assert not set(KEYS) & set(shell.offered(line))
+    else:
+        assert_offered(shell, line, offered.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("oncecron run --key x -- job ", "alpha beta"),
+        ("oncecron run --key=db:backup job a", "alpha"),
+        ("oncecron run  --key 'a b' -c x -- job --key b", "beta"),
+        ("oncecron run --key x -- job x=y:z --key ", "alpha beta"),
+        ("oncecron run --key x -- oncecron history --fol", "--follow"),
+        ("nice oncecron why repo", "report"),
+    ],
+)
+def test_the_command_of_run_is_completed_as_by_itself(
+    shell: Shell, request: pytest.FixtureRequest, line: str, offered: str
+) -> None:
+    """Wherever the shell has a way to ask for that, and so is ours behind another."""
+    if request.node.callspec.params["shell"] == "bash":
+        assert not {*shell.offered(line)} & {*offered.split()}  # only the package knows how
+    else:
+        assert_offered(shell, line, offered.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("oncecron hi", "oncecron history "),
+        ("oncecron why d", "oncecron why db:backup "),
+        ("oncecron why db:", "oncecron why db:backup "),
+        ("oncecron why db:b", "oncecron why db:backup "),
+        ("oncecron run --key=db:b", "oncecron run --key=db:backup "),
+        ("oncecron run --key db:b", "oncecron run --key db:backup "),
+        ("oncecron why 'db:b", "oncecron why 'db:backup' "),
+        ("oncecron history --format=j", "oncecron history --format=json "),
+        ("oncecron locks --store p", "oncecron locks --store postgresql://"),
+        ("oncecron locks --store l", "oncecron locks --store local "),
+        ("oncecron hi --utc" + 6 * "\x02", "oncecron history --utc"),  # Ctrl-B
+        ("oncecron history --fo | wc" + 5 * "\x02" + "r", "oncecron history --format | wc"),
+    ],
+)
+@pytest.mark.parametrize("shell", SHELLS[:3], indirect=True)
+def test_a_tab_completes_a_word(shell: Terminal, line: str, completed: str) -> None:
+    """Also one that bash splits at a colon or an equals sign."""
+
+    def as_expected() -> bool:
+        assert shell.after_tab(line).replace("  ", " ") == completed  # zsh sets off what follows
+        return True
+
+    eventually(as_expected, 30)
+
+
+@pytest.mark.parametrize("shell", SHELLS[1:3], indirect=True)
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [("nice oncecron why db:", "db:backup "), ("nice oncecron history --outcome=", "--outcome=")],
+)
+def test_a_tab_completes_a_word_behind_another_command(
+    shell: Terminal, line: str, completed: str
+) -> None:
+    """Also a word that ends with what bash splits at."""
+    assert shell.after_tab(line) == line.rpartition(" ")[0] + " " + completed
+
+
+# The answer that the scripts are given
+
+
+def answer(line: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the values that are offered for the end of a line."""
+    done = subprocess.run(
+        [CONSOLE_SCRIPT], capture_output=True, text=True, check=False,
+        env={**environment, "COMP_LINE": line, "_ONCECRON_COMPLETE": "1"},
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [offer.split("\t")[1] for offer in done.stdout.splitlines() if offer]
+
+
+def assert_answer(line: str, environment: Mapping[str, str], expected: list[str]) -> None:
+    """Assert that these values are offered: a busy machine may take more than a second for an answer."""
+
+    def as_expected() -> bool:
+        assert answer(line, environment) == expected
+        return True
+
+    eventually(as_expected, 30)
+
+
+def test_every_store_is_asked(store: Store, new_host: Callable[..., Oncecron]) -> None:
+    """For keys, for hosts that ran, were refused or are drained, and for namespaces."""
+    a = new_host("host-a", ONCECRON_STORE=store.owner_url)
+    assert answer("oncecron why ", a.environment) == []
+    a.run("billing", "--tick", "t1", "--", "true")
+    a.run("report", "--shards", "2", "--tick", "t1", "--", "true")
+    new_host("host-b").run("billing", "--tick", "t1", "--", "true")
+    a("drain", "host-c")
+    a.run("other", "--namespace", "staging", "--tick", "t1", "--", "true")
+    assert_answer("oncecron why ", a.environment, ["billing", "report"])
+    assert_answer("oncecron undrain ", a.environment, ["host-a", "host-b", "host-c"])
+    assert_answer("oncecron why --namespace staging ", a.environment, ["other"])
+    assert_answer("oncecron why --namespace ", a.environment, ["oncecron", "staging"])
+    assert_answer("oncecron why --namespace none --namespace s", a.environment, ["staging"])
+    assert answer("oncecron why --namespace none ", a.environment) == []
+
+
+@pytest.fixture
+def deaf() -> Iterator[int]:
+    """Give a port at which connections are taken and nothing is answered."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "redis"])
+@pytest.mark.parametrize("how", ["deaf", "refused"])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_store_that_is_away_offers_nothing(
+    tmp_path: Path, new_shell: Callable[..., Shell], deaf: int, shell: str, how: str, scheme: str
+) -> None:  # fmt: skip
+    """Within about a second, and without a word; all else is completed."""
+    port = deaf if how == "deaf" else free_port()
+    environment = environment_in(tmp_path, f"{scheme}://user:secret@127.0.0.1:{port}/")
+    at_prompt = new_shell(shell, environment)
+    assert_offered(at_prompt, "oncecron h", ["history"])
+    began = time.monotonic()
+    assert at_prompt.offered("oncecron why ") == []
+    assert time.monotonic() - began < 5  # drivers wait for ten
+    assert_offered(at_prompt, "oncecron un", ["undrain"])
+    for word in ("secret", "refused", "store", "exited", "terminated", "Traceback", "Timeout"):
+        assert word not in at_prompt.shown.partition("<ready>")[2]
+
+
+def test_a_store_that_hangs_is_left_after_a_second(tmp_path: Path, deaf: int) -> None:
+    """Not much sooner, and with status 1, which no shell shows."""
+    environment = environment_in(tmp_path, f"postgresql://u:secret@127.0.0.1:{deaf}/")
+    began = time.monotonic()
+    assert answer("oncecron why ", environment) == []
+    assert 0.9 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("oncecron why --store ftp:// ", "oncecron why --config /none ", "oncecron why --store= "),
+        *("", "oncecron", "oncecron why 'a", 'oncecron why "a\\', "oncecron why --host="),
+        *("oncecron run --", "oncecron no --f"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_line_is_not_told(tmp_path: Path, line: str) -> None:
+    """A half of a line often is; `answer` looks at what is complained of."""
+    answer(line, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+
+
+def test_the_home_directory_is_found(tmp_path: Path) -> None:
+    """A shell has not put it in yet."""
+    url = f"sqlite://{tmp_path}/oncecron.db"
+    (tmp_path / "here.toml").write_text(f'store = "{url}"\n')
+    host = Oncecron(url, tmp_path)
+    host.run("billing", "--tick", "t1", "--", "true")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    assert_answer("oncecron why --config ~/here.toml ", environment, ["billing"])
+
+
+# What is no TAB
+
+
+@pytest.mark.parametrize("arguments", ["--version", "run --key k --tick t -- echo run", "jobs", "histroy"])  # fmt: skip
+def test_a_command_that_is_typed_is_carried_out(tmp_path: Path, arguments: str) -> None:
+    """Whatever it inherits."""
+    environment = environment_in(tmp_path, f"sqlite://{tmp_path}/oncecron.db")
+    inherited = {"_ONCECRON_COMPLETE": "1", "COMP_LINE": "oncecron h", "COMP_POINT": "10"}
+    ended = []
+    for more in ({}, inherited):
+        (tmp_path / "oncecron.db").unlink(missing_ok=True)
+        ended.append(
+            subprocess.run(
+                [CONSOLE_SCRIPT, *arguments.split()], env={**environment, **more},
+                capture_output=True, text=True, check=False,
+            )
+        )  # fmt: skip
+    plain, with_variables = ended
+    assert (plain.returncode, plain.stdout, plain.stderr) == (
+        with_variables.returncode, with_variables.stdout, with_variables.stderr,
+    )  # fmt: skip
+    assert plain.stdout or plain.stderr
+
+
+# The scripts
+
+
+@pytest.mark.parametrize(
+    ("shell", "path"),
+    [
+        ("bash", "bash-completion/completions/oncecron"),
+        ("zsh", "zsh/site-functions/_oncecron"),
+        ("fish", "fish/vendor_completions.d/oncecron.fish"),
+    ],
+)
+def test_the_wheel_puts_the_scripts_where_shells_look(shell: str, path: str) -> None:
+    """The same that are printed."""
+    printed = subprocess.run(
+        [CONSOLE_SCRIPT, "completion", shell], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed == (Path(sys.prefix) / "share" / path).read_text(encoding="utf-8")
+
+
+def test_zsh_finds_its_script_by_itself(home: Path) -> None:
+    """It is a function's file, too."""
+    environment = environment_in(home, f"sqlite://{home}/oncecron.db")
+    setup = f"fpath+=({shlex.quote(str(SCRIPTS))}); compinit -D -u"
+    with terminal("zsh", setup, environment) as zsh:
+        assert zsh.after_tab("oncecron hi") == "oncecron history "
+        assert zsh.after_tab("oncecron why d") == "oncecron why db:backup "
