@@ -32,9 +32,9 @@ def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
     def offered(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from oncecron.cli.completion import offers  # noqa: PLC0415 - only at a TAB
+        from oncecron.cli.completion import candidates  # noqa: PLC0415 - only at a TAB
 
-        return offers(what, context, incomplete)
+        return candidates(what, context, incomplete)
 
     return offered
 
@@ -151,10 +151,10 @@ class TableCommand(_Helpful):
 
     def _called(self, **values: Any) -> int:
         words = values.get("words")
-        given = self.given(click.get_current_context())
+        given = self.typed(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
 
-    def given(self, context: click.Context) -> dict[str, str]:
+    def typed(self, context: click.Context) -> dict[str, str]:
         """Return the options that were typed, as text."""
         return {
             option.name: _as_text(option, context.params[name])

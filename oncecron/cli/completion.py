@@ -24,6 +24,7 @@ from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.config.options import is_key
 from oncecron.config.run_parser import parse_run
 from oncecron.core.errors import OncecronError
+from oncecron.core.timing import COMPLETION_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 SCRIPTS = {"bash": "oncecron.bash", "zsh": "_oncecron", "fish": "oncecron.fish"}
 """The files below `completions` in the package."""
-TIMEOUT = 1.0
-"""Seconds after which a TAB gets no answer: nobody waits longer for a store."""
 _CURSOR = "\0"  # no line holds it
 _RECENT = 1000  # records whose hosts are offered
 
@@ -43,7 +42,7 @@ def complete(root: click.Command) -> int:
     """Answer a script; return the exit status. A store that takes too long ends the process."""
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         # It ends the process from outside of Python, also while libpq looks up a name.
-        faulthandler.dump_traceback_later(TIMEOUT, exit=True, file=nowhere)
+        faulthandler.dump_traceback_later(COMPLETION_TIMEOUT, exit=True, file=nowhere)
         try:
             answer = Completer(root, {}, "oncecron", "").complete()
         except click.UsageError:  # no such command
@@ -92,7 +91,9 @@ def _length(line: str, count: int) -> int:
     return rest.tell() - 1
 
 
-def offers(what: Completion, context: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+def candidates(
+    what: Completion, context: click.Context, incomplete: str
+) -> list[CompletionItem[Any]]:
     """Return what completes a value of a command; see `options.Completion`."""
     if what == "file":
         return [CompletionItem("", type="file")]
@@ -110,7 +111,7 @@ def _known(what: str, context: click.Context) -> list[str]:
     command = context.command
     assert isinstance(command, TableCommand)  # noqa: S101 - for the type checker
     try:
-        with store_inspector(Settings(STORE_OPTIONS, command.given(context))) as store:
+        with store_inspector(Settings(STORE_OPTIONS, command.typed(context))) as store:
             names = {*_NAMES[what](store)}
     except OncecronError:
         return []

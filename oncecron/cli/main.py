@@ -27,7 +27,7 @@ COMMANDS = (
     *("crontab", "init", "prune", "flush", "completion"),
 )
 
-COMPLETE = "_ONCECRON_COMPLETE"
+COMPLETION_VARIABLE = "_ONCECRON_COMPLETE"
 """The environment variable by which the scripts of `oncecron completion` ask."""
 
 
@@ -61,7 +61,9 @@ def invoke(arguments: Sequence[str]) -> int:
     """Carry out a command line; return the exit status. Raises `OncecronError`."""
     gc.set_threshold(100_000)  # more than the imports make: to look through that costs 20 ms
     gc.enable()  # a long history would keep what refers to itself
-    if not arguments and COMPLETE in os.environ:  # a command that is typed is never taken for a TAB
+    if (
+        not arguments and COMPLETION_VARIABLE in os.environ
+    ):  # a command that is typed is never taken for a TAB
         from oncecron.cli.completion import complete  # noqa: PLC0415 - only at a TAB
 
         return complete(ONCECRON)

@@ -6,24 +6,22 @@ this table. Values stay text until `config` converts them, so that every source 
 
 from __future__ import annotations
 
-from typing import Literal
-
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import MINIMUM_TTL
 
 if TYPE_CHECKING:
-    pass
+    from typing import Literal
+
+    Kind = Literal[
+        "text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"
+    ]
+    Completion = tuple[str, ...] | Literal["key", "host", "namespace", "file"]
+    """What completion offers for a value: fixed texts, names that the store knows, or files."""
 
 
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 KEY_RULE = "1 to 200 of A-Z a-z 0-9 . _ : / @ -"
 _LONGEST_KEY = 200
-if TYPE_CHECKING:
-    Kind = Literal[
-        "text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"
-    ]
-Completion = tuple[str, ...] | Literal["key", "host", "namespace", "file"]
-"""What completion offers for a value: fixed texts, names that the store knows, or files."""
 
 
 class Option(NamedTuple):

@@ -153,6 +153,9 @@ ONE_STEP = 0.5
 CLOCK_ROUNDING = 0.001
 """Two times of the log that are nearer are one."""
 
+COMPLETION_TIMEOUT = 1.0
+"""For a TAB to be answered: nobody waits longer for a store."""
+
 FOLLOW_POLL = 1.0
 """Between two looks of `history --follow`."""
 

@@ -213,11 +213,13 @@ class RedisInspector:
         pattern = scripts.Names("*").of_namespace("parts")
         cursor = 0
         for _ in range(_SCANS):
-            [(cursor, names)] = self._many([("SCAN", cursor, "MATCH", pattern, "COUNT", _BATCH)])
+            scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", _BATCH)
+            [[following, names]] = self._pipeline.ask([scan])
             for name in (name.decode(errors="replace") for name in names):
                 namespace = name.partition(":")[0]
                 if name == scripts.Names(namespace).of_namespace("parts"):
                     yield namespace
+            cursor = int(following)
             if not cursor:
                 return
 

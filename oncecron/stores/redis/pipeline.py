@@ -12,6 +12,7 @@ import select
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.timing import INSPECTOR_TIMEOUT, REPLICA_TIMEOUT
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.explain import of_step
@@ -26,12 +27,8 @@ if TYPE_CHECKING:
 
     Command = tuple[Word, ...]
 
-TIMEOUT = 10.0
-"""Seconds that one server may take to be connected to, and to answer a batch."""
-
 # tcp(7): by default Linux gives a socket at least so much for what is sent (tcp_wmem).
 _BATCH_BYTES = 1 << 14
-_WAIT_MILLISECONDS = 5000
 
 
 class Pipeline:
@@ -72,7 +69,9 @@ class Pipeline:
             answer = self._run(client, name, shards, values)
             if wanted := self._target.wait:
                 # On the same connection: WAIT counts replicas that have its writes.
-                found = client.ask("WAIT", wanted, _WAIT_MILLISECONDS, deadline=_deadline())
+                found = client.ask(
+                    "WAIT", wanted, round(REPLICA_TIMEOUT * 1000), deadline=_deadline()
+                )
                 if not isinstance(found, int) or found < wanted:
                     raise StoreUnavailable(
                         f"Redis {self._target.shown}: it is done, but only {found!r} of {wanted} replicas "
@@ -112,7 +111,11 @@ class Pipeline:
         target = self._target
         deadline = _deadline(1 + len(target.hosts))  # a frozen server leaves time for the next one
         self._client = RedisClient(
-            target, clock=clock.BOOTTIME, deadline=deadline, server_timeout=TIMEOUT, name="oncecron"
+            target,
+            clock=clock.BOOTTIME,
+            deadline=deadline,
+            server_timeout=INSPECTOR_TIMEOUT,
+            name="oncecron",
         )
         if target.kind == "cluster":
             # Any node replies to TIME and INFO: move to the one that has the namespace first.
@@ -122,7 +125,7 @@ class Pipeline:
 
 
 def _deadline(turns: int = 1) -> float:
-    return clock.lease_time(clock.BOOTTIME) + turns * TIMEOUT
+    return clock.lease_time(clock.BOOTTIME) + turns * INSPECTOR_TIMEOUT
 
 
 def _has_hung_up(client: RedisClient) -> bool:
