@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.crontab.reading import shell_command, split_command
-from oncecron.crontab.words import quoted, simple_words, unquoted
+from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
-_COMMAND = b"-- "
-_SHELL = b"--shell '"
+_COMMAND = b"--"
+_SHELL = b"--shell"
 _NOT_IN_WORDS = frozenset(b"'\\%")  # which cron or a shell would have to be told twice
 _FLAGS = frozenset(option.name for option in RUN_OPTIONS if not option.takes_value)
 
@@ -37,10 +37,10 @@ class Guard(NamedTuple):
 def guarded(program: bytes, options: dict[str, str], command: bytes) -> bytes:
     """Return a command with its guard. Raises `ValueError` for a path or a value that cannot stand in a crontab."""
     if simple_words(shell_command(command)):
-        return _prefix(program, options) + _COMMAND + command
-    before, behind = split_command(command)
-    shown = _prefix(program, options) + _SHELL + before.replace(b"'", b"'\\''") + b"'"
-    return shown if behind is None else shown + b"%" + behind
+        return _prefix(program, options) + _COMMAND + b" " + command
+    before, _ = split_command(command)
+    string = b"'" + before.replace(b"'", b"'\\''") + b"'"
+    return _prefix(program, options) + _SHELL + b" " + string + command[len(before) :]
 
 
 def without_command(program: bytes, options: dict[str, str]) -> bytes:
@@ -64,56 +64,32 @@ def _prefix(program: bytes, options: dict[str, str]) -> bytes:
 def read_guard(command: bytes) -> Guard | None:
     """Return the guard of a command as it stands in a crontab; None if wrap has not written it."""
     before, _ = split_command(command)
-    read = _read_prefix(before)
-    if read is None:
+    try:
+        guard = _read(tokens(before), command[len(before) :])
+        # Whatever is not spelt as wrap spells it, is not wrap's.
+        same = guard and guarded(guard.program, guard.options, guard.command) == command
+    except ValueError:  # an open quote, or a value that wrap refuses
         return None
-    program, options, at = read
-    rest = command[at:]
-    original = rest[len(_COMMAND) :] if rest.startswith(_COMMAND) else _read_quoted(rest)
-    if original is None or not _is_wraps(list(options)):
+    return guard if same else None
+
+
+def _read(found: list[Token], behind: bytes) -> Guard | None:
+    """Return the guard that may stand in front; `behind`: the `%` that ends the command, and what follows it."""
+    words = [token.value for token in found[::2]]  # wrap writes one blank between
+    program, run = (*words, b"", b"")[:2]
+    if program.rpartition(b"/")[2] != b"oncecron" or run != b"run":
         return None
-    # Whatever is not spelt as wrap spells it, is not wrap's.
-    return (
-        Guard(program, options, original)
-        if guarded(program, options, original) == command
-        else None
-    )
-
-
-def _is_wraps(names: list[str]) -> bool:
-    return names[:3] == ["key", "schedule", "tz"] or names[:2] == ["key", "no-tick"]
-
-
-def _read_prefix(text: bytes) -> tuple[bytes, dict[str, str], int] | None:
-    """Return program, options, and where what is guarded begins."""
-    program, at = _read_word(text, 0)
-    if program.rpartition(b"/")[2] != b"oncecron" or not text.startswith(b"run --", at):
-        return None
-    at += len(b"run ")
     options: dict[str, str] = {}
-    while not text.startswith((_COMMAND, _SHELL), at):
-        word, at = _read_word(text, at)
-        name = word.decode(errors="replace").removeprefix("--")
-        value = b"true"
-        if at and name not in _FLAGS:
-            value, at = _read_word(text, at)
-        if not at:
-            return None
-        options[name] = value.decode(errors="replace")
-    return program, options, at
-
-
-def _read_word(text: bytes, at: int) -> tuple[bytes, int]:
-    """Return a word and where the next one begins; 0 if there is none."""
-    word, end = unquoted(text, at) or (b"", 0)
-    if not end or text[end : end + 1] != b" " or _NOT_IN_WORDS.intersection(word):
-        return b"", 0
-    return word, end + 1
-
-
-def _read_quoted(rest: bytes) -> bytes | None:
-    read = unquoted(rest, len(_SHELL) - 1)
-    if not rest.startswith(_SHELL) or read is None:
-        return None
-    before, end = read
-    return before + rest[end:] if rest[end:][:1] in (b"", b"%") else None
+    at = 2
+    while at < len(words) and words[at] not in (_COMMAND, _SHELL):
+        name = words[at].decode(errors="replace").removeprefix("--")
+        value = [b"true"] if name in _FLAGS else words[at + 1 : at + 2]
+        options[name] = b"".join(value).decode(errors="replace")
+        at += 1 if name in _FLAGS else 2
+    if words[at : at + 1] == [_COMMAND]:
+        original = b"".join(token.text for token in found[2 * at + 1 :])[1:]
+    else:
+        original = b"".join(words[at + 1 : at + 2])
+    names = list(options)
+    wraps = names[:3] == ["key", "schedule", "tz"] or names[:2] == ["key", "no-tick"]
+    return Guard(program, options, original + behind) if wraps else None

@@ -1,20 +1,37 @@
-"""The words of a command: whether it needs a shell, and whether it is one of each host's own.
+r"""The words of a shell command: one tokenizer, and what the words say about the command.
 
-`simple_words` is strict on purpose. A command of plain words and whole quotes is the same to every Bourne shell, and
-`oncecron run ... -- COMMAND` may stand for it; whatever else, also what only might differ, goes to a shell as it is.
+`tokens` divides a command as a Bourne shell does, and keeps every byte: the texts of the tokens, joined, are the
+command. `cd /srv && ./bill 'a b' >>log` has the words `cd`, `/srv`, `./bill`, `a b` and `log`, the operator `&&`, the
+redirection `>>`, and blanks between them. Nothing is expanded: `$X` and `$(date)` stay in a word as they are written,
+and a substitution is not looked into. Here-documents need lines of their own, which a crontab does not have.
+
+`oncecron-shell` imports this module for every line of its crontab: it stays small and does without `re` and `shlex`.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_PLAIN = frozenset(_LETTERS + b"_./:,@+=%-")
+from oncecron.core.light import NamedTuple
+
+BLANK, COMMENT, OPERATOR, REDIRECTION, WORD = "blank", "comment", "operator", "redirection", "word"
+"""Kinds of tokens."""
+
+_BLANKS = b" \t"
+_END_OF_WORD = frozenset(b" \t\n;&|()<>")
+_OPERATORS = (b"&&", b"||", b";;", b"|&", b"\n", b";", b"|", b"&", b"(", b")")
+_REDIRECTIONS = (b"&>>", b"&>", b"<<<", b"<<-", b"<<", b"<>", b"<&", b"<", b">>", b">|", b">&", b">")  # fmt: skip
+_SUBSTITUTIONS = {b"$(": b")", b"${": b"}"}
+_DIGITS = b"0123456789"
+_PLAIN = frozenset(_DIGITS + b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_./:,@+=%-")
+_ESCAPED_IN_QUOTES = frozenset(b'$`"\\')  # before these a backslash in double quotes escapes
+_NOT_PLAIN_IN_QUOTES = frozenset(
+    b"$`\\!\n\0"
+)  # within double quotes they may mean more than themselves
 _BETWEEN = b" \t\n;&|()<>{}'\"`!"
 _SPLIT = bytes.maketrans(_BETWEEN, b" " * len(_BETWEEN))
 _OFF = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
 _OF_EACH_HOST = (b"run-parts", b"anacron")
-_NOT_QUOTED = frozenset(b"$`\\!\n\0")  # within double quotes they may mean more than themselves
 _SHELLS = frozenset(
     (b"sh", b"bash", b"dash", b"ash", b"ksh", b"ksh93", b"mksh", b"lksh", b"pdksh", b"yash", b"zsh", b"posh")
 )  # fmt: skip
@@ -31,50 +48,175 @@ OF_THE_SHELL = frozenset(
 """Keywords and builtins of the shells above: a program of that name, if there is one, may do otherwise."""
 
 
-def simple_words(command: bytes) -> list[bytes] | None:
-    """Return the words of a command that needs no shell, None if it needs one."""
-    words: list[bytes] = []
+class Token(NamedTuple):
+    """A part of a command."""
+
+    kind: str
+    """`BLANK`, `COMMENT`, `OPERATOR`, `REDIRECTION` or `WORD`."""
+    text: bytes
+    """As it is written."""
+    value: bytes
+    """A word as the shell hands it on, without quotes; a redirection without the number of its descriptor."""
+    plain: bool = False
+    """Whether it is a word of plain letters and whole quotes: every Bourne shell reads it alike."""
+
+
+class UnclosedError(ValueError):
+    """A quote or a substitution is not closed."""
+
+
+def tokens(command: bytes) -> list[Token]:
+    """Divide a command. Raises `UnclosedError`."""
+    found: list[Token] = []
     at = 0
+    target = False  # a redirection is open: `#` and digits are its target
     while at < len(command):
-        if command[at] in b" \t":
-            at += 1
-            continue
-        read = _read_word(command, at, bare=not words)
-        if read is None:
-            return None
-        word, at = read
-        words.append(word)
-    return words if words and _is_program(words[0]) else None
+        token = (
+            _read_blanks(command, at)
+            or (None if target else _read_comment(command, at))
+            or _read_redirection(command, at, numbered=not target)
+            or _read_operator(command, at)
+            or _read_word(command, at)
+        )
+        found.append(token)
+        target = token.kind == REDIRECTION or (target and token.kind == BLANK)
+        at += len(token.text)
+    return found
 
 
-def _read_word(command: bytes, at: int, *, bare: bool) -> tuple[bytes, int] | None:
-    """Return a word and where it ends, None if it is not plain; `bare`: nor may it have quotes."""
-    word = bytearray()
-    if command[at] == ord("="):  # zsh looks for a program then
+def _read_blanks(command: bytes, at: int) -> Token | None:
+    text = command[at : _end_of_run(command, at, _BLANKS)]
+    return Token(BLANK, text, text) if text else None
+
+
+def _read_comment(command: bytes, at: int) -> Token | None:
+    text = command[at:].partition(b"\n")[0]
+    return Token(COMMENT, text, text) if text.startswith(b"#") else None
+
+
+def _read_redirection(command: bytes, at: int, *, numbered: bool) -> Token | None:
+    """Return the redirection that begins here; `numbered`: a number in front of it is its descriptor."""
+    start = _end_of_run(command, at, _DIGITS) if numbered else at
+    sign = next((sign for sign in _REDIRECTIONS if command.startswith(sign, start)), None)
+    if sign is None or (start > at and sign.startswith(b"&")):  # in `2&>x` the 2 is a word
         return None
-    while at < len(command) and command[at] not in b" \t":
-        byte = command[at]
-        if byte in b"'\"" and not bare:
-            end = command.find(byte, at + 1)
-            part = command[at + 1 : end]
-            if end < 0 or (byte == ord('"') and _NOT_QUOTED.intersection(part)) or b"\n" in part:
-                return None
-            word += part
-            at = end + 1
-        elif byte in _PLAIN:
-            word.append(byte)
-            at += 1
+    return Token(REDIRECTION, command[at : start + len(sign)], sign)
+
+
+def _read_operator(command: bytes, at: int) -> Token | None:
+    sign = next((sign for sign in _OPERATORS if command.startswith(sign, at)), None)
+    return Token(OPERATOR, sign, sign) if sign else None
+
+
+def _read_word(command: bytes, at: int) -> Token:
+    """Return the word that begins here. Raises `UnclosedError`."""
+    start, value = at, bytearray()
+    plain = not command.startswith(b"=", at)  # zsh looks for a program then
+    while at < len(command) and command[at] not in _END_OF_WORD:
+        sign = command[at : at + 1]
+        end = _end_of_run(command, at, _PLAIN) if command[at] in _PLAIN else _end_of(command, at)
+        inside = command[at + 1 : end - 1]
+        if sign == b"'":
+            value += inside
+            plain = plain and b"\n" not in inside
+        elif sign == b'"':
+            value += _unescaped(inside)
+            plain = plain and not _NOT_PLAIN_IN_QUOTES.intersection(inside)
         else:
-            return None
-    return bytes(word), at
+            value += command[at + 1 : end] or sign if sign == b"\\" else command[at:end]
+            plain = plain and command[at] in _PLAIN
+        at = end
+    return Token(WORD, command[start:at], bytes(value), plain)
 
 
-def _is_program(word: bytes) -> bool:
-    return b"=" not in word and word[:1] not in (b"-", b"%", b"+") and word not in OF_THE_SHELL
+def _end_of_run(text: bytes, at: int, letters: bytes | frozenset[int]) -> int:
+    return next((end for end in range(at, len(text)) if text[end] not in letters), len(text))
+
+
+def _end_of(text: bytes, at: int) -> int:
+    """Return the end of the quote, substitution, escape or letter that begins here. Raises `UnclosedError`."""
+    closings: list[bytes] = []
+    """Of what is open, from the outside in."""
+    while at < len(text):
+        sign, closing = text[at : at + 1], closings[-1] if closings else b""
+        opened = b"" if closing in (b"'", b"`") else _closing(text, at, closing)
+        if sign == closing:
+            closings.pop()
+            at += 1
+        elif sign == b"\\" and closing != b"'":
+            at = min(at + 2, len(text))
+        elif opened:
+            closings.append(opened)
+            at += 2 if sign == b"$" else 1
+        else:
+            at += 1
+        if not closings:
+            return at
+    raise UnclosedError
+
+
+def _closing(text: bytes, at: int, within: bytes) -> bytes:
+    """Return what closes that which opens here, empty if nothing does; `within`: what closes that around it."""
+    sign = text[at : at + 1]
+    if sign == b"`" or (sign in (b"'", b'"') and within != b'"'):
+        return sign
+    if sign == b"(" and within == b")":
+        return b")"
+    return _SUBSTITUTIONS.get(text[at : at + 2], b"")
+
+
+def _unescaped(text: bytes) -> bytes:
+    """Return what stands in double quotes as the shell hands it on."""
+    value = bytearray()
+    at = 0
+    while at < len(text):
+        sign, end = text[at], at + 1
+        if sign in b"$`":
+            end = _end_of(text, at)
+        elif sign == ord("\\") and text[end : end + 1] and text[end] in _ESCAPED_IN_QUOTES:
+            at, end = end, end + 1
+        value += text[at:end]
+        at = end
+    return bytes(value)
+
+
+def quoted(text: bytes) -> bytes:
+    """Return a text as one word for a Bourne shell."""
+    if text and _PLAIN.issuperset(text) and not text.startswith(b"="):
+        return text
+    return b"'" + text.replace(b"'", b"'\\''") + b"'"
+
+
+# What the words say about a command
+
+
+def simple_words(command: bytes) -> list[bytes] | None:
+    """Return the words of a command that needs no shell, None if it needs one.
+
+    Strict on purpose: plain words and whole quotes are the same to every Bourne shell, so `oncecron run ... -- COMMAND`
+    may stand for them. Whatever else, also what only might differ, goes to a shell as it is.
+    """
+    try:
+        found = [token for token in tokens(command) if token.kind != BLANK]
+    except UnclosedError:
+        return None
+    if not (found and all(token.plain for token in found) and _is_program(found[0])):
+        return None
+    return [token.value for token in found]
+
+
+def _is_program(word: Token) -> bool:
+    """Return whether a word in front starts a program in every shell."""
+    name = word.text
+    bare = name == word.value  # a quoted word is left to the shell
+    return bare and b"=" not in name and name[:1] not in b"-%+" and name not in OF_THE_SHELL
 
 
 def loose_words(command: bytes) -> list[bytes]:
-    """Return what looks like a word, without quotes and signs; for guessing, not for running."""
+    """Return what looks like a word, also within quotes and substitutions: for guessing, not for running.
+
+    Derived keys are made of these, so this rule never changes; it is no tokenizer, it opens every quote.
+    """
     return command.translate(_SPLIT).split()
 
 
@@ -100,28 +242,3 @@ def of_each_host(command: bytes) -> str | None:
 def is_bourne(shell: bytes) -> bool:
     """Return whether a program is a shell that reads quotes as sh does."""
     return shell.rpartition(b"/")[2] in _SHELLS
-
-
-def quoted(text: bytes) -> bytes:
-    """Return a text as one word for such a shell."""
-    if text and _PLAIN.issuperset(text) and not text.startswith(b"="):
-        return text
-    return b"'" + text.replace(b"'", b"'\\''") + b"'"
-
-
-def unquoted(text: bytes, at: int) -> tuple[bytes, int] | None:
-    """Return the word that `quoted` has written at a place, and where it ends; None if it has not."""
-    if text[at : at + 1] != b"'":
-        end = next((end for end in range(at, len(text)) if text[end] not in _PLAIN), len(text))
-        return (text[at:end], end) if end > at else None
-    word = bytearray()
-    start = at + 1
-    while True:
-        end = text.find(b"'", start)
-        if end < 0:
-            return None
-        word += text[start:end]
-        if text[end : end + 4] != b"'\\''":
-            return bytes(word), end + 1
-        word += b"'"
-        start = end + 4

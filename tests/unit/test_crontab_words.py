@@ -1,15 +1,169 @@
-"""Which commands need no shell, which are of each host, and the key that is derived from a command."""
+"""The words of a command: as a shell splits them, what they say about it, and the key that is derived from it."""
 
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from crontabs import commands
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.config.options import is_key
 from oncecron.crontab import words
 from oncecron.crontab.naming import derived_key
+
+# Tokens
+
+LETTERS = [
+    "a",
+    "c2",
+    "=",
+    "-",
+    "%",
+    "/",
+    "é",
+    "#",
+    " ",
+    "\t",
+    "'",
+    '"',
+    "\\",
+    '\\"',
+    "\\\\",
+    "\\'",
+    "' '",
+    '" "',
+]
+"""What words without expansions may be made of."""
+WRITING = [" >f ", ">>'f g' ", "2>\\f ", " 2>&1 ", "<f ", " <> f ", " >|f "]
+END = b"end of a call"
+
+
+def soup(*more: str) -> st.SearchStrategy[str]:
+    """Return texts of such letters and of `more`, closed or not."""
+    return st.lists(st.sampled_from([*LETTERS, *more]), max_size=12).map("".join)
+
+
+def calls_by_sh(script: str, directory: Path) -> list[list[bytes]] | None:
+    """Return what `/bin/sh` calls `p` with, in a directory with a file `f`; None if it refuses the script."""
+    log = directory / "calls"
+    for path in (log, directory / "f"):
+        path.write_bytes(b"")
+    record = f"p() {{ printf '%s\\0' \"$@\" '{END.decode()}' >>calls; }}\n"
+    done = subprocess.run(
+        ["/bin/sh", "-c", record + script], cwd=directory, capture_output=True, check=False
+    )
+    if b"yntax error" in done.stderr:
+        return None
+    calls: list[list[bytes]] = [[]]
+    for word in log.read_bytes().split(b"\0")[:-1]:
+        if word == END:
+            calls.append([])
+        else:
+            calls[-1].append(word)
+    return calls[:-1]
+
+
+def calls_by_tokens(script: str) -> list[list[bytes]] | None:
+    """Return the same as the tokens have it."""
+    try:
+        found = words.tokens(script.encode())
+    except words.UnclosedError:
+        return None
+    calls: list[list[bytes]] = [[]]
+    target = False
+    for token in found:
+        if token.kind == words.OPERATOR:
+            calls.append([])
+        elif token.kind == words.WORD and not target:
+            calls[-1].append(token.value)
+        target = token.kind == words.REDIRECTION or (target and token.kind == words.BLANK)
+    return [call[1:] for call in calls if call[:1] == [b"p"]]
+
+
+IN_A_DIRECTORY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@IN_A_DIRECTORY
+@given(soup())
+def test_words_are_those_of_sh(tmp_path: Path, text: str) -> None:
+    """With quotes, escapes and comments; where a quote is open, `/bin/sh` refuses the command too."""
+    assert calls_by_tokens(f"p {text}") == calls_by_sh(f"p {text}", tmp_path)
+
+
+@IN_A_DIRECTORY
+@given(st.lists(soup(*WRITING), min_size=1, max_size=3), st.data())
+def test_commands_are_those_of_sh(tmp_path: Path, texts: list[str], data: st.DataObject) -> None:
+    """What joins them and where they write is no word."""
+    joints = st.sampled_from([";", " ;", " && ", ";\n", " \n", " )\n("])
+    script = "p " + "".join(text + data.draw(joints) + "p " for text in texts) + "last"
+    script = f"({script})" if ")\n(" in script else script
+    by_sh = calls_by_sh(script, tmp_path)
+    if by_sh is not None:
+        assert calls_by_tokens(script) == by_sh
+
+
+@given(
+    st.one_of(
+        commands(),
+        soup("$(", ")", "${", "}", "`", "$", "&>", ";;", "|&", "<<<", "\n").map(str.encode),
+    )
+)
+def test_tokens_joined_are_the_command(command: bytes) -> None:
+    """Byte for byte, and every token has some."""
+    try:
+        texts = [token.text for token in words.tokens(command)]
+    except words.UnclosedError:
+        return
+    assert b"".join(texts) == command
+    assert all(texts)
+
+
+@pytest.mark.parametrize(
+    ("command", "texts"),
+    [
+        ("cd /srv&& ./bill 'a b'>>log", "cd, ,/srv,&&, ,./bill, ,'a b',>>,log"),
+        ("a#b #c 'd\n#e\nf", "a#b, ,#c 'd,\n,#e,\n,f"),
+        ("a2>b 2>&1 12<c 3&>d", "a2,>,b, ,2>&,1, ,12<,c, ,3,&>,d"),
+        (">| a >&2>b > #c", ">|, ,a, ,>&,2,>,b, ,>, ,#c"),
+        ("(a|&b&&c||d&e;;)&>>f<<<g", "(,a,|&,b,&&,c,||,d,&,e,;;,),&>>,f,<<<,g"),
+        ("a\\ b \t\rc", "a\\ b, \t,\rc"),
+    ],
+)
+def test_tokens(command: str, texts: str) -> None:
+    """Where one ends and the next begins; what only bash has is a token too, since its users write it."""
+    found = words.tokens(command.encode())
+    assert [token.text.decode() for token in found] == texts.split(",")
+
+
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("a$(b c)d", "a$(b c)d"),
+        ('"$(b ")" \\"c)"', '$(b ")" \\"c)'),
+        ("${a:-b c}'d'", "${a:-b c}d"),
+        ("`a \\`b c\\` d`", "`a \\`b c\\` d`"),
+        ("$((1 < 2))", "$((1 < 2))"),
+        ("'$(' ", "$("),
+    ],
+)
+def test_a_substitution_is_part_of_a_word_as_it_is_written(command: str, value: str) -> None:
+    """Whatever stands in it."""
+    first = words.tokens(command.encode())[0]
+    assert (first.kind, first.value) == (words.WORD, value.encode())
+
+
+@pytest.mark.parametrize(
+    "command", ["a 'b", 'a "b', "a $(b", 'a "$(b"', "a ${b", "a `b", "a `b\\`"]
+)
+def test_what_is_left_open_has_no_tokens(command: str) -> None:
+    """Nobody can tell where its words end."""
+    with pytest.raises(words.UnclosedError):
+        words.tokens(command.encode())
+
+
+# Simple commands
 
 
 @pytest.mark.parametrize(
@@ -49,7 +203,7 @@ def test_what_goes_to_a_shell(command: str) -> None:
         max_size=8,
     )
 )
-def test_words_are_those_of_sh(parts: list[str]) -> None:
+def test_simple_words_are_those_of_sh(parts: list[str]) -> None:
     """What is taken for simple, /bin/sh splits into the same words."""
     command = ("true_ " + "".join(parts)).encode()
     found = words.simple_words(command)
@@ -62,7 +216,11 @@ def test_words_are_those_of_sh(parts: list[str]) -> None:
 @given(st.binary().map(lambda raw: raw.replace(b"\0", b"")), st.binary(max_size=3))
 def test_a_quoted_word_is_read_back(word: bytes, behind: bytes) -> None:
     """Whatever stands behind it, as long as it cannot be a part of it."""
-    assert words.unquoted(words.quoted(word) + b" " + behind, 0) == (word, len(words.quoted(word)))
+    try:
+        first = words.tokens(words.quoted(word) + b" " + behind)[0]
+    except words.UnclosedError:
+        first = words.tokens(words.quoted(word))[0]
+    assert (first.text, first.value) == (words.quoted(word), word)
 
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "/bin/dash", "/usr/bin/zsh", "ksh"])

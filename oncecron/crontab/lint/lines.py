@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +11,7 @@ from oncecron.config.run_parser import parse_run
 from oncecron.crontab.directives import read_remarks
 from oncecron.crontab.lint.refusing import why_refused
 from oncecron.crontab.lint.secrets import masked
-from oncecron.crontab.lint.shell import Part, parts
+from oncecron.crontab.lint.shell import Part, parts, to_bytes, to_text
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Job, Variable
@@ -121,7 +120,7 @@ def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line
     found = []
     for line in source.crontab.lines:
         if isinstance(line, Variable):
-            environment = {**environment, _text(line.name): _text(line.value)}
+            environment = {**environment, to_text(line.name): to_text(line.value)}
         elif isinstance(line, Job):
             remark = remarks.get(line.number)
             off = remark is not None and remark.off
@@ -138,7 +137,7 @@ def _line(
     off: bool,
 ) -> Line:
     raw = shell_command(job.command)
-    command = _text(raw)
+    command = to_text(raw)
     divided = tuple(unfolded(parts(command) or ()))
     off = off or is_off(raw) or environment.get("ONCECRON") == "off"
     guards = tuple(_guards(raw, command, divided, {} if off else environment, jobs))
@@ -189,7 +188,7 @@ def _string(words: tuple[str, ...]) -> str:
     for word, following in pairwise((*words, "")):
         if _is_named(word, ("oncecron",)) and following == "run":
             break
-        if shell and _STRING_FOLLOWS.fullmatch(word) and is_guarded(_raw(following)):
+        if shell and _STRING_FOLLOWS.fullmatch(word) and is_guarded(to_bytes(following)):
             return following
         shell = shell or _is_named(word, _SHELLS)
     return ""
@@ -221,27 +220,24 @@ def _read(
     string = parsed.given.get("shell")
     if string is None and parsed.command[1:2] == ["-c"] and len(parsed.command) == 3:  # noqa: PLR2004 - sh -c STRING
         string = parsed.command[2]
-    command = canonical(shlex.join(parsed.command) if string is None else string)
+    command = canonical(_joined(parsed.command) if string is None else string)
     return Guard(key, {**section, **parsed.given}, command, part, program, wrong)
+
+
+def _joined(words: Iterable[str]) -> str:
+    """Return words as a command."""
+    return to_text(b" ".join(quoted(to_bytes(word)) for word in words))
 
 
 def canonical(command: str) -> str:
     """Return a command so written that equal ones are equal, whatever their quotes and blanks."""
-    words = simple_words(_raw(command))
+    words = simple_words(to_bytes(command))
     if words is None:
         return command.strip()
-    return _text(b" ".join(map(quoted, words)))
+    return _joined(map(to_text, words))
 
 
 def shown(text: str) -> str:
     """Return a command as a message shows it: in short, without secrets."""
     text = " ".join(masked(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")

@@ -1,23 +1,30 @@
 """A shell command taken apart as far as lint needs it: its simple commands, what joins them, where they write.
 
-Words are as the shell hands them on where they are plain or quoted, and as written where the shell would put
-something else in (`$RANDOM`, `$(date)`). What is in a substitution is not looked into.
+What is in a substitution is not looked into.
 """
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-_OPERATORS = ("&&", "||", ";;", "|&", "\n", ";", "|", "&", "(", ")")
-_REDIRECT = re.compile(r"(\d*)(&>>|&>|<<<|<<-|<<|<>|>>|>\||>&|<&|>|<)")
+from oncecron.crontab.words import (
+    BLANK,
+    COMMENT,
+    OPERATOR,
+    REDIRECTION,
+    WORD,
+    Token,
+    UnclosedError,
+    tokens,
+)
+
 _RESERVED = frozenset(
     (
         *("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac"),
         *("!", "{", "}", "time"),
     )
 )
-_BLANKS = " \t"
+_JOINING = {"\n": ";", ";;": ";", "|&": "|"}
 
 
 class Part(NamedTuple):
@@ -41,48 +48,62 @@ class Part(NamedTuple):
 
 
 def parts(command: str) -> list[Part] | None:
-    """Return the simple commands, None if a quote or a substitution is not closed, or they nest too deeply."""
+    """Return the simple commands, None if a quote or a substitution is not closed."""
     try:
-        return _Reader(command).parts()
-    except (_OpenError, RecursionError):
+        found = tokens(to_bytes(command))
+    except UnclosedError:
         return None
+    reader = _Reader()
+    for token in found:
+        if token.kind != COMMENT:
+            reader.take(token)
+    return reader.end()
 
 
-class _OpenError(Exception):
-    """A quote or a substitution is not closed."""
+def to_bytes(text: str) -> bytes:
+    """Return a command as it stands in the crontab, whatever its encoding."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(raw: bytes) -> str:
+    """Return a command so that `to_bytes` gives it back."""
+    return raw.decode("utf-8", "surrogateescape")
 
 
 class _Reader:
-    """Reads one command from left to right."""
+    """Puts the tokens of one command together."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+    def __init__(self) -> None:
         self._parts: list[Part] = []
         self._words: list[str] = []
         self._written: list[str] = []
         self._redirects: list[tuple[str, str]] = []
         self._keywords: list[str] = []
         self._before = ""
+        self._redirection: str | None = None
+        """An operator whose target is next."""
 
-    def parts(self) -> list[Part]:
-        text = self._text
-        while self._at < len(text):
-            letter = text[self._at]
-            redirect = _REDIRECT.match(text, self._at)
-            if letter in _BLANKS:
-                self._at += 1
-            elif letter == "#":
-                end = text.find("\n", self._at)
-                self._at = len(text) if end < 0 else end
-            elif redirect:
-                self._at = redirect.end()
-                self._redirects.append((redirect[2], self._target()))
-            elif operator := next((o for o in _OPERATORS if text.startswith(o, self._at)), None):
-                self._at += len(operator)
-                self._end_part("|" if operator == "|&" else operator)
-            else:
-                self._add_word()
+    def take(self, token: Token) -> None:
+        """Take the next token."""
+        if token.kind == BLANK:
+            return
+        if self._redirection is not None:
+            target = to_text(token.value) if token.kind == WORD else ""
+            self._redirects.append((self._redirection, target))
+            self._redirection = None
+            if token.kind == WORD:
+                return
+        if token.kind == REDIRECTION:
+            self._redirection = to_text(token.value)
+        elif token.kind == OPERATOR:
+            self._end_part(to_text(token.value))
+        else:
+            self._add_word(to_text(token.value), to_text(token.text))
+
+    def end(self) -> list[Part]:
+        """Return the simple commands when there are no more tokens."""
+        if self._redirection is not None:
+            self._redirects.append((self._redirection, ""))
         self._end_part("")
         return self._parts
 
@@ -96,88 +117,12 @@ class _Reader:
         if operator in ("(", ")"):
             self._keywords.append(operator)
         else:
-            self._before = {"\n": ";", ";;": ";"}.get(operator, operator)
+            self._before = _JOINING.get(operator, operator)
 
-    def _add_word(self) -> None:
-        start = self._at
-        word = self._word()
-        if not self._words and word in _RESERVED:
+    def _add_word(self, word: str, written: str) -> None:
+        if not self._words and written in _RESERVED:
             self._before = self._before or (";" if self._parts else "")
             self._keywords.append(word)
         else:
             self._words.append(word)
-            self._written.append(self._text[start : self._at])
-
-    def _target(self) -> str:
-        while self._text[self._at : self._at + 1] in tuple(_BLANKS):
-            self._at += 1
-        return self._word()
-
-    def _word(self) -> str:
-        """Read to the end of a word."""
-        found = []
-        while self._at < len(self._text):
-            letter = self._text[self._at]
-            if letter in " \t\n;&|()<>":
-                break
-            found.append(self._piece(letter))
-        return "".join(found)
-
-    def _piece(self, letter: str) -> str:
-        """Read what begins with this letter: a quoted text, a substitution, an escaped letter, or itself."""
-        start = self._at
-        if letter == "'":
-            self._at = self._after("'", start + 1)
-            return self._text[start + 1 : self._at - 1]
-        if letter == '"':
-            self._quoted()
-            return self._text[start + 1 : self._at - 1].replace('\\"', '"')
-        if letter == "\\":
-            self._at += 2
-            return self._text[start + 1 : start + 2]
-        if self._substitution():
-            return self._text[start : self._at]
-        self._at += 1
-        return letter
-
-    def _after(self, sign: str, start: int) -> int:
-        end = self._text.find(sign, start)
-        if end < 0:
-            raise _OpenError
-        return end + len(sign)
-
-    def _quoted(self) -> None:
-        """Go behind a text in double quotes."""
-        self._at += 1
-        while self._text[self._at : self._at + 1] != '"':
-            if self._at >= len(self._text):
-                raise _OpenError
-            if self._text[self._at] == "\\":
-                self._at += 2
-            elif not self._substitution():
-                self._at += 1
-        self._at += 1
-
-    def _substitution(self) -> bool:
-        """Go behind a substitution, if one begins here."""
-        if self._text[self._at] == "`":
-            self._at = self._after("`", self._at + 1)
-            return True
-        opening = self._text[self._at : self._at + 2]
-        if opening not in ("$(", "${"):
-            return False
-        self._at += 2
-        self._inside(")" if opening == "$(" else "}")
-        return True
-
-    def _inside(self, closing: str) -> None:
-        """Go behind the bracket that closes."""
-        while self._text[self._at : self._at + 1] != closing:
-            if self._at >= len(self._text):
-                raise _OpenError
-            if closing == ")" and self._text[self._at] == "(":
-                self._at += 1
-                self._inside(")")
-            else:
-                self._piece(self._text[self._at])
-        self._at += 1
+            self._written.append(written)
