@@ -17,7 +17,7 @@ from oncecron.config.options import BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
-from oncecron.crontab.words import is_guarded, is_off, of_each_host, simple_words
+from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, simple_words
 
 _USAGE = f"""\
 {OWN_SHELL} -c COMMAND runs a crontab line once per tick, on one host.
@@ -64,7 +64,7 @@ def run_line(arguments: list[str]) -> int:
 
 def _runs_everywhere(command: bytes) -> bool:
     off = os.environ.get("ONCECRON") == "off" or is_off(command) or not command.strip()
-    return off or is_guarded(command) or of_each_host(command) is not None
+    return off or calls_oncecron_run(command) or per_host_program(command) is not None
 
 
 def _become_shell(command: str) -> int:

@@ -1,6 +1,6 @@
-"""What a crontab's own comments tell `crontab wrap`: `# oncecron: key=billing-nightly timeout=1h` or `# oncecron: off`.
+"""Directives in a crontab's own comments: `# oncecron: key=billing-nightly timeout=1h` or `# oncecron: off`.
 
-Such a comment stands directly above the line that it speaks of; several may stand there. Its words are options of
+A directive stands directly above the line that it is for; several may stand there. Its words are options of
 `run`, a flag alone or `name=value` without blanks. `off` leaves the line as it is. One that stands above no command is
 an error, never passed over: it may have been meant for a line that has been commented out since.
 """
@@ -20,55 +20,51 @@ if TYPE_CHECKING:
     from oncecron.config.options import Option
     from oncecron.crontab.scanner import Crontab
 
-_SIGN = b"oncecron:"
-_OF_THE_LINE = "it comes from the line itself"
-_NOT_HERE = {
-    "schedule": _OF_THE_LINE,
+_MARKER = b"oncecron:"
+_FROM_THE_LINE = "it comes from the line itself"
+_NOT_ALLOWED = {
+    "schedule": _FROM_THE_LINE,
     "tz": "crontab wrap --tz names it",
-    "shell": _OF_THE_LINE,
+    "shell": _FROM_THE_LINE,
     "tick": "the line's schedule names the tick; no-tick does without",
     "again": "it would run every tick on every host",
 }
 
 
-class Remark(NamedTuple):
-    """What the comments above one line say."""
+class Directives(NamedTuple):
+    """What the directives above one line say together."""
 
     off: bool
     options: dict[str, str]
     """By their names, as text; flags are `true`. With `key`, if it is named."""
 
-
-def differs(remark: Remark, options: Mapping[str, str]) -> bool:
-    """Return whether comments say otherwise than the options of the guard that is there already."""
-    said = remark.options
-    not_said = {"schedule", "tz", "key"} - said.keys()
-    there = {name: text for name, text in options.items() if name not in not_said}
-    return remark.off or bool(said and said != there)
+    def differ_from(self, options: Mapping[str, str]) -> bool:
+        """Return whether they ask for other options than those of the prefix that is there already."""
+        not_asked = {"schedule", "tz", "key"} - self.options.keys()
+        there = {name: text for name, text in options.items() if name not in not_asked}
+        return self.off or bool(self.options and self.options != there)
 
 
-def read_remarks(crontab: Crontab) -> tuple[dict[int, Remark], list[Problem]]:
-    """Return the remarks by the number of the job's line, and what is wrong with others."""
-    found: dict[int, Remark] = {}
+def read_directives(crontab: Crontab) -> tuple[dict[int, Directives], list[Problem]]:
+    """Return the directives by the number of the line that they are for, and what is wrong with others."""
+    found: dict[int, Directives] = {}
     problems: list[Problem] = []
-    open_ones: list[tuple[int, bytes]] = []
+    pending: list[tuple[int, bytes]] = []
     for line in crontab.lines:
-        words = _words_of(line) if isinstance(line, Comment) else None
+        words = _marked_text(line) if isinstance(line, Comment) else None
         if words is not None:
-            open_ones.append((line.number, words))
+            pending.append((line.number, words))
             continue
-        if isinstance(line, Job) and open_ones:
-            number = open_ones[0][0]
+        if isinstance(line, Job) and pending:
+            number = pending[0][0]
             try:
-                found[line.number] = _read(
-                    [word for _, words in open_ones for word in words.split()]
-                )
+                found[line.number] = _read([word for _, words in pending for word in words.split()])
             except ValueError as error:
                 problems.append(Problem(number, f"# oncecron: {error}"))
         else:
-            problems += [_stray(number) for number, _ in open_ones]
-        open_ones = []
-    return found, problems + [_stray(number) for number, _ in open_ones]
+            problems += [_stray(number) for number, _ in pending]
+        pending = []
+    return found, problems + [_stray(number) for number, _ in pending]
 
 
 def _stray(number: int) -> Problem:
@@ -78,19 +74,19 @@ def _stray(number: int) -> Problem:
     )
 
 
-def _words_of(comment: Comment) -> bytes | None:
+def _marked_text(comment: Comment) -> bytes | None:
     text = comment.text.strip()
-    return text[len(_SIGN) :] if text.startswith(_SIGN) else None
+    return text[len(_MARKER) :] if text.startswith(_MARKER) else None
 
 
-def _read(words: list[bytes]) -> Remark:
+def _read(words: list[bytes]) -> Directives:
     """Return what the words say. Raises `ValueError`."""
     if words == [b"off"]:
-        return Remark(off=True, options={})
+        return Directives(off=True, options={})
     options: dict[str, str] = {}
     for word in words:
         name, equals, value = word.decode("utf-8", "backslashreplace").partition("=")
-        option = _known(name.replace("_", "-"))
+        option = _find_option(name.replace("_", "-"))
         if option.name in options:
             raise ValueError(f"{option.name} is named twice")
         if option.takes_value != bool(equals):
@@ -108,14 +104,14 @@ def _read(words: list[bytes]) -> Remark:
     conflict = next(conflicts(values.get, options.__contains__), None)
     if conflict:
         raise ValueError(str(conflict))
-    return Remark(off=False, options=options)
+    return Directives(off=False, options=options)
 
 
-def _known(name: str) -> Option:
+def _find_option(name: str) -> Option:
     if name == "off":
         raise ValueError("off stands alone")
-    if name in _NOT_HERE:
-        raise ValueError(f"{name} cannot be named here: {_NOT_HERE[name]}")
+    if name in _NOT_ALLOWED:
+        raise ValueError(f"{name} cannot be named here: {_NOT_ALLOWED[name]}")
     option = RUN_OPTION.get(name)
     if option is None or option.kind == "count":
         raise ValueError(f"{name!r} is no option of `run`, nor off")

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import binascii
 
-from oncecron.crontab.words import OF_THE_SHELL, loose_words
+from oncecron.crontab.words import SHELL_BUILTINS, fragments
 
 PREFIX_VARIABLE = "ONCECRON_KEY_PREFIX"
 """Whose value comes first in derived keys: for users whose commands are alike."""
 _LONGEST_NAME = 40
 _WORD_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-_WITHOUT_WORDS = OF_THE_SHELL.difference((b"echo", b"printf", b"kill", b"r")).union(
+_PLAIN_LAUNCHERS = SHELL_BUILTINS.difference((b"echo", b"printf", b"kill", b"r")).union(
     b"""
     nohup setsid chronic cronic eatmydata systemd-cat systemd-inhibit stdbuf unbuffer sh bash dash ash ksh zsh python
     python2 python3 perl ruby php node java Rscript bundle
@@ -28,7 +28,7 @@ _WITHOUT_WORDS = OF_THE_SHELL.difference((b"echo", b"printf", b"kill", b"r")).un
 )
 # Launchers by how many words of theirs come before the program, and which of their options take a word.
 _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
-    **dict.fromkeys(_WITHOUT_WORDS, (0, b"")),
+    **dict.fromkeys(_PLAIN_LAUNCHERS, (0, b"")),
     **dict.fromkeys((b"cd", b".", b"source", b"export", b"sleep", b"chroot"), (1, b"")),
     b"chrt": (1, b"T"),
     b"env": (0, b"uCS"),
@@ -43,7 +43,14 @@ _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
     b"timeout": (1, b"sk"),
 }
 # What is between the two is a condition, or the words of a loop.
-_PAIRS = {b"[": b"]", b"[[": b"]]", b"for": b"do", b"while": b"do", b"until": b"do", b"case": b"in"}
+_SKIPPED_UNTIL = {
+    b"[": b"]",
+    b"[[": b"]]",
+    b"for": b"do",
+    b"while": b"do",
+    b"until": b"do",
+    b"case": b"in",
+}
 
 
 def derived_key(command: bytes, prefix: str = "") -> str:
@@ -64,27 +71,27 @@ def _name(command: bytes) -> str:
 
 def _program(command: bytes) -> bytes:
     """Return the first word that is neither a launcher nor what belongs to one."""
-    options, ahead, skip, until = b"", 0, False, b""
-    for word in loose_words(command):
+    options, arguments_left, skip_next, skip_until = b"", 0, False, b""
+    for word in fragments(command):
         name = word.rpartition(b"/")[2]
-        if skip or until:
-            skip = False
-            until = b"" if word == until else until
-        elif word in _PAIRS:
-            until = _PAIRS[word]
+        if skip_next or skip_until:
+            skip_next = False
+            skip_until = b"" if word == skip_until else skip_until
+        elif word in _SKIPPED_UNTIL:
+            skip_until = _SKIPPED_UNTIL[word]
         elif word.startswith(b"-"):
-            skip = len(word) == 2 and word[1:] in options  # noqa: PLR2004 - a dash and a letter
-            ahead = 0 if word == b"-c" else ahead  # a command is next
-        elif ahead and word != b"$":
-            ahead -= 1
+            skip_next = len(word) == 2 and word[1:] in options  # noqa: PLR2004 - a dash and a letter
+            arguments_left = 0 if word == b"-c" else arguments_left  # a command is next
+        elif arguments_left and word != b"$":
+            arguments_left -= 1
         elif name in _LAUNCHERS:
-            ahead, options = _LAUNCHERS[name]
-        elif not _is_no_program(word):
+            arguments_left, options = _LAUNCHERS[name]
+        elif not _is_not_a_program(word):
             return word
     return b""
 
 
-def _is_no_program(word: bytes) -> bool:
+def _is_not_a_program(word: bytes) -> bool:
     number = not word.strip(b"0123456789.,:+-%$\\") or word[:-1].isdigit()  # also 60s
     variable = b"=" in word or (word.startswith(b"$") and b"/" not in word)
     return number or variable or word.startswith(b"/dev/")

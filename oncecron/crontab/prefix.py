@@ -1,4 +1,4 @@
-r"""The guard of a line: what `crontab wrap` writes before a command, and how it is taken off again.
+r"""The prefix of a line: what `crontab wrap` writes before a command, and how it is taken off again.
 
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] -- COMMAND
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] --shell 'COMMAND'
@@ -6,7 +6,7 @@ r"""The guard of a line: what `crontab wrap` writes before a command, and how it
 (`--no-tick` may stand for schedule and zone.) The first form, for commands that need no shell, keeps the command as it
 is. In the second every `'` of the command is `'\''`. Either way cron finds the first bare `%` where it was, and what
 follows stays outside the quotes; backslashes are nowhere added or taken. So the original is read back byte for byte.
-A guard that is not spelt exactly so was written by hand, and is left alone.
+A prefix that is not spelt exactly so was written by hand, and is left alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from oncecron.crontab.reading import shell_command, split_command
 from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
 _COMMAND = b"--"
-_SHELL = b"--shell"
+_STRING = b"--shell"
 _NOT_IN_WORDS = frozenset(b"'\\%")  # which cron or a shell would have to be told twice
 _FLAGS = frozenset(option.name for option in RUN_OPTIONS if not option.takes_value)
 
 
-class Guard(NamedTuple):
-    """The guard that wrap has written, and the command behind it."""
+class Prefix(NamedTuple):
+    """The prefix that wrap has written, and the command behind it."""
 
     program: bytes
     """The path of oncecron."""
@@ -34,21 +34,21 @@ class Guard(NamedTuple):
     """The original, as it stood in the crontab."""
 
 
-def guarded(program: bytes, options: dict[str, str], command: bytes) -> bytes:
-    """Return a command with its guard. Raises `ValueError` for a path or a value that cannot stand in a crontab."""
+def with_prefix(program: bytes, options: dict[str, str], command: bytes) -> bytes:
+    """Return a command with a prefix. Raises `ValueError` for a path or a value that cannot stand in a crontab."""
     if simple_words(shell_command(command)):
-        return _prefix(program, options) + _COMMAND + b" " + command
+        return _render(program, options) + _COMMAND + b" " + command
     before, _ = split_command(command)
     string = b"'" + before.replace(b"'", b"'\\''") + b"'"
-    return _prefix(program, options) + _SHELL + b" " + string + command[len(before) :]
+    return _render(program, options) + _STRING + b" " + string + command[len(before) :]
 
 
-def without_command(program: bytes, options: dict[str, str]) -> bytes:
-    """Return a guard whose command is in the configuration file."""
-    return _prefix(program, options).rstrip(b" ")
+def prefix_alone(program: bytes, options: dict[str, str]) -> bytes:
+    """Return a prefix whose command is in the configuration file."""
+    return _render(program, options).rstrip(b" ")
 
 
-def _prefix(program: bytes, options: dict[str, str]) -> bytes:
+def _render(program: bytes, options: dict[str, str]) -> bytes:
     words = [program, b"run"]
     for name, value in options.items():
         words += [b"--" + name.encode()] + ([] if name in _FLAGS else [value.encode()])
@@ -61,27 +61,27 @@ def _prefix(program: bytes, options: dict[str, str]) -> bytes:
     return b"".join(quoted(word) + b" " for word in words)
 
 
-def read_guard(command: bytes) -> Guard | None:
-    """Return the guard of a command as it stands in a crontab; None if wrap has not written it."""
+def read_prefix(command: bytes) -> Prefix | None:
+    """Return the prefix of a command as it stands in a crontab; None if wrap has not written it."""
     before, _ = split_command(command)
     try:
-        guard = _read(tokens(before), command[len(before) :])
+        prefix = _parse(tokens(before), command[len(before) :])
         # Whatever is not spelt as wrap spells it, is not wrap's.
-        same = guard and guarded(guard.program, guard.options, guard.command) == command
+        same = prefix and with_prefix(prefix.program, prefix.options, prefix.command) == command
     except ValueError:  # an open quote, or a value that wrap refuses
         return None
-    return guard if same else None
+    return prefix if same else None
 
 
-def _read(found: list[Token], behind: bytes) -> Guard | None:
-    """Return the guard that may stand in front; `behind`: the `%` that ends the command, and what follows it."""
+def _parse(found: list[Token], behind: bytes) -> Prefix | None:
+    """Return the prefix that may stand in front; `behind`: the `%` that ends the command, and what follows it."""
     words = [token.value for token in found[::2]]  # wrap writes one blank between
     program, run = (*words, b"", b"")[:2]
     if program.rpartition(b"/")[2] != b"oncecron" or run != b"run":
         return None
     options: dict[str, str] = {}
     at = 2
-    while at < len(words) and words[at] not in (_COMMAND, _SHELL):
+    while at < len(words) and words[at] not in (_COMMAND, _STRING):
         name = words[at].decode(errors="replace").removeprefix("--")
         value = [b"true"] if name in _FLAGS else words[at + 1 : at + 2]
         options[name] = b"".join(value).decode(errors="replace")
@@ -92,4 +92,4 @@ def _read(found: list[Token], behind: bytes) -> Guard | None:
         original = b"".join(words[at + 1 : at + 2])
     names = list(options)
     wraps = names[:3] == ["key", "schedule", "tz"] or names[:2] == ["key", "no-tick"]
-    return Guard(program, options, original + behind) if wraps else None
+    return Prefix(program, options, original + behind) if wraps else None

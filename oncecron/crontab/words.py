@@ -28,14 +28,14 @@ _ESCAPED_IN_QUOTES = frozenset(b'$`"\\')  # before these a backslash in double q
 _NOT_PLAIN_IN_QUOTES = frozenset(
     b"$`\\!\n\0"
 )  # within double quotes they may mean more than themselves
-_BETWEEN = b" \t\n;&|()<>{}'\"`!"
-_SPLIT = bytes.maketrans(_BETWEEN, b" " * len(_BETWEEN))
-_OFF = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
-_OF_EACH_HOST = (b"run-parts", b"anacron")
-_SHELLS = frozenset(
+_SIGNS = b" \t\n;&|()<>{}'\"`!"
+_SIGNS_TO_BLANKS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
+_OPT_OUTS = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
+_PER_HOST_PROGRAMS = (b"run-parts", b"anacron")
+_BOURNE_SHELLS = frozenset(
     (b"sh", b"bash", b"dash", b"ash", b"ksh", b"ksh93", b"mksh", b"lksh", b"pdksh", b"yash", b"zsh", b"posh")
 )  # fmt: skip
-OF_THE_SHELL = frozenset(
+SHELL_BUILTINS = frozenset(
     b"""
     . : [ [[ alias autoload bg bind break builtin bye caller case cd chdir command compgen complete compopt continue
     coproc declare dirs disown do done echo echotc elif else emulate enable end esac eval exec exit export false fc fg
@@ -209,36 +209,36 @@ def _is_program(word: Token) -> bool:
     """Return whether a word in front starts a program in every shell."""
     name = word.text
     bare = name == word.value  # a quoted word is left to the shell
-    return bare and b"=" not in name and name[:1] not in b"-%+" and name not in OF_THE_SHELL
+    return bare and b"=" not in name and name[:1] not in b"-%+" and name not in SHELL_BUILTINS
 
 
-def loose_words(command: bytes) -> list[bytes]:
+def fragments(command: bytes) -> list[bytes]:
     """Return what looks like a word, also within quotes and substitutions: for guessing, not for running.
 
     Derived keys are made of these, so this rule never changes; it is no tokenizer, it opens every quote.
     """
-    return command.translate(_SPLIT).split()
+    return command.translate(_SIGNS_TO_BLANKS).split()
 
 
 def is_off(command: bytes) -> bool:
     """Return whether a command says in front that every host is to run it."""
-    return command.lstrip().startswith(_OFF)
+    return command.lstrip().startswith(_OPT_OUTS)
 
 
-def is_guarded(command: bytes) -> bool:
+def calls_oncecron_run(command: bytes) -> bool:
     """Return whether `oncecron run` stands anywhere in a command: then it has been thought of by hand."""
-    words = [word.rpartition(b"/")[2] for word in loose_words(command)]
+    words = [word.rpartition(b"/")[2] for word in fragments(command)]
     return (b"oncecron", b"run") in pairwise(words)
 
 
-def of_each_host(command: bytes) -> str | None:
+def per_host_program(command: bytes) -> str | None:
     """Return the program that makes a command one of each host's own, None if there is none."""
-    names = [word.rpartition(b"/")[2] for word in loose_words(command)]
+    names = [word.rpartition(b"/")[2] for word in fragments(command)]
     if names[:1] == [b"oncecron"]:
         return "oncecron"  # such as `flush`, which delivers what this host has
-    return next((name.decode() for name in _OF_EACH_HOST if name in names), None)
+    return next((name.decode() for name in _PER_HOST_PROGRAMS if name in names), None)
 
 
-def is_bourne(shell: bytes) -> bool:
+def is_bourne_shell(shell: bytes) -> bool:
     """Return whether a program is a shell that reads quotes as sh does."""
-    return shell.rpartition(b"/")[2] in _SHELLS
+    return shell.rpartition(b"/")[2] in _BOURNE_SHELLS

@@ -1,15 +1,15 @@
-"""Guard the lines of a crontab, and take the guards off: bytes in; bytes, and what there is to say, out.
+"""Put prefixes on the lines of a crontab, and take them off: bytes in; bytes, and what to report, out.
 
 For each line that runs a command:
 
     wrapped already                        as it is, and named where a comment above it says otherwise
     guarded by hand, or of each host       as it is, and named: see `_reasons_to_leave`
-    else                                   the guard is put before its command, see `guards`
+    else                                   the prefix is put before its command, see `guards`
 
-Its key is the one that a comment names (`remarks`), else the one derived from its command (`naming`). Where several
+Its key is the one that a directive names (`remarks`), else the one derived from its command (`naming`). Where several
 lines have that, a digest of schedule, user and input is added to the key of each, whatever their order; a line that is
-wrapped already keeps its key. What cannot be done is refused, and then nothing is changed: a crontab of which one line
-was silently not guarded would be worse than none.
+wrapped already keeps its key. One line that cannot be wrapped is an error, and then nothing is changed: a crontab of
+which one line was silently left unguarded would be worse than none.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.file import job_section
 from oncecron.config.options import KEY_RULE, OWN_SHELL, is_key
 from oncecron.core import tick
-from oncecron.crontab.directives import Remark, differs, read_remarks
+from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
-from oncecron.crontab.prefix import guarded, read_guard, without_command
+from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.reading import shell_command, split_command
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Job, Problem
-from oncecron.crontab.words import is_bourne, is_guarded, is_off, of_each_host
+from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off, per_host_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NOTHING = Remark(off=False, options={})
-_OTHERWISE = "its guard is not what the comment above it says: unwrap, then wrap"
+_NO_DIRECTIVES = Directives(off=False, options={})
+_DIFFERENT = "its guard is not what the comment above it says: unwrap, then wrap"
 
 
-class Guarding(NamedTuple):
-    """How lines are to be guarded."""
+class WrapSettings(NamedTuple):
+    """How lines are to be wrapped."""
 
     program: str
     """The absolute path of oncecron."""
@@ -65,45 +65,46 @@ class Rewritten(NamedTuple):
 # Wrap
 
 
-def wrap(crontab: Crontab, guarding: Guarding) -> Rewritten:
+def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
     """Guard the lines that are to run on one host. Raises nothing."""
-    remarks, refused = read_remarks(crontab)
-    refused += _of_cron(crontab)
+    directives, refused = read_directives(crontab)
+    refused += _cron_problems(crontab)
     left: list[Problem] = []
     doubtful: list[Problem] = []
     meant: list[Job] = []
     for job in crontab.jobs():
-        remark = remarks.get(job.number, _NOTHING)
-        guard = read_guard(job.command)
-        if guard:
-            doubtful += [Problem(job.number, _OTHERWISE)] if differs(remark, guard.options) else []
+        above = directives.get(job.number, _NO_DIRECTIVES)
+        prefix = read_prefix(job.command)
+        if prefix:
+            differs = above.differ_from(prefix.options)
+            doubtful += [Problem(job.number, _DIFFERENT)] if differs else []
             continue
-        why = next(_reasons_to_leave(crontab, job, remark, guarding), None)
+        why = next(_reasons_to_leave(crontab, job, above, settings), None)
         if why:
             left.append(Problem(job.number, why))
         else:
             meant.append(job)
-    keys = _Keys(crontab, remarks, {job.number for job in meant})
+    keys = _Keys(crontab, directives, {job.number for job in meant})
     replaced: dict[int, bytes] = {}
     for job in meant:
-        remark = remarks.get(job.number, _NOTHING)
+        asked = directives.get(job.number, _NO_DIRECTIVES).options
         try:
-            key = remark.options.get("key") or keys.derive(job)
-            replaced[job.number] = _guarded_line(job, {**remark.options, "key": key}, guarding)
+            key = asked.get("key") or keys.derive(job)
+            replaced[job.number] = _wrapped_line(job, {**asked, "key": key}, settings)
         except ValueError as error:
             refused.append(Problem(job.number, str(error)))
     return _rewritten(crontab, replaced, left, doubtful + keys.shared(), refused)
 
 
 def _reasons_to_leave(
-    crontab: Crontab, job: Job, remark: Remark, guarding: Guarding
+    crontab: Crontab, job: Job, above: Directives, settings: WrapSettings
 ) -> Iterator[str]:
     """Yield why a line stays as it is."""
     environment = crontab.environment(job)
     command = shell_command(job.command)
-    if is_guarded(command):
+    if calls_oncecron_run(command):
         yield "it has been guarded by hand"
-    if remark.off:
+    if above.off:
         yield "`# oncecron: off` stands above it"
     if is_off(command) or environment.get(b"ONCECRON") == b"off":
         yield "ONCECRON=off"
@@ -111,29 +112,29 @@ def _reasons_to_leave(
         yield "it has no command"
     if job.at_reboot:
         yield "@reboot is of each host; oncecron run --key NAME --no-tick in front of it guards it"
-    if not remark.options and (program := of_each_host(command)):
+    if not above.options and (program := per_host_program(command)):
         yield f"{program} is of each host; `# oncecron: key=NAME` above it guards it all the same"
-    if not is_bourne(environment.get(b"SHELL", b"/bin/sh")):
-        yield _of_shell(environment[b"SHELL"])
-    if not _is_meant(command, remark, guarding, named=crontab.system):
+    if not is_bourne_shell(environment.get(b"SHELL", b"/bin/sh")):
+        yield _why_not_shell(environment[b"SHELL"])
+    if not _is_selected(command, above, settings, named=crontab.system):
         yield "neither --only nor a comment `# oncecron: key=NAME` above it names it"
     if _never_runs(job):
         yield f"it never runs: no time is {job.schedule!r}"
 
 
-def _of_shell(shell: bytes) -> str:
+def _why_not_shell(shell: bytes) -> str:
     if shell.endswith(OWN_SHELL.encode()):
         return f"SHELL={OWN_SHELL} guards it already"
     name = shell.decode(errors="replace")
     return f"SHELL={name} is none whose quotes are known: put the command into a script"
 
 
-def _is_meant(command: bytes, remark: Remark, guarding: Guarding, *, named: bool) -> bool:
+def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, named: bool) -> bool:
     """Return whether a line is among those that are to be guarded; `named`: none unless it is named."""
-    if remark.options or not (guarding.only or named):
+    if above.options or not (settings.only or named):
         return True
     text = command.decode("utf-8", "surrogateescape")
-    return any(pattern in text or fnmatchcase(text, pattern) for pattern in guarding.only)
+    return any(pattern in text or fnmatchcase(text, pattern) for pattern in settings.only)
 
 
 def _never_runs(job: Job) -> bool:
@@ -153,15 +154,19 @@ def schedule_of(job: Job) -> str:
 class _Keys:
     """The keys of a file: the same command under one key, and no other command."""
 
-    def __init__(self, crontab: Crontab, remarks: dict[int, Remark], meant: set[int]) -> None:
+    def __init__(
+        self, crontab: Crontab, directives: dict[int, Directives], meant: set[int]
+    ) -> None:
         """`meant`: the numbers of the lines that are to be guarded."""
         self._crontab = crontab
         self._commands: dict[str, dict[bytes, int]] = {}
         self._derived: Counter[str] = Counter()
         for job in crontab.jobs():
-            guard = read_guard(job.command)
-            options = guard.options if guard else remarks.get(job.number, _NOTHING).options
-            command = shell_command(guard.command if guard else job.command).strip()
+            prefix = read_prefix(job.command)
+            options = (
+                prefix.options if prefix else directives.get(job.number, _NO_DIRECTIVES).options
+            )
+            command = shell_command(prefix.command if prefix else job.command).strip()
             key, plain = options.get("key"), self._plain(job, command)
             if key:
                 self._commands.setdefault(key, {}).setdefault(command, job.number)
@@ -200,27 +205,27 @@ class _Keys:
         ]
 
 
-def _guarded_line(job: Job, named: dict[str, str], guarding: Guarding) -> bytes:
-    """Return a line with its guard. Raises `ValueError` if that cannot be."""
+def _wrapped_line(job: Job, named: dict[str, str], settings: WrapSettings) -> bytes:
+    """Return a line with its prefix. Raises `ValueError` if that is impossible."""
     options = {"key": named.pop("key")}
     if "no-tick" in named:
         options["no-tick"] = named.pop("no-tick")
     else:
-        options |= {"schedule": schedule_of(job), "tz": guarding.zone}
+        options |= {"schedule": schedule_of(job), "tz": settings.zone}
     options |= named
-    program = guarding.program.encode("utf-8", "surrogateescape")
-    command = guarded(program, options, job.command)
+    program = settings.program.encode("utf-8", "surrogateescape")
+    command = with_prefix(program, options, job.command)
     if len(command) > job.room:
         _, behind = split_command(job.command)
         rest = b"" if behind is None else b"%" + behind
-        line = (without_command(program, options) + rest).decode(errors="replace")
+        line = (prefix_alone(program, options) + rest).decode(errors="replace")
         raise ValueError(
             f"its command would have {len(command)} bytes with its guard, and cron takes {LONGEST_COMMAND}: put the "
             f"command as `command = '...'` below {job_section(options['key'])} into the configuration file, and "
             f"{WRITE_HERE}{line}"
         )
-    guard = read_guard(command)
-    if guard is None or guard.command != job.command:
+    prefix = read_prefix(command)
+    if prefix is None or prefix.command != job.command:
         raise ValueError("it could not be unwrapped again; guard it by hand")
     return _line_with(job, command)
 
@@ -233,19 +238,19 @@ def _line_with(job: Job, command: bytes) -> bytes:
 
 
 def unwrap(crontab: Crontab) -> Rewritten:
-    """Take off the guards that wrap has written. Raises nothing."""
+    """Take off the prefixes that wrap has written. Raises nothing."""
     replaced: dict[int, bytes] = {}
-    left = _of_cron(crontab)
+    left = _cron_problems(crontab)
     for job in crontab.jobs():
-        guard = read_guard(job.command)
-        if guard:
-            replaced[job.number] = _line_with(job, guard.command)
-        elif is_guarded(shell_command(job.command)):
+        prefix = read_prefix(job.command)
+        if prefix:
+            replaced[job.number] = _line_with(job, prefix.command)
+        elif calls_oncecron_run(shell_command(job.command)):
             left.append(Problem(job.number, "oncecron stands there as wrap does not write it"))
     return _rewritten(crontab, replaced, left, [], [])
 
 
-def _of_cron(crontab: Crontab) -> list[Problem]:
+def _cron_problems(crontab: Crontab) -> list[Problem]:
     """Return the lines that cron refuses, or reads otherwise than we do."""
     return [
         Problem(line, why if why == NUL else f"cron refuses this file: {why}")

@@ -22,11 +22,11 @@ from servers.process import public_directory, remove_directory
 
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.wrap import Guarding, wrap
+from oncecron.crontab.wrap import WrapSettings, wrap
 
 pytestmark = pytest.mark.timeout(1200)
 RUNS = max(10, EXAMPLES // 10)
-GUARDING = Guarding(str(CONSOLE_SCRIPT), "UTC")
+GUARDING = WrapSettings(str(CONSOLE_SCRIPT), "UTC")
 SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
 REC = r"""#!/bin/sh
 # Written in one step, before anything that a closed pipe could end.

@@ -226,7 +226,7 @@ def test_a_quoted_word_is_read_back(word: bytes, behind: bytes) -> None:
 @pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "/bin/dash", "/usr/bin/zsh", "ksh"])
 def test_shells_whose_quotes_are_known(shell: str) -> None:
     """By their names."""
-    assert words.is_bourne(shell.encode())
+    assert words.is_bourne_shell(shell.encode())
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_shells_whose_quotes_are_known(shell: str) -> None:
 )
 def test_programs_whose_quotes_are_not(shell: str) -> None:
     """Among them our own, which guards its lines itself."""
-    assert not words.is_bourne(shell.encode())
+    assert not words.is_bourne_shell(shell.encode())
 
 
 @pytest.mark.parametrize(
@@ -249,15 +249,15 @@ def test_programs_whose_quotes_are_not(shell: str) -> None:
 )
 def test_programs_of_each_host(command: str, program: str | None) -> None:
     """As words of the command, whatever their paths."""
-    assert words.of_each_host(command.encode()) == program
+    assert words.per_host_program(command.encode()) == program
 
 
 def test_guarded_by_hand() -> None:
     """Wherever in the command."""
-    assert words.is_guarded(b"/usr/bin/oncecron run --key x -- y")
-    assert words.is_guarded(b"cd /app && 'oncecron' run --key x -- y")
-    assert not words.is_guarded(b"pg_dump oncecron >/srv/x")
-    assert not words.is_guarded(b"/opt/oncecron-run x")
+    assert words.calls_oncecron_run(b"/usr/bin/oncecron run --key x -- y")
+    assert words.calls_oncecron_run(b"cd /app && 'oncecron' run --key x -- y")
+    assert not words.calls_oncecron_run(b"pg_dump oncecron >/srv/x")
+    assert not words.calls_oncecron_run(b"/opt/oncecron-run x")
 
 
 def test_off_in_front() -> None:

@@ -8,17 +8,19 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.naming import derived_key
-from oncecron.crontab.prefix import read_guard
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Crontab, Problem, scan
-from oncecron.crontab.wrap import Guarding, Rewritten, schedule_of, unwrap, wrap
+from oncecron.crontab.wrap import Rewritten, WrapSettings, schedule_of, unwrap, wrap
 
-GUARDING = Guarding("/usr/bin/oncecron", "Europe/Berlin")
+GUARDING = WrapSettings("/usr/bin/oncecron", "Europe/Berlin")
 EVERYTHING = GUARDING._replace(only=("*",))
 RUN = "/usr/bin/oncecron run"
 
 
-def wrapped(text: str | bytes, *, system: bool = False, guarding: Guarding = GUARDING) -> Rewritten:
+def wrapped(
+    text: str | bytes, *, system: bool = False, guarding: WrapSettings = GUARDING
+) -> Rewritten:
     """Return a crontab wrapped."""
     return wrap(scan(text if isinstance(text, bytes) else text.encode(), system=system), guarding)
 
@@ -30,7 +32,7 @@ def line(text: str) -> str:
     return done.data.decode().removeprefix("@daily ").removesuffix("\n")
 
 
-def left(text: str, *, system: bool = False, guarding: Guarding = GUARDING) -> list[str]:
+def left(text: str, *, system: bool = False, guarding: WrapSettings = GUARDING) -> list[str]:
     """Return why the lines of a crontab are left as they are; nothing is changed then."""
     done = wrapped(text, system=system, guarding=guarding)
     assert (done.data, done.changed, done.refused) == (text.encode(), 0, [])
@@ -72,7 +74,7 @@ def test_unwrap_gives_back_what_was_wrapped(tmp_path: Path, raw: bytes) -> None:
     for old, new in zip(before.jobs(), after.jobs(), strict=True):
         assert (new.schedule, new.start) == (old.schedule, old.start)
         assert standard_input(new.command) == standard_input(old.command)
-        guard = read_guard(new.command)
+        guard = read_prefix(new.command)
         assert guard is None or guard.command == old.command
 
 
@@ -95,7 +97,7 @@ def test_realistic_crontabs(path: Path, tmp_path: Path) -> None:
     assert accepted_by_cron(original, tmp_path)
     assert accepted_by_cron(wrapped_bytes, tmp_path)
     assert after.problems() == []
-    keys = [guard.options["key"] for job in after.jobs() if (guard := read_guard(job.command))]
+    keys = [guard.options["key"] for job in after.jobs() if (guard := read_prefix(job.command))]
     assert len(set(keys)) == len(keys)
 
 
@@ -310,7 +312,7 @@ def keys_of(text: str) -> list[str]:
     return [
         guard.options["key"]
         for job in scan(wrapped(text).data).jobs()
-        if (guard := read_guard(job.command))
+        if (guard := read_prefix(job.command))
     ]
 
 

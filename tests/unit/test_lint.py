@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from oncecron.crontab.lint import KINDS, Finding, Source, check_unit, lint
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.wrap import Guarding, wrap
+from oncecron.crontab.wrap import WrapSettings, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -377,7 +377,7 @@ def test_keys_that_wrap_derives_from_other_blanks_or_quotes_are_meant() -> None:
     """In one file; hosts with the one and the other do not keep each other out."""
     texts = [
         wrap(
-            scan(b"0 2 * * * %b\n" % command), Guarding("/usr/local/bin/oncecron", "UTC")
+            scan(b"0 2 * * * %b\n" % command), WrapSettings("/usr/local/bin/oncecron", "UTC")
         ).data.decode()
         for command in (b"/bin/bill daily", b"/bin/bill  daily", b"/bin/bill 'daily'")
     ]

@@ -17,9 +17,9 @@ import debian_cron
 import pytest
 
 from oncecron.core.tick import next_ticks, scheduled_tick
-from oncecron.crontab.prefix import read_guard
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.wrap import Guarding, wrap
+from oncecron.crontab.wrap import WrapSettings, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,10 +86,10 @@ def stretches(zone: str) -> Iterator[tuple[int, int]]:
 @functools.cache
 def written(line: str, zone: str) -> tuple[str, str]:
     """Return the schedule and the zone that wrap writes."""
-    wrapped = wrap(scan(f"{line} /bin/bill\n".encode()), Guarding("/bin/oncecron", zone))
+    wrapped = wrap(scan(f"{line} /bin/bill\n".encode()), WrapSettings("/bin/oncecron", zone))
     assert (wrapped.changed, wrapped.refused) == (1, [])
     (job,) = scan(wrapped.data).jobs()
-    guard = read_guard(job.command)
+    guard = read_prefix(job.command)
     assert guard is not None
     return guard.options["schedule"], guard.options["tz"]
 

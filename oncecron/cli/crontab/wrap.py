@@ -40,7 +40,7 @@ _PROGRAM = "oncecron"
 
 def _wrap(given: dict[str, str], words: list[str]) -> int:
     def wrapped(crontab: Crontab, _source: Source) -> Rewritten:
-        from oncecron.crontab.wrap import Guarding, wrap
+        from oncecron.crontab.wrap import WrapSettings, wrap
 
         zone = _given_zone(given["tz"]) if "tz" in given else _host_zone(crontab)
         only = tuple(filter(None, given.get("only", "").split(",")))
@@ -48,7 +48,7 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
             raise UsageError(
                 "--only: the pattern is empty (an unset variable?); leave it out for all lines"
             )
-        return wrap(crontab, Guarding(program_path(), zone, only))
+        return wrap(crontab, WrapSettings(program_path(), zone, only))
 
     return rewrite(given, words, wrapped, done="guarded")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.directives import differs, read_remarks
+from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint import contents, guarding, keys, schedules
 from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
 from oncecron.crontab.lint.units import check_unit
-from oncecron.crontab.prefix import read_guard
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import NUL
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def _problems(source: Source) -> Iterator[Finding]:
             yield Finding(
                 source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
             )
-    remarks, problems = read_remarks(source.crontab)
+    directives, problems = read_directives(source.crontab)
     for job in source.crontab.jobs():
-        guard = read_guard(job.command)
-        if guard and job.number in remarks and differs(remarks[job.number], guard.options):
+        prefix, wanted = read_prefix(job.command), directives.get(job.number)
+        if prefix and wanted and wanted.differ_from(prefix.options):
             yield Finding(
                 *(source.name, job.number, "remark"),
                 "its guard is not what the comment `# oncecron:` above it says",

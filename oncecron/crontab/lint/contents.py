@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncecron.crontab.lint.lines import Finding
 from oncecron.crontab.lint.secrets import in_arguments, in_variable
 from oncecron.crontab.lint.shell import parts
-from oncecron.crontab.prefix import read_guard
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.reading import split_command
 from oncecron.crontab.scanner import Refused, Variable
 
@@ -50,8 +50,8 @@ def check_command(line: Line) -> Iterator[Finding]:
     what = next((name for part in line.parts for name, _ in in_arguments(part.words)), None)
     if what:
         yield line.finding("secret", f"{what} on the line is a secret", _CURE)
-    guard = read_guard(line.job.command)
-    before, behind = split_command(guard.command if guard else line.job.command)
+    prefix = read_prefix(line.job.command)
+    before, behind = split_command(prefix.command if prefix else line.job.command)
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
         yield line.finding(
             "percent",

@@ -10,7 +10,7 @@ from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.losers import passed_over
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.lint.shell import parts
-from oncecron.crontab.words import is_bourne, of_each_host
+from oncecron.crontab.words import is_bourne_shell, per_host_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,8 +71,8 @@ def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
 def _by_wrap(line: Line, words: str) -> str:
     """Return the words with how wrap guards a line that has no guard, or nothing if it would leave the line."""
     command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be taken for oncecron
-    own = line.job.at_reboot or line.off or of_each_host(command)
-    if own or not is_bourne(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
+    own = line.job.at_reboot or line.off or per_host_program(command)
+    if own or not is_bourne_shell(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
         return ""
     named = " --only" if line.job.user is not None else ""
     return words.format(f"oncecron crontab wrap{named} does it")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oncecron.crontab.lint.lines import shown
 from oncecron.crontab.lint.schedules import meaning
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
-from oncecron.crontab.prefix import read_guard
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.reading import shell_command, split_command
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ def _are_spelled_apart(line: Line, other: Line) -> bool:
 
 def _has_own_key(line: Line) -> bool:
     """Return whether the key is derived from the command as it stands on the line."""
-    guard = read_guard(line.job.command)
-    if guard is None:
+    prefix = read_prefix(line.job.command)
+    if prefix is None:
         return False
-    key = derived_key(shell_command(guard.command), line.environment.get(PREFIX_VARIABLE, ""))
-    return _plain(guard.options["key"]) == key
+    key = derived_key(shell_command(prefix.command), line.environment.get(PREFIX_VARIABLE, ""))
+    return _plain(prefix.options["key"]) == key
 
 
 def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import OWN_SHELL
 from oncecron.config.run_parser import parse_run
-from oncecron.crontab.directives import read_remarks
+from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint.refusing import why_refused
 from oncecron.crontab.lint.secrets import masked
 from oncecron.crontab.lint.shell import Part, parts, to_bytes, to_text
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Job, Variable
-from oncecron.crontab.words import is_guarded, is_off, of_each_host, quoted, simple_words
+from oncecron.crontab.words import (
+    calls_oncecron_run,
+    is_off,
+    per_host_program,
+    quoted,
+    simple_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -115,15 +121,15 @@ class Line(NamedTuple):
 
 def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line]:
     """Return the lines of a crontab that run commands; `jobs` are the [job.KEY] sections of the configuration."""
-    remarks, _ = read_remarks(source.crontab)
+    directives, _ = read_directives(source.crontab)
     environment: dict[str, str] = {}
     found = []
     for line in source.crontab.lines:
         if isinstance(line, Variable):
             environment = {**environment, to_text(line.name): to_text(line.value)}
         elif isinstance(line, Job):
-            remark = remarks.get(line.number)
-            off = remark is not None and remark.off
+            above = directives.get(line.number)
+            off = above is not None and above.off
             found.append(_line(source, line, environment, jobs, off=off))
     return found
 
@@ -144,7 +150,7 @@ def _line(
     return Line(
         *(source, job, environment, command, divided, guards),
         off=off,
-        each_host="@reboot" if job.at_reboot else None if guards else of_each_host(raw),
+        each_host="@reboot" if job.at_reboot else None if guards else per_host_program(raw),
     )
 
 
@@ -155,9 +161,9 @@ def _guards(
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Guard]:
-    by_hand = is_guarded(raw)
+    by_hand = calls_oncecron_run(raw)
     shell = environment.get("SHELL", "")
-    if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or of_each_host(raw)):
+    if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or per_host_program(raw)):
         key = derived_key(raw, environment.get(PREFIX_VARIABLE, ""))
         yield Guard(key, jobs.get(key, {}), canonical(command), None, shell)
         return
@@ -188,7 +194,7 @@ def _string(words: tuple[str, ...]) -> str:
     for word, following in pairwise((*words, "")):
         if _is_named(word, ("oncecron",)) and following == "run":
             break
-        if shell and _STRING_FOLLOWS.fullmatch(word) and is_guarded(to_bytes(following)):
+        if shell and _STRING_FOLLOWS.fullmatch(word) and calls_oncecron_run(to_bytes(following)):
             return following
         shell = shell or _is_named(word, _SHELLS)
     return ""
