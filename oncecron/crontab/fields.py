@@ -31,7 +31,7 @@ class Field(NamedTuple):
     """The same as `tick` reads it; empty if it has no values."""
     values: frozenset[int]
     """In the field's own range; day-of-week 0 and 7 are both Sunday. Empty: never."""
-    star: bool
+    has_star: bool
     """It begins with `*`: cron then treats changes of local time, or the two day fields, another way."""
 
 

@@ -4,10 +4,10 @@ After load_env and load_entry of cron 3.0pl1-162, which read a line so:
 
     blanks in front are skipped; nothing or `#` follows     blank, comment
     NAME = VALUE, either quoted or not, VALUE not empty     variable, for the lines below it
-    five fields or @nickname, [user], the rest as it is     job; a `%` in it ends the command, see `reading`
-    anything else                                           refused, and with it the whole file
+    five fields or @nickname, [user], the rest as it is     entry; a `%` in it ends the command, see `reading`
+    anything else                                           invalid, and with it the whole file
 
-A carriage return is no blank: it belongs to the command, or makes a line that is otherwise empty one that is refused.
+A carriage return is no blank: it belongs to the command, or makes a line that is otherwise empty an invalid one.
 A system crontab (/etc/crontab, /etc/cron.d) has the user's name before the command. `crontab -n FILE` says of a user's
 crontab what this module says. Whether a user exists is asked of nobody: the file may be meant for another host.
 """
@@ -64,8 +64,8 @@ class Variable(NamedTuple):
     """Without quotes."""
 
 
-class Job(NamedTuple):
-    """A line that runs a command."""
+class Entry(NamedTuple):
+    """A line that runs a command: what crontab(5) calls a cron command."""
 
     number: int
     raw: bytes
@@ -77,18 +77,18 @@ class Job(NamedTuple):
     """In a system crontab."""
     command: bytes
     """As it is written, without blanks in front and without the newline: `reading` tells what cron makes of it."""
-    start: int
+    command_start: int
     """Where the command begins in `raw`."""
-    room: int
-    """How many bytes the command may have: cron counts, behind a user, the blanks in front too."""
+    longest_command: int
+    """How many bytes it may have: cron counts, behind a user, the blanks in front too."""
 
     @property
-    def at_reboot(self) -> bool:
+    def is_reboot(self) -> bool:
         """Whether it runs at the start of the host, which is no scheduled time."""
         return self.schedule == "@reboot"
 
 
-class Refused(NamedTuple):
+class InvalidLine(NamedTuple):
     """A line for which cron refuses the whole file."""
 
     number: int
@@ -97,7 +97,7 @@ class Refused(NamedTuple):
     """In cron's own words: `bad minute`, `command too long`; or `NUL`."""
 
 
-Line = Blank | Comment | Variable | Job | Refused
+CrontabLine = Blank | Comment | Variable | Entry | InvalidLine
 
 
 WRITE_HERE = "write here: "
@@ -105,7 +105,7 @@ WRITE_HERE = "write here: "
 
 
 class Problem(NamedTuple):
-    """Why cron refuses the file."""
+    """What is wrong with a line, or why it stays as it is."""
 
     number: int
     """Of the line."""
@@ -115,27 +115,29 @@ class Problem(NamedTuple):
 class Crontab(NamedTuple):
     """A file, scanned."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CrontabLine, ...]
     system: bool
     """Whether lines name a user."""
     variables: tuple[Variable, ...]
     """Those among the lines."""
 
-    def jobs(self) -> Iterator[Job]:
+    def entries(self) -> Iterator[Entry]:
         """Yield the lines that run commands."""
-        return (line for line in self.lines if isinstance(line, Job))
+        return (line for line in self.lines if isinstance(line, Entry))
 
-    def environment(self, job: Job) -> dict[bytes, bytes]:
+    def environment(self, entry: Entry) -> dict[bytes, bytes]:
         """Return the variables that the lines above a job set; the last of a name counts."""
-        return {line.name: line.value for line in self.variables if line.number < job.number}
+        return {line.name: line.value for line in self.variables if line.number < entry.number}
 
     def problems(self) -> list[Problem]:
         """Return why cron refuses this file; nothing if it does not."""
         found = [
-            Problem(line.number, line.reason) for line in self.lines if isinstance(line, Refused)
+            Problem(line.number, line.reason)
+            for line in self.lines
+            if isinstance(line, InvalidLine)
         ]
         last = self.lines[-1] if self.lines else None
-        if isinstance(last, Variable | Job | Refused) and not last.raw.endswith(b"\n"):
+        if isinstance(last, Variable | Entry | InvalidLine) and not last.raw.endswith(b"\n"):
             found.append(Problem(last.number, "no newline at the end of the file"))
         most = _MOST_LINES + (_HEADER_LINES if self.system else 0)
         if sum(line.raw.endswith(b"\n") for line in self.lines) > most:
@@ -151,14 +153,14 @@ def scan(data: bytes, *, system: bool = False) -> Crontab:
     return Crontab(lines, system, tuple(line for line in lines if isinstance(line, Variable)))
 
 
-def _scan_line(number: int, raw: bytes, *, system: bool) -> Line:
+def _scan_line(number: int, raw: bytes, *, system: bool) -> CrontabLine:
     text = raw.lstrip(_BLANKS).removesuffix(b"\n")
     if not text:
         return Blank(number, raw)
     if text.startswith(b"#"):
         return Comment(number, raw)
     if b"\0" in text:
-        return Refused(number, raw, NUL)
+        return InvalidLine(number, raw, NUL)
     variable = read_variable(text)
     if variable:
         return Variable(number, raw, *variable)
@@ -205,7 +207,7 @@ def _read_value(name: bytes, text: bytes) -> tuple[bytes, bytes] | None:
 # Jobs
 
 
-def _scan_job(number: int, raw: bytes, *, system: bool) -> Job | Refused:
+def _scan_job(number: int, raw: bytes, *, system: bool) -> Entry | InvalidLine:
     at = len(raw) - len(raw.lstrip(_BLANKS))
     nickname = raw[at : at + 1] == b"@"
     words: list[str] = []
@@ -216,22 +218,22 @@ def _scan_job(number: int, raw: bytes, *, system: bool) -> Job | Refused:
         field = None if nickname else read_field(position, word)
         if field is None and not (nickname and _is_nickname(word)):
             reason = "bad time specifier" if nickname else f"bad {NAMES[position]}"
-            return Refused(number, raw, reason)
+            return InvalidLine(number, raw, reason)
         fields += [field] if field else []
         words.append(field.written if field else word.decode())
         at = _skip_blanks(raw, end)
     if not nickname and raw[at : at + 1] == b"\xff":
-        return Refused(number, raw, f"bad {NAMES[-1]}")  # see `fields`
+        return InvalidLine(number, raw, f"bad {NAMES[-1]}")  # see `fields`
     user, at, counted = _read_user(raw, at) if system else (None, at, at)
     command = raw[at:].removesuffix(b"\n")
     if system and user is None:
-        return Refused(number, raw, "bad username")
+        return InvalidLine(number, raw, "bad username")
     if not system and command.startswith(b"*"):
-        return Refused(number, raw, "bad command")
-    room = LONGEST_COMMAND - (at - counted)
-    if len(command) > room:
-        return Refused(number, raw, "command too long")
-    return Job(number, raw, " ".join(words), tuple(fields), user, command, at, room)
+        return InvalidLine(number, raw, "bad command")
+    longest_command = LONGEST_COMMAND - (at - counted)
+    if len(command) > longest_command:
+        return InvalidLine(number, raw, "command too long")
+    return Entry(number, raw, " ".join(words), tuple(fields), user, command, at, longest_command)
 
 
 def _is_nickname(word: bytes) -> bool:

@@ -3,7 +3,7 @@
 For each line that runs a command:
 
     wrapped already                        as it is, and named where a comment above it says otherwise
-    guarded by hand, or of each host       as it is, and named: see `_reasons_to_leave`
+    guarded by hand, or of each host       as it is, and named: see `_reasons_unchanged`
     else                                   the prefix is put before its command, see `guards`
 
 Its key is the one that a directive names (`remarks`), else the one derived from its command (`naming`). Where several
@@ -26,7 +26,7 @@ from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.reading import shell_command, split_command
-from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Job, Problem
+from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
 from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off, per_host_program
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ class Rewritten(NamedTuple):
     """A crontab, wrapped or unwrapped."""
 
     data: bytes
-    """The original where anything was refused."""
+    """The original if there are errors."""
     changed: int
     """How many lines."""
-    left: list[Problem]
-    """Lines that are as they were, and why."""
-    doubtful: list[Problem]
-    """Lines that are guarded, but perhaps not as they should be."""
-    refused: list[Problem]
-    """What could not be done, and why."""
+    unchanged: list[Problem]
+    """Lines that stay as they are, and why."""
+    warnings: list[Problem]
+    """Lines that are wrapped, but perhaps not as they should be."""
+    errors: list[Problem]
+    """Lines that could not be wrapped, and why; then nothing is changed."""
 
 
 # Wrap
@@ -67,41 +67,41 @@ class Rewritten(NamedTuple):
 
 def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
     """Guard the lines that are to run on one host. Raises nothing."""
-    directives, refused = read_directives(crontab)
-    refused += _cron_problems(crontab)
-    left: list[Problem] = []
-    doubtful: list[Problem] = []
-    meant: list[Job] = []
-    for job in crontab.jobs():
-        above = directives.get(job.number, _NO_DIRECTIVES)
-        prefix = read_prefix(job.command)
+    directives, errors = read_directives(crontab)
+    errors += _cron_problems(crontab)
+    unchanged: list[Problem] = []
+    warnings: list[Problem] = []
+    selected: list[Entry] = []
+    for entry in crontab.entries():
+        above = directives.get(entry.number, _NO_DIRECTIVES)
+        prefix = read_prefix(entry.command)
         if prefix:
             differs = above.differ_from(prefix.options)
-            doubtful += [Problem(job.number, _DIFFERENT)] if differs else []
+            warnings += [Problem(entry.number, _DIFFERENT)] if differs else []
             continue
-        why = next(_reasons_to_leave(crontab, job, above, settings), None)
+        why = next(_reasons_unchanged(crontab, entry, above, settings), None)
         if why:
-            left.append(Problem(job.number, why))
+            unchanged.append(Problem(entry.number, why))
         else:
-            meant.append(job)
-    keys = _Keys(crontab, directives, {job.number for job in meant})
+            selected.append(entry)
+    keys = _Keys(crontab, directives, {entry.number for entry in selected})
     replaced: dict[int, bytes] = {}
-    for job in meant:
-        asked = directives.get(job.number, _NO_DIRECTIVES).options
+    for entry in selected:
+        asked = directives.get(entry.number, _NO_DIRECTIVES).options
         try:
-            key = asked.get("key") or keys.derive(job)
-            replaced[job.number] = _wrapped_line(job, {**asked, "key": key}, settings)
+            key = asked.get("key") or keys.derive(entry)
+            replaced[entry.number] = _wrapped_line(entry, {**asked, "key": key}, settings)
         except ValueError as error:
-            refused.append(Problem(job.number, str(error)))
-    return _rewritten(crontab, replaced, left, doubtful + keys.shared(), refused)
+            errors.append(Problem(entry.number, str(error)))
+    return _rewritten(crontab, replaced, unchanged, warnings + keys.shared(), errors)
 
 
-def _reasons_to_leave(
-    crontab: Crontab, job: Job, above: Directives, settings: WrapSettings
+def _reasons_unchanged(
+    crontab: Crontab, entry: Entry, above: Directives, settings: WrapSettings
 ) -> Iterator[str]:
     """Yield why a line stays as it is."""
-    environment = crontab.environment(job)
-    command = shell_command(job.command)
+    environment = crontab.environment(entry)
+    command = shell_command(entry.command)
     if calls_oncecron_run(command):
         yield "it has been guarded by hand"
     if above.off:
@@ -110,7 +110,7 @@ def _reasons_to_leave(
         yield "ONCECRON=off"
     if not command.strip():
         yield "it has no command"
-    if job.at_reboot:
+    if entry.is_reboot:
         yield "@reboot is of each host; oncecron run --key NAME --no-tick in front of it guards it"
     if not above.options and (program := per_host_program(command)):
         yield f"{program} is of each host; `# oncecron: key=NAME` above it guards it all the same"
@@ -118,8 +118,8 @@ def _reasons_to_leave(
         yield _why_not_shell(environment[b"SHELL"])
     if not _is_selected(command, above, settings, named=crontab.system):
         yield "neither --only nor a comment `# oncecron: key=NAME` above it names it"
-    if _never_runs(job):
-        yield f"it never runs: no time is {job.schedule!r}"
+    if _never_runs(entry):
+        yield f"it never runs: no time is {entry.schedule!r}"
 
 
 def _why_not_shell(shell: bytes) -> str:
@@ -137,61 +137,61 @@ def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, n
     return any(pattern in text or fnmatchcase(text, pattern) for pattern in settings.only)
 
 
-def _never_runs(job: Job) -> bool:
+def _never_runs(entry: Entry) -> bool:
     try:
-        tick.scheduled_tick(schedule_of(job), "UTC", time.time())
+        tick.scheduled_tick(schedule_of(entry), "UTC", time.time())
     except ValueError:
         return True
     return False
 
 
-def schedule_of(job: Job) -> str:
+def schedule_of(entry: Entry) -> str:
     """Return the schedule as `tick` reads it, which means the same as what cron makes of the line; empty: never."""
-    texts = [field.text for field in job.fields]
-    return " ".join(texts) if all(texts) and texts else "" if texts else job.schedule
+    texts = [field.text for field in entry.fields]
+    return " ".join(texts) if all(texts) and texts else "" if texts else entry.schedule
 
 
 class _Keys:
     """The keys of a file: the same command under one key, and no other command."""
 
     def __init__(
-        self, crontab: Crontab, directives: dict[int, Directives], meant: set[int]
+        self, crontab: Crontab, directives: dict[int, Directives], selected: set[int]
     ) -> None:
         """`meant`: the numbers of the lines that are to be guarded."""
         self._crontab = crontab
         self._commands: dict[str, dict[bytes, int]] = {}
         self._derived: Counter[str] = Counter()
-        for job in crontab.jobs():
-            prefix = read_prefix(job.command)
+        for entry in crontab.entries():
+            prefix = read_prefix(entry.command)
             options = (
-                prefix.options if prefix else directives.get(job.number, _NO_DIRECTIVES).options
+                prefix.options if prefix else directives.get(entry.number, _NO_DIRECTIVES).options
             )
-            command = shell_command(prefix.command if prefix else job.command).strip()
-            key, plain = options.get("key"), self._plain(job, command)
+            command = shell_command(prefix.command if prefix else entry.command).strip()
+            key, plain = options.get("key"), self._plain(entry, command)
             if key:
-                self._commands.setdefault(key, {}).setdefault(command, job.number)
-            self._derived[plain] += key.startswith(plain) if key else job.number in meant
+                self._commands.setdefault(key, {}).setdefault(command, entry.number)
+            self._derived[plain] += key.startswith(plain) if key else entry.number in selected
 
-    def _plain(self, job: Job, command: bytes) -> str:
+    def _plain(self, entry: Entry, command: bytes) -> str:
         """Return the key that is made of the command alone."""
-        prefix = self._crontab.environment(job).get(PREFIX_VARIABLE.encode(), b"")
+        prefix = self._crontab.environment(entry).get(PREFIX_VARIABLE.encode(), b"")
         return derived_key(command, prefix.decode(errors="replace"))
 
-    def derive(self, job: Job) -> str:
+    def derive(self, entry: Entry) -> str:
         """Return a key for a job, not yet taken in this file. Raises `ValueError`."""
-        command = shell_command(job.command)
-        key = self._plain(job, command)
+        command = shell_command(entry.command)
+        key = self._plain(entry, command)
         if not is_key(key):
             raise ValueError(f"{PREFIX_VARIABLE}: the key would be {key!r}; {KEY_RULE}")
         if self._derived[key] > 1 or key in self._commands:
-            _, behind = split_command(job.command)
-            more = [job.schedule.encode(), job.user or b"", behind or b""]
+            _, behind = split_command(entry.command)
+            more = [entry.schedule.encode(), entry.user or b"", behind or b""]
             key = f"{key}.{digest(bytes(1).join(more))}"
         unique, number = key, 1
         while unique in self._commands:
             number += 1
             unique = f"{key}-{number}"
-        self._commands[unique] = {command.strip(): job.number}
+        self._commands[unique] = {command.strip(): entry.number}
         return unique
 
     def shared(self) -> list[Problem]:
@@ -205,18 +205,18 @@ class _Keys:
         ]
 
 
-def _wrapped_line(job: Job, named: dict[str, str], settings: WrapSettings) -> bytes:
+def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings) -> bytes:
     """Return a line with its prefix. Raises `ValueError` if that is impossible."""
     options = {"key": named.pop("key")}
     if "no-tick" in named:
         options["no-tick"] = named.pop("no-tick")
     else:
-        options |= {"schedule": schedule_of(job), "tz": settings.zone}
+        options |= {"schedule": schedule_of(entry), "tz": settings.zone}
     options |= named
     program = settings.program.encode("utf-8", "surrogateescape")
-    command = with_prefix(program, options, job.command)
-    if len(command) > job.room:
-        _, behind = split_command(job.command)
+    command = with_prefix(program, options, entry.command)
+    if len(command) > entry.longest_command:
+        _, behind = split_command(entry.command)
         rest = b"" if behind is None else b"%" + behind
         line = (prefix_alone(program, options) + rest).decode(errors="replace")
         raise ValueError(
@@ -225,13 +225,17 @@ def _wrapped_line(job: Job, named: dict[str, str], settings: WrapSettings) -> by
             f"{WRITE_HERE}{line}"
         )
     prefix = read_prefix(command)
-    if prefix is None or prefix.command != job.command:
+    if prefix is None or prefix.command != entry.command:
         raise ValueError("it could not be unwrapped again; guard it by hand")
-    return _line_with(job, command)
+    return _replace_command(entry, command)
 
 
-def _line_with(job: Job, command: bytes) -> bytes:
-    return job.raw[: job.start] + command + job.raw[job.start + len(job.command) :]
+def _replace_command(entry: Entry, command: bytes) -> bytes:
+    return (
+        entry.raw[: entry.command_start]
+        + command
+        + entry.raw[entry.command_start + len(entry.command) :]
+    )
 
 
 # Unwrap
@@ -240,14 +244,16 @@ def _line_with(job: Job, command: bytes) -> bytes:
 def unwrap(crontab: Crontab) -> Rewritten:
     """Take off the prefixes that wrap has written. Raises nothing."""
     replaced: dict[int, bytes] = {}
-    left = _cron_problems(crontab)
-    for job in crontab.jobs():
-        prefix = read_prefix(job.command)
+    unchanged = _cron_problems(crontab)
+    for entry in crontab.entries():
+        prefix = read_prefix(entry.command)
         if prefix:
-            replaced[job.number] = _line_with(job, prefix.command)
-        elif calls_oncecron_run(shell_command(job.command)):
-            left.append(Problem(job.number, "oncecron stands there as wrap does not write it"))
-    return _rewritten(crontab, replaced, left, [], [])
+            replaced[entry.number] = _replace_command(entry, prefix.command)
+        elif calls_oncecron_run(shell_command(entry.command)):
+            unchanged.append(
+                Problem(entry.number, "oncecron stands there as wrap does not write it")
+            )
+    return _rewritten(crontab, replaced, unchanged, [], [])
 
 
 def _cron_problems(crontab: Crontab) -> list[Problem]:
@@ -261,13 +267,13 @@ def _cron_problems(crontab: Crontab) -> list[Problem]:
 def _rewritten(
     crontab: Crontab,
     replaced: dict[int, bytes],
-    left: list[Problem],
-    doubtful: list[Problem],
-    refused: list[Problem],
+    unchanged: list[Problem],
+    warnings: list[Problem],
+    errors: list[Problem],
 ) -> Rewritten:
-    """Return the new file, or the old one if anything was refused."""
+    """Return the new file, or the old one if there are errors."""
     lines = [line.raw for line in crontab.lines]
     new = [replaced.get(number, raw) for number, raw in enumerate(lines, 1)]
-    if refused:
-        return Rewritten(b"".join(lines), 0, sorted(left), sorted(doubtful), sorted(refused))
-    return Rewritten(b"".join(new), len(replaced), sorted(left), sorted(doubtful), [])
+    if errors:
+        return Rewritten(b"".join(lines), 0, sorted(unchanged), sorted(warnings), sorted(errors))
+    return Rewritten(b"".join(new), len(replaced), sorted(unchanged), sorted(warnings), [])

@@ -122,8 +122,8 @@ def assert_same(place: Place, shell: str | Path, original: bytes, guarded: bytes
 def test_a_wrapped_command_does_the_same_once(place: Place, command: bytes) -> None:
     """Arguments, standard input, redirects, output and exit status; a loser does nothing at all."""
     done = wrap(scan(b"@yearly " + command + b"\n"), GUARDING)
-    assert (done.changed, done.refused) == (1, [])
-    (job,) = scan(done.data).jobs()
+    assert (done.changed, done.errors) == (1, [])
+    (job,) = scan(done.data).entries()
     assert_same(place, "/bin/sh", command, job.command)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oncecron.crontab.fields import read_field
 from oncecron.crontab.reading import shell_command, split_command
-from oncecron.crontab.scanner import NUL, Blank, Comment, Job, Refused, Variable, scan
+from oncecron.crontab.scanner import NUL, Blank, Comment, Entry, InvalidLine, Variable, scan
 
 COMMANDS = st.one_of(
     st.sampled_from(
@@ -22,7 +22,7 @@ COMMANDS = st.one_of(
 ENDINGS = st.sampled_from([b"\n", b"\n", b"\n", b""])
 
 
-def only(data: bytes, *, system: bool = False) -> Blank | Comment | Variable | Job | Refused:
+def only(data: bytes, *, system: bool = False) -> Blank | Comment | Variable | Entry | InvalidLine:
     """Return the only line."""
     (line,) = scan(data, system=system).lines
     return line
@@ -91,38 +91,38 @@ def test_more_lines_than_cron_takes(tmp_path: Path) -> None:
 def test_a_job() -> None:
     """Schedule with single blanks, command as it is written, and where it begins."""
     job = only(b"\t*/5  5#2\t* *  * /bin/x  a\\%b%in \r\n")
-    assert isinstance(job, Job)
+    assert isinstance(job, Entry)
     assert job.schedule == "*/5 5#2 * * *"
     assert job.command == b"/bin/x  a\\%b%in \r"
-    assert job.raw[job.start :] == job.command + b"\n"
+    assert job.raw[job.command_start :] == job.command + b"\n"
     assert job.user is None
     assert [field.text for field in job.fields] == ["*/5", "5", "*", "*", "*"]
     assert job.fields[1].written == "5#2"
-    assert not job.at_reboot
+    assert not job.is_reboot
 
 
 def test_a_job_of_a_system_crontab() -> None:
     """The user stands before the command, behind a nickname too."""
     for line in (b"@daily root\t  x y\n", b"0 0 * * * root x y\n"):
         job = only(line, system=True)
-        assert isinstance(job, Job)
+        assert isinstance(job, Entry)
         assert (job.user, job.command) == (b"root", b"x y")
-    assert isinstance(only(b"@reboot alice x\n", system=True), Job)
+    assert isinstance(only(b"@reboot alice x\n", system=True), Entry)
 
 
 @pytest.mark.parametrize("rest", [b"\n", b"root\n", b"/bin/backup --all\n", b"* x\n", b""])
 def test_a_system_crontab_needs_a_user(rest: bytes) -> None:
     """Without one cron takes the next word for the name, or the next line."""
     line = only(b"0 0 * * * " + rest, system=True)
-    assert isinstance(line, Refused)
+    assert isinstance(line, InvalidLine)
     assert line.reason == "bad username"
 
 
 def test_blanks_behind_the_user_count() -> None:
     """Cron counts all but one of them as part of the command."""
-    assert isinstance(only(b"@daily root " + b"x" * 998 + b"\n", system=True), Job)
-    assert isinstance(only(b"@daily root  " + b"x" * 998 + b"\n", system=True), Refused)
-    assert isinstance(only(b"@daily   " + b"x" * 998 + b"\n"), Job)
+    assert isinstance(only(b"@daily root " + b"x" * 998 + b"\n", system=True), Entry)
+    assert isinstance(only(b"@daily root  " + b"x" * 998 + b"\n", system=True), InvalidLine)
+    assert isinstance(only(b"@daily   " + b"x" * 998 + b"\n"), Entry)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_variable(line: bytes, name: bytes, value: bytes) -> None:
 
 def test_variables_hold_for_the_lines_below() -> None:
     """The last setting above a job counts."""
-    first, second = (crontab := scan(b"@daily a\nA=1\nA=2\n@daily b\n")).jobs()
+    first, second = (crontab := scan(b"@daily a\nA=1\nA=2\n@daily b\n")).entries()
     assert crontab.environment(first) == {}
     assert crontab.environment(second) == {b"A": b"2"}
 
@@ -161,11 +161,11 @@ def test_a_field_is_written_so_that_a_schedule_means_the_same(position: int, tex
     """cronsim, which reads --schedule, takes exactly the values that Debian's cron takes."""
     field = read_field(position, text.encode())
     assert field is not None
-    assert field.star == text.startswith("*")
+    assert field.has_star == text.startswith("*")
     if not field.values:
         assert field.text == ""
         return
-    assert field.star == field.text.startswith("*")
+    assert field.has_star == field.text.startswith("*")
     fields = ["*"] * 5
     fields[position] = field.text
     read = CronSim(" ".join(fields), datetime.fromtimestamp(0, UTC))

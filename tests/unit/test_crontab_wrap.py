@@ -28,22 +28,22 @@ def wrapped(
 def line(text: str) -> str:
     """Return what becomes of a command that runs @daily."""
     done = wrapped(f"@daily {text}\n")
-    assert done.refused == []
+    assert done.errors == []
     return done.data.decode().removeprefix("@daily ").removesuffix("\n")
 
 
 def left(text: str, *, system: bool = False, guarding: WrapSettings = GUARDING) -> list[str]:
     """Return why the lines of a crontab are left as they are; nothing is changed then."""
     done = wrapped(text, system=system, guarding=guarding)
-    assert (done.data, done.changed, done.refused) == (text.encode(), 0, [])
-    return [reason for _, reason in done.left]
+    assert (done.data, done.changed, done.errors) == (text.encode(), 0, [])
+    return [reason for _, reason in done.unchanged]
 
 
 def refused(text: str) -> list[Problem]:
     """Return what is refused; then nothing is changed."""
     done = wrapped(text)
     assert (done.data, done.changed) == (text.encode(), 0)
-    return done.refused
+    return done.errors
 
 
 # Whatever it is
@@ -56,7 +56,7 @@ def assert_undone(original: bytes, *, system: bool = False) -> Crontab:
     assert unwrap(again).data == original
     assert wrap(again, EVERYTHING).data == done.data
     assert done.changed == len([raw for raw in done.data.split(b"\n") if b"oncecron run" in raw])
-    if done.refused:
+    if done.errors:
         assert done.data == original
     return again
 
@@ -71,8 +71,8 @@ def test_unwrap_gives_back_what_was_wrapped(tmp_path: Path, raw: bytes) -> None:
     assert after.problems() == before.problems()
     if not before.problems():
         assert accepted_by_cron(b"".join(one.raw for one in after.lines), tmp_path)
-    for old, new in zip(before.jobs(), after.jobs(), strict=True):
-        assert (new.schedule, new.start) == (old.schedule, old.start)
+    for old, new in zip(before.entries(), after.entries(), strict=True):
+        assert (new.schedule, new.command_start) == (old.schedule, old.command_start)
         assert standard_input(new.command) == standard_input(old.command)
         guard = read_prefix(new.command)
         assert guard is None or guard.command == old.command
@@ -97,7 +97,7 @@ def test_realistic_crontabs(path: Path, tmp_path: Path) -> None:
     assert accepted_by_cron(original, tmp_path)
     assert accepted_by_cron(wrapped_bytes, tmp_path)
     assert after.problems() == []
-    keys = [guard.options["key"] for job in after.jobs() if (guard := read_prefix(job.command))]
+    keys = [guard.options["key"] for job in after.entries() if (guard := read_prefix(job.command))]
     assert len(set(keys)) == len(keys)
 
 
@@ -139,7 +139,7 @@ def test_fields_and_blanks_of_the_line_stay() -> None:
 )  # fmt: skip
 def test_a_schedule_is_written_as_cron_reads_it(fields: str, schedule: str) -> None:
     """What `run` would refuse, or read as something else, is put into words that both read alike."""
-    (job,) = scan(f"{fields} x\n".encode()).jobs()
+    (job,) = scan(f"{fields} x\n".encode()).entries()
     assert schedule_of(job) == schedule
 
 
@@ -150,7 +150,7 @@ def test_the_path_of_the_program_is_quoted_where_it_must_be() -> None:
     assert unwrap(scan(done.data)).data == b"@daily x\n"
     for program in ("/opt/a'b/oncecron", "/opt/a%b/oncecron", "/opt/a\\b/oncecron"):
         done = wrapped("@daily x\n", guarding=GUARDING._replace(program=program))
-        assert "configuration file" in done.refused[0].reason
+        assert "configuration file" in done.errors[0].reason
 
 
 # Which lines
@@ -177,7 +177,7 @@ def test_a_comment_guards_what_would_be_left() -> None:
 def test_another_shell_reads_quotes_in_its_own_way() -> None:
     """Then the line is left; below the next SHELL= it is not."""
     done = wrapped("SHELL=/usr/bin/fish\n@daily a\nSHELL=/bin/bash\n@daily b\n")
-    assert (done.changed, [number for number, _ in done.left]) == (1, [2])
+    assert (done.changed, [number for number, _ in done.unchanged]) == (1, [2])
     assert left("SHELL=/usr/bin/oncecron-shell\n@daily a\n") == [
         "SHELL=oncecron-shell guards it already"
     ]
@@ -200,14 +200,14 @@ def test_only() -> None:
             number for number, raw in enumerate(done.data.split(b"\n"), 1) if b"--key" in raw
         }
         assert changed == set(guarded)
-        assert {number for number, _ in done.left} == {1, 2, 3} - changed
+        assert {number for number, _ in done.unchanged} == {1, 2, 3} - changed
 
 
 def test_in_a_system_crontab_a_line_must_be_named() -> None:
     """By --only or by a comment."""
     text = "@daily root a\n@daily www b\n# oncecron: key=c\n@daily root c\n"
     done = wrapped(text, system=True, guarding=GUARDING._replace(only=("b",)))
-    assert [number for number, _ in done.left] == [1]
+    assert [number for number, _ in done.unchanged] == [1]
     assert done.data.splitlines()[3].startswith(
         b"@daily root /usr/bin/oncecron run --key c --schedule"
     )
@@ -299,9 +299,9 @@ def test_a_comment_that_a_wrapped_line_does_not_follow_is_told(
     line = data.splitlines(keepends=True)[1]
     edited = (f"# oncecron: {after}\n".encode() if after else b"\n") + line
     done = wrapped(edited)
-    assert (done.data, done.left, done.refused) == (edited, [], [])
-    assert [number for number, _ in done.doubtful] == [2] * told
-    assert all("unwrap, then wrap" in reason for _, reason in done.doubtful)
+    assert (done.data, done.unchanged, done.errors) == (edited, [], [])
+    assert [number for number, _ in done.warnings] == [2] * told
+    assert all("unwrap, then wrap" in reason for _, reason in done.warnings)
 
 
 # Keys
@@ -311,7 +311,7 @@ def keys_of(text: str) -> list[str]:
     """Return the keys of the lines of a crontab, wrapped."""
     return [
         guard.options["key"]
-        for job in scan(wrapped(text).data).jobs()
+        for job in scan(wrapped(text).data).entries()
         if (guard := read_prefix(job.command))
     ]
 
@@ -366,8 +366,8 @@ def test_two_commands_under_one_key_are_told() -> None:
         "# oncecron: key=k\n@daily x\n# oncecron: key=k\n@daily y\n# oncecron: key=k\n@daily x\n"
     )
     assert done.changed == 3
-    assert done.left == []
-    assert [(number, "another command's" in reason) for number, reason in done.doubtful] == [
+    assert done.unchanged == []
+    assert [(number, "another command's" in reason) for number, reason in done.warnings] == [
         (4, True)
     ]
 
@@ -432,7 +432,7 @@ def test_a_guard_that_wrap_has_not_written_is_left(command: str) -> None:
     done = unwrap(scan(text.encode()))
     expected = text
     assert (done.data.decode(), done.changed) == (expected, 0)
-    assert len(done.left) == 1
+    assert len(done.unchanged) == 1
 
 
 def test_unwrap_takes_any_path_and_any_option() -> None:
@@ -446,17 +446,17 @@ def test_unwrap_does_what_it_can_in_a_file_that_cron_refuses() -> None:
     good = wrapped("@daily x\n").data
     done = unwrap(scan(good + b"* nonsense\n"))
     assert done.data == b"@daily x\n* nonsense\n"
-    assert [problem.number for problem in done.left] == [2]
+    assert [problem.number for problem in done.unchanged] == [2]
 
 
 @given(commands())
 def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None:
     """The shell gets the guard, and behind it what it would have got."""
-    (job,) = scan(b"@daily x\n").jobs()
+    (job,) = scan(b"@daily x\n").entries()
     assume(b"\n" not in command)
     done = wrapped(b"@daily " + command + b"\n")
     if done.changed:
-        (new,) = scan(done.data).jobs()
+        (new,) = scan(done.data).entries()
         told, original = shell_command(new.command), shell_command(command.lstrip(b" \t"))
         behind = told.partition(b" --tz Europe/Berlin ")[2]
         quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"

@@ -489,7 +489,7 @@ def test_a_unit_needs_the_schedule(start: str, number: int | None) -> None:
 def test_nothing_is_found_in_the_cron_files_of_debian_s_packages(path: Path) -> None:
     """One that is kept beside the tests, and those that are installed here."""
     crontab = scan(path.read_bytes(), system=True)
-    assert list(crontab.jobs())
+    assert list(crontab.entries())
     assert lint([Source(str(path), crontab)]) == []
 
 

@@ -87,8 +87,8 @@ def stretches(zone: str) -> Iterator[tuple[int, int]]:
 def written(line: str, zone: str) -> tuple[str, str]:
     """Return the schedule and the zone that wrap writes."""
     wrapped = wrap(scan(f"{line} /bin/bill\n".encode()), WrapSettings("/bin/oncecron", zone))
-    assert (wrapped.changed, wrapped.refused) == (1, [])
-    (job,) = scan(wrapped.data).jobs()
+    assert (wrapped.changed, wrapped.errors) == (1, [])
+    (job,) = scan(wrapped.data).entries()
     guard = read_prefix(job.command)
     assert guard is not None
     return guard.options["schedule"], guard.options["tz"]

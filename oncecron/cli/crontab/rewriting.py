@@ -64,21 +64,21 @@ def rewrite(
         if to_output:
             output.give(source.data)
         raise
-    for problem in rewritten.left:
+    for problem in rewritten.unchanged:
         complain(
             f"{_place(source, problem)}: left as it is: {problem.reason}{_line(crontab, problem)}"
         )
-    for problem in rewritten.doubtful + rewritten.refused:
+    for problem in rewritten.warnings + rewritten.errors:
         complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
-    if rewritten.refused:
+    if rewritten.errors:
         complain(
-            f"nothing is changed: {len(rewritten.refused)} of the lines above must be cured first"
+            f"nothing is changed: {len(rewritten.errors)} of the lines above must be cured first"
         )
     if to_output:
         output.give(rewritten.data)
-    elif not rewritten.refused:
+    elif not rewritten.errors:
         _put(given, source, rewritten, done)
-    return _REFUSED if rewritten.refused else 0
+    return _REFUSED if rewritten.errors else 0
 
 
 def _check(given: Mapping[str, str], words: list[str]) -> None:
@@ -101,7 +101,7 @@ def refuse_wrong_kind(crontab: Crontab, source: files.Source) -> None:
 
 def _seems_system(crontab: Crontab) -> bool:
     """Return whether root stands where a command should, and no other line has a path or an option there."""
-    starts = [job.command.split(None, 2)[:2] for job in crontab.jobs()]
+    starts = [entry.command.split(None, 2)[:2] for entry in crontab.entries()]
     bare = all(len(words) > 1 and b"/" not in words[0] and words[1][:1] != b"-" for words in starts)
     return bare and any(words[0] == b"root" for words in starts)
 

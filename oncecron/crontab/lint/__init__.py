@@ -96,11 +96,11 @@ def _problems(source: Source) -> Iterator[Finding]:
                 source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
             )
     directives, problems = read_directives(source.crontab)
-    for job in source.crontab.jobs():
-        prefix, wanted = read_prefix(job.command), directives.get(job.number)
+    for entry in source.crontab.entries():
+        prefix, wanted = read_prefix(entry.command), directives.get(entry.number)
         if prefix and wanted and wanted.differ_from(prefix.options):
             yield Finding(
-                *(source.name, job.number, "remark"),
+                *(source.name, entry.number, "remark"),
                 "its guard is not what the comment `# oncecron:` above it says",
                 "oncecron crontab unwrap, then wrap, does what the comment says",
             )

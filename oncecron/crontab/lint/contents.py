@@ -9,7 +9,7 @@ from oncecron.crontab.lint.secrets import in_arguments, in_variable
 from oncecron.crontab.lint.shell import parts
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.reading import split_command
-from oncecron.crontab.scanner import Refused, Variable
+from oncecron.crontab.scanner import InvalidLine, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,12 @@ _CURE = (
 
 def check_variables(source: Source) -> Iterator[Finding]:
     """Yield the variables that hold a secret, and MAILTO where it is empty."""
-    last = max((job.number for job in source.crontab.jobs()), default=0)
+    last = max((entry.number for entry in source.crontab.entries()), default=0)
     for line in source.crontab.lines:
-        if isinstance(line, Refused) and line.raw.strip().partition(b"=")[0].strip() == b"MAILTO":
+        if (
+            isinstance(line, InvalidLine)
+            and line.raw.strip().partition(b"=")[0].strip() == b"MAILTO"
+        ):
             yield Finding(
                 *(source.name, line.number, "mailto"),
                 "MAILTO= without a value is no setting to Debian's cron, which refuses the whole file",
@@ -50,8 +53,8 @@ def check_command(line: Line) -> Iterator[Finding]:
     what = next((name for part in line.parts for name, _ in in_arguments(part.words)), None)
     if what:
         yield line.finding("secret", f"{what} on the line is a secret", _CURE)
-    prefix = read_prefix(line.job.command)
-    before, behind = split_command(prefix.command if prefix else line.job.command)
+    prefix = read_prefix(line.entry.command)
+    before, behind = split_command(prefix.command if prefix else line.entry.command)
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
         yield line.finding(
             "percent",

@@ -71,10 +71,10 @@ def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
 def _by_wrap(line: Line, words: str) -> str:
     """Return the words with how wrap guards a line that has no guard, or nothing if it would leave the line."""
     command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be taken for oncecron
-    own = line.job.at_reboot or line.off or per_host_program(command)
+    own = line.entry.is_reboot or line.off or per_host_program(command)
     if own or not is_bourne_shell(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
         return ""
-    named = " --only" if line.job.user is not None else ""
+    named = " --only" if line.entry.user is not None else ""
     return words.format(f"oncecron crontab wrap{named} does it")
 
 
@@ -163,7 +163,7 @@ def check_delays(line: Line) -> Iterator[Finding]:
             yield line.finding(
                 "random-sleep",
                 "after a random sleep hosts come in different minutes, and without --schedule each minute is a tick",
-                f"add --schedule '{line.job.schedule}' to oncecron run",
+                f"add --schedule '{line.entry.schedule}' to oncecron run",
             )
 
 

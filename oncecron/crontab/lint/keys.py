@@ -50,7 +50,7 @@ def check_keys(lines: Sequence[Line]) -> Iterator[Finding]:
 
 
 def _place(line: Line, other: Line) -> str:
-    number = f"line {other.job.number}"
+    number = f"line {other.entry.number}"
     return number if other.source is line.source else f"{other.source.name}, {number}"
 
 
@@ -71,7 +71,7 @@ def _plain(key: str) -> str:
 
 def _occasion(line: Line) -> tuple[object, ...]:
     """Return what tells lines with the same command apart: time, user, input."""
-    return meaning(line.job), line.job.user, split_command(line.job.command)[1] or b""
+    return meaning(line.entry), line.entry.user, split_command(line.entry.command)[1] or b""
 
 
 def _are_spelled_apart(line: Line, other: Line) -> bool:
@@ -81,7 +81,7 @@ def _are_spelled_apart(line: Line, other: Line) -> bool:
 
 def _has_own_key(line: Line) -> bool:
     """Return whether the key is derived from the command as it stands on the line."""
-    prefix = read_prefix(line.job.command)
+    prefix = read_prefix(line.entry.command)
     if prefix is None:
         return False
     key = derived_key(shell_command(prefix.command), line.environment.get(PREFIX_VARIABLE, ""))
@@ -151,9 +151,9 @@ def _without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:
 
 def _when(line: Line) -> tuple[object, ...]:
     zones = tuple(guard.options.get("tz") for guard in line.guards)
-    return meaning(line.job), zones
+    return meaning(line.entry), zones
 
 
 def _when_shown(line: Line) -> str:
     zone = next((guard.options["tz"] for guard in line.guards if "tz" in guard.options), None)
-    return f"{line.job.schedule}" + (f" {zone}" if zone else "")
+    return f"{line.entry.schedule}" + (f" {zone}" if zone else "")

@@ -14,7 +14,7 @@ from oncecron.crontab.lint.secrets import masked
 from oncecron.crontab.lint.shell import Part, parts, to_bytes, to_text
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
-from oncecron.crontab.scanner import Job, Variable
+from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.words import (
     calls_oncecron_run,
     is_off,
@@ -90,7 +90,7 @@ class Line(NamedTuple):
     """A line that runs a command."""
 
     source: Source
-    job: Job
+    entry: Entry
     environment: Mapping[str, str]
     command: str
     """As the shell gets it."""
@@ -105,7 +105,7 @@ class Line(NamedTuple):
     @property
     def user(self) -> str | None:
         """Who runs it, as far as it is known."""
-        named = self.job.user
+        named = self.entry.user
         return self.source.user if named is None else named.decode("utf-8", "backslashreplace")
 
     @property
@@ -116,7 +116,7 @@ class Line(NamedTuple):
 
     def finding(self, kind: str, message: str, cure: str) -> Finding:
         """Return a finding on this line."""
-        return Finding(self.source.name, self.job.number, kind, message, cure)
+        return Finding(self.source.name, self.entry.number, kind, message, cure)
 
 
 def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line]:
@@ -127,7 +127,7 @@ def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line
     for line in source.crontab.lines:
         if isinstance(line, Variable):
             environment = {**environment, to_text(line.name): to_text(line.value)}
-        elif isinstance(line, Job):
+        elif isinstance(line, Entry):
             above = directives.get(line.number)
             off = above is not None and above.off
             found.append(_line(source, line, environment, jobs, off=off))
@@ -136,21 +136,21 @@ def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line
 
 def _line(
     source: Source,
-    job: Job,
+    entry: Entry,
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
     *,
     off: bool,
 ) -> Line:
-    raw = shell_command(job.command)
+    raw = shell_command(entry.command)
     command = to_text(raw)
     divided = tuple(unfolded(parts(command) or ()))
     off = off or is_off(raw) or environment.get("ONCECRON") == "off"
     guards = tuple(_guards(raw, command, divided, {} if off else environment, jobs))
     return Line(
-        *(source, job, environment, command, divided, guards),
+        *(source, entry, environment, command, divided, guards),
         off=off,
-        each_host="@reboot" if job.at_reboot else None if guards else per_host_program(raw),
+        each_host="@reboot" if entry.is_reboot else None if guards else per_host_program(raw),
     )
 
 

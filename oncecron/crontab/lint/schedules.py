@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
 from oncecron.crontab.fields import NAMES, Field, read_field
-from oncecron.crontab.scanner import Job, scan
+from oncecron.crontab.scanner import Entry, scan
 from oncecron.crontab.wrap import schedule_of
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ _OFTEN = 5  # minutes
 
 def check_fields(line: Line) -> Iterator[Finding]:
     """Yield what of the five fields is never, or another time than it seems."""
-    for position, field in enumerate(line.job.fields):
+    for position, field in enumerate(line.entry.fields):
         yield from _check_field(line, position, field)
-    if line.job.fields and all(field.values for field in line.job.fields):
-        yield from _check_days(line, *line.job.fields[_DAY:])
+    if line.entry.fields and all(field.values for field in line.entry.fields):
+        yield from _check_days(line, *line.entry.fields[_DAY:])
 
 
 def _check_field(line: Line, position: int, field: Field) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
 
 
 def _check_days(line: Line, day: Field, month: Field, weekday: Field) -> Iterator[Finding]:
-    both = day.star or weekday.star
+    both = day.has_star or weekday.has_star
     restricted = day.values != _EVERY_DAY and len(_weekdays(weekday)) < len(_WEEK)
     if both and all(
         number > _LONGEST.get(each, 31) for number in day.values for each in month.values
@@ -81,7 +81,7 @@ def _check_days(line: Line, day: Field, month: Field, weekday: Field) -> Iterato
             "name a day that exists",
         )
     elif restricted and both:
-        star = day if day.star else weekday
+        star = day if day.has_star else weekday
         yield line.finding(
             "days",
             f"because {star.written} begins with *, cron runs it only on days that match both "
@@ -100,7 +100,7 @@ def _check_days(line: Line, day: Field, month: Field, weekday: Field) -> Iterato
 def check_schedule(line: Line, guard: Guard) -> Iterator[Finding]:
     """Yield what is wrong between the line's time and the tick that the guard names."""
     written = guard.options.get("schedule")
-    if line.job.at_reboot:
+    if line.entry.is_reboot:
         if guard.key is not None and (written is not None or not guard.names_the_tick):
             yield line.finding(
                 "schedule",
@@ -109,10 +109,10 @@ def check_schedule(line: Line, guard: Guard) -> Iterator[Finding]:
                 if guard.by_shell
                 else "write --no-tick, with --min-gap if it may run again later",
             )
-    elif written is not None and meaning(line.job) != _meaning_of(written):
+    elif written is not None and meaning(line.entry) != _meaning_of(written):
         yield line.finding(
             "schedule",
-            f"the line runs at {line.job.schedule!r}, and --schedule is {written!r}: firings belong to wrong ticks",
+            f"the line runs at {line.entry.schedule!r}, and --schedule is {written!r}: firings belong to wrong ticks",
             _write(line, guard),
         )
     if written is not None and "tz" not in guard.options and "TZ" in line.environment:
@@ -123,21 +123,21 @@ def check_schedule(line: Line, guard: Guard) -> Iterator[Finding]:
         )
 
 
-def meaning(job: Job) -> tuple[object, ...] | None:
+def meaning(entry: Entry) -> tuple[object, ...] | None:
     """Return what all schedules that mean the same have in common; None for @reboot."""
-    if job.at_reboot:
+    if entry.is_reboot:
         return None
-    fields = job.fields
+    fields = entry.fields
     if not fields:
-        return _meaning_of(_FIELDS[job.schedule])
+        return _meaning_of(_FIELDS[entry.schedule])
     values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
-    wild = fields[0].star or fields[1].star
-    return *values, wild, fields[_DAY].star or fields[_WEEKDAY].star
+    wild = fields[0].has_star or fields[1].has_star
+    return *values, wild, fields[_DAY].has_star or fields[_WEEKDAY].has_star
 
 
 def _meaning_of(schedule: str) -> tuple[object, ...] | None:
-    job = scan(f"{schedule} x\n".encode()).lines[:1]
-    return meaning(job[0]) if job and isinstance(job[0], Job) else None
+    entry = scan(f"{schedule} x\n".encode()).lines[:1]
+    return meaning(entry[0]) if entry and isinstance(entry[0], Entry) else None
 
 
 def _weekdays(field: Field) -> frozenset[int]:
@@ -145,7 +145,7 @@ def _weekdays(field: Field) -> frozenset[int]:
 
 
 def _write(line: Line, guard: Guard) -> str:
-    schedule = schedule_of(line.job)
+    schedule = schedule_of(line.entry)
     if guard.by_shell and guard.key and schedule:
         return f"write schedule = '{schedule}' below {job_section(guard.key)} of the configuration"
     return (
@@ -157,9 +157,9 @@ def _write(line: Line, guard: Guard) -> str:
 
 def check_frequency(line: Line, guard: Guard) -> Iterator[Finding]:
     """Yield lines whose next minute is so near that a late start would be taken for it."""
-    if guard.key is None or guard.names_the_tick or not line.job.fields:
+    if guard.key is None or guard.names_the_tick or not line.entry.fields:
         return
-    minutes, hours = (sorted(field.values) for field in line.job.fields[:2])
+    minutes, hours = (sorted(field.values) for field in line.entry.fields[:2])
     if not minutes or not hours:
         return
     around = [minutes[0] + 60] if len(hours) > 1 else []
