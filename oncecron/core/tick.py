@@ -85,7 +85,7 @@ def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
 
     Raises ValueError if the schedule is none of Debian cron's, or never fires, or the zone is unknown.
     """
-    return _at(Crontab(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
+    return _at(Schedule(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
 
 
 def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
@@ -93,12 +93,12 @@ def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
 
     Raises ValueError as `scheduled_tick` does, at once and not at the first step.
     """
-    return _ascending(Crontab(schedule, zone), int(after // 1))
+    return _ascending(Schedule(schedule, zone), int(after // 1))
 
 
-def _ascending(crontab: Crontab, after: int) -> Iterator[Tick]:
+def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
     while True:
-        after = crontab.following(after)
+        after = schedule.following(after)
         yield _at(after, "schedule")
 
 
@@ -147,7 +147,7 @@ def _instant_named(name: str) -> float | None:
     return instant if _utc_text(instant) == name else None
 
 
-class Crontab:
+class Schedule:
     """The instants of one schedule in one zone, in whole epoch seconds.
 
     Local times are epoch seconds too, as if they were UTC. A change is the first second of another offset of the zone.
@@ -343,9 +343,9 @@ def _zone_of_copy() -> str:
             name = file.read().strip()
     except OSError:
         raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
-    crontab = Crontab("@daily", name)
+    schedule = Schedule("@daily", name)
     instants = [int(time()) + quarter * 91 * _DAY for quarter in range(4)]
-    if any(localtime(instant).tm_gmtoff != crontab.offset(instant) for instant in instants):
+    if any(localtime(instant).tm_gmtoff != schedule.offset(instant) for instant in instants):
         raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")
     return name
 

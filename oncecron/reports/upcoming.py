@@ -80,7 +80,7 @@ class _Calendar:
     def __init__(self, schedule: str, zone: str) -> None:
         self._schedule = schedule
         self.name = zone
-        self._crontab = tick.Crontab(schedule, zone)
+        self._instants = tick.Schedule(schedule, zone)
 
     def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
         """Yield the ticks from an instant on."""
@@ -106,15 +106,15 @@ class _Calendar:
 
     def changes(self, start: int, stop: int) -> Iterator[_Change]:
         """Yield the changes later than `start` and no later than `stop`."""
-        offset = self._crontab.offset
-        while (at := self._crontab.change(start, stop)) is not None:
+        offset = self._instants.offset
+        while (at := self._instants.change(start, stop)) is not None:
             yield _Change(at, offset(at - 1), offset(at))
             start = at
 
     def texts(self, instant: int) -> tuple[str, str]:
         """Return the text of a tick, and its local time."""
         name = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%MZ")
-        zone = timezone(timedelta(seconds=self._crontab.offset(instant)))
+        zone = timezone(timedelta(seconds=self._instants.offset(instant)))
         return name, datetime.fromtimestamp(instant, zone).isoformat(timespec="seconds")
 
     def _told(self, change: _Change) -> tuple[str, str]:
@@ -127,7 +127,7 @@ class _Calendar:
         if not times:
             return before, after
         forward = change.now > change.before
-        fixed = self._crontab.opening(change.at) == change.at + change.before
+        fixed = self._instants.opening(change.at) == change.at + change.before
         if fixed and not forward:
             return f"{before}: {_listed(times)} not due again", after
         what = "due now" if fixed else "skipped" if forward else "due again"
