@@ -161,10 +161,10 @@ def test_a_difference_is_shown_and_nothing_written(host: Oncecron, crontab: Path
 
 def test_a_difference_is_in_lines_as_cron_reads_them() -> None:
     """Nothing but a newline ends one; patch(1) reads them so, too."""
-    from oncecron.cli.crontab.files import Source, difference
+    from oncecron.cli.crontab.files import CrontabFile, difference
 
     old, new = b"@daily a\r\n@daily b\r\n", b"@daily 'a\r'\n@daily b\r\n"
-    assert difference(Source("c", old, None), new) == (
+    assert difference(CrontabFile("c", old, None), new) == (
         b"--- c\n+++ c (wrapped)\n@@ -1,2 +1,2 @@\n-@daily a\r\n+@daily 'a\r'\n @daily b\r\n"
     )
 

@@ -235,9 +235,9 @@ def test_outcomes_and_refusals_are_those_of_the_model() -> None:
 
 def test_the_findings_of_lint_are_documented_and_no_other() -> None:
     """All kinds, in the order of the code."""
-    from oncecron.crontab.lint import KINDS
+    from oncecron.crontab.lint import FINDINGS
 
-    assert tuple(p.tag for p in paragraphs(sections(MANUAL)["FINDINGS"])) == KINDS
+    assert tuple(p.tag for p in paragraphs(sections(MANUAL)["FINDINGS"])) == FINDINGS
 
 
 def test_the_environment_is_documented_and_no_other() -> None:

@@ -15,7 +15,7 @@ from crontabs import lines
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.crontab.lint import KINDS, Finding, Source, check_unit, lint
+from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, check_unit, lint
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, wrap
 
@@ -37,13 +37,13 @@ def found(
     user: str | None = "joe",
     system: bool = False,
     **options: bool,
-) -> list[Finding]:
+) -> list[Diagnostic]:
     """Return what is found in one crontab, where there is no oncecron but in /usr/local/bin."""
-    source = Source("crontab", scan(text.encode(), system=system), None if system else user)
+    source = LintedCrontab("crontab", scan(text.encode(), system=system), None if system else user)
     return lint([source], jobs, is_program=lambda path: path.startswith("/opt/"), **options)
 
 
-def kinds(findings: Iterable[Finding]) -> list[str]:
+def kinds(findings: Iterable[Diagnostic]) -> list[str]:
     """Return their kinds."""
     return [each.finding for each in findings]
 
@@ -267,7 +267,7 @@ def test_what_is_near_has_nothing_of_another_kind(has_not: str) -> None:
 
 def test_every_kind_is_tried() -> None:
     """Also those of several files and of units, below."""
-    assert {kind for kind, *_ in CASES} | {"missing", "systemd"} == set(KINDS)
+    assert {kind for kind, *_ in CASES} | {"missing", "systemd"} == set(FINDINGS)
 
 
 def test_the_line_is_named() -> None:
@@ -391,10 +391,10 @@ def test_keys_that_wrap_derives_from_other_blanks_or_quotes_are_meant() -> None:
 
 def compared(
     first: str, second: str, names: tuple[str, str] = ("a/crontab", "b/crontab")
-) -> list[Finding]:
+) -> list[Diagnostic]:
     """Return what is found in the crontabs of two hosts."""
     texts = zip(names, (first, second), strict=True)
-    return lint([Source(name, scan(text.encode())) for name, text in texts])
+    return lint([LintedCrontab(name, scan(text.encode())) for name, text in texts])
 
 
 def test_equal_files_of_several_hosts_are_well() -> None:
@@ -447,7 +447,9 @@ def test_only_files_of_one_name_are_compared() -> None:
     """Those of other names belong to one host; unless it is said that they do not."""
     names = ("cron.d/bill", "cron.d/pay")
     assert compared(line("-- bill"), line("--key q -- pay"), names) == []
-    sources = [Source(name, scan(line(f"--key {name[-1]} -- {name}").encode())) for name in names]
+    sources = [
+        LintedCrontab(name, scan(line(f"--key {name[-1]} -- {name}").encode())) for name in names
+    ]
     assert kinds(lint(sources, compared=True)) == ["missing", "missing"]
 
 
@@ -490,7 +492,7 @@ def test_nothing_is_found_in_the_cron_files_of_debian_s_packages(path: Path) -> 
     """One that is kept beside the tests, and those that are installed here."""
     crontab = scan(path.read_bytes(), system=True)
     assert list(crontab.entries())
-    assert lint([Source(str(path), crontab)]) == []
+    assert lint([LintedCrontab(str(path), crontab)]) == []
 
 
 @pytest.mark.skipif(not PACKAGES, reason="ONCECRON_TEST_PACKAGES names no packages to fetch")
@@ -503,7 +505,7 @@ def test_nothing_is_found_in_packages_that_are_fetched(tmp_path: Path) -> None:
     files = [file for file in tmp_path.glob("*/etc/cron.d/*") if not file.name.startswith(".")]
     assert len({file.parents[2] for file in files}) == len(PACKAGES)
     for file in files:
-        assert lint([Source(str(file), scan(file.read_bytes(), system=True))]) == [], file
+        assert lint([LintedCrontab(str(file), scan(file.read_bytes(), system=True))]) == [], file
 
 
 ALIKE = r"""
@@ -570,9 +572,9 @@ COMMANDS = st.lists(st.sampled_from(PIECES), max_size=14).map(
 def test_any_bytes_can_be_linted(texts: list[bytes], system: bool) -> None:
     """Nothing is raised, and a finding is on a line of the file."""
     crontab = scan(b"\n".join(texts), system=system)
-    for each in lint([Source("t", crontab)], required=True):
+    for each in lint([LintedCrontab("t", crontab)], required=True):
         assert 1 <= each.line <= len(crontab.lines)
-        assert each.finding in KINDS
+        assert each.finding in FINDINGS
 
 
 def test_a_message_is_one_line() -> None:

@@ -20,7 +20,7 @@ SYSTEM_FILE = "/etc/crontab"
 _SYSTEM_DIRECTORY = "/etc/cron.d"
 
 
-class Source(NamedTuple):
+class CrontabFile(NamedTuple):
     """A crontab that was read."""
 
     path: str
@@ -35,11 +35,11 @@ class Source(NamedTuple):
         return self.path == SYSTEM_FILE or os.path.dirname(self.path) == _SYSTEM_DIRECTORY
 
 
-def read_source(words: list[str]) -> Source:
+def read_source(words: list[str]) -> CrontabFile:
     """Read the file that is named, else standard input. Raises `InputError` or `UsageError`."""
     path = words[0] if words else STANDARD_INPUT
     if path == STANDARD_INPUT:
-        return Source(path, _standard_input(named=bool(words)), None)
+        return CrontabFile(path, _standard_input(named=bool(words)), None)
     path = os.path.realpath(path)
     try:
         with open(path, "rb") as file:
@@ -51,7 +51,7 @@ def read_source(words: list[str]) -> Source:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > _LARGEST:
         raise InputError(f"{path} is larger than any crontab: {_LARGEST >> 20} MiB")
-    return Source(path, data, status)
+    return CrontabFile(path, data, status)
 
 
 def _standard_input(*, named: bool) -> bytes:
@@ -66,7 +66,7 @@ def _standard_input(*, named: bool) -> bytes:
         raise InputError(f"standard input cannot be read: {error.strerror}") from error
 
 
-def difference(source: Source, new: bytes) -> bytes:
+def difference(source: CrontabFile, new: bytes) -> bytes:
     """Return what would change as a unified diff, which patch(1) takes; empty if nothing does."""
     name = os.fsencode(source.path)
     lines = difflib.diff_bytes(
@@ -82,7 +82,7 @@ def difference(source: Source, new: bytes) -> bytes:
     )
 
 
-def replace_file(source: Source, new: bytes) -> str:
+def replace_file(source: CrontabFile, new: bytes) -> str:
     """Replace a file by another text, keeping owner, mode and attributes; return the path of the backup.
 
     Both are written beside it, to disk, under names that no cron reads, before the one step that replaces it. Raises

@@ -13,8 +13,8 @@ from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron.config.options import CONFIG, Option
 
 if TYPE_CHECKING:
-    from oncecron.cli.crontab.files import Source as File
-    from oncecron.crontab.lint import Finding, Source
+    from oncecron.cli.crontab.files import CrontabFile
+    from oncecron.crontab.lint import Diagnostic, LintedCrontab
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -63,7 +63,9 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
         found += check_unit(unit, text, jobs)
     stream = output.standard_output()
     if "json" in given:
-        output.say(json.dumps([_readable(each)._asdict() for each in found], indent=1), stream)
+        output.say(
+            json.dumps([_as_utf8(diagnostic)._asdict() for diagnostic in found], indent=1), stream
+        )
     elif found:
         output.say("\n".join(map(_shown, found)), stream)
     elif stream.isatty():
@@ -71,18 +73,18 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     return FOUND if found else 0
 
 
-def _source(word: str, *, system: bool) -> Source:
+def _source(word: str, *, system: bool) -> LintedCrontab:
     """Read a crontab; the empty word is standard input. Raises `InputError`, `UsageError`."""
-    from oncecron.crontab.lint import Source
+    from oncecron.crontab.lint import LintedCrontab
     from oncecron.crontab.scanner import scan
 
     file = read_source([word] if word else [])
     crontab = scan(file.data, system=system or file.is_system)
     refuse_wrong_kind(crontab, file)
-    return Source(word or STANDARD_INPUT, crontab, _user(file))
+    return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file))
 
 
-def _user(file: File) -> str | None:
+def _user(file: CrontabFile) -> str | None:
     """Return whose crontab it is: what `crontab -l` has given is one's own; None where it could be anybody's."""
     directory, name = os.path.split(file.path)
     if directory == _SPOOL:
@@ -90,7 +92,7 @@ def _user(file: File) -> str | None:
     return "root" if file.path == STANDARD_INPUT and os.geteuid() == 0 else None
 
 
-def _shown(finding: Finding) -> str:
+def _shown(finding: Diagnostic) -> str:
     """Return a finding as a line that editors and CI understand."""
     from oncecron.core.text import visible
 
@@ -99,7 +101,7 @@ def _shown(finding: Finding) -> str:
     )
 
 
-def _readable(finding: Finding) -> Finding:
+def _as_utf8(finding: Diagnostic) -> Diagnostic:
     """Return a finding whose texts are UTF-8, whatever the crontab is."""
     from oncecron.core.stderr import valid
 

@@ -46,7 +46,7 @@ _LONGEST_SHOWN = 60
 def rewrite(
     given: Mapping[str, str],
     words: list[str],
-    change: Callable[[Crontab, files.Source], Rewritten],
+    change: Callable[[Crontab, files.CrontabFile], Rewritten],
     *,
     done: str,
 ) -> int:
@@ -93,7 +93,7 @@ def _check(given: Mapping[str, str], words: list[str]) -> None:
         )
 
 
-def refuse_wrong_kind(crontab: Crontab, source: files.Source) -> None:
+def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
     """Raise `UsageError` if the lines begin with a user and nobody said so."""
     if not crontab.system and (source.is_system or _seems_system(crontab)):
         raise UsageError("its lines name a user before the command: add --user-field")
@@ -106,7 +106,9 @@ def _seems_system(crontab: Crontab) -> bool:
     return bare and any(words[0] == b"root" for words in starts)
 
 
-def _put(given: Mapping[str, str], source: files.Source, rewritten: Rewritten, done: str) -> None:
+def _put(
+    given: Mapping[str, str], source: files.CrontabFile, rewritten: Rewritten, done: str
+) -> None:
     from oncecron.cli import output  # noqa: PLC0415 - not for --help
 
     if "diff" in given:
@@ -122,7 +124,7 @@ def _put(given: Mapping[str, str], source: files.Source, rewritten: Rewritten, d
     output.say(f"{visible(source.path)}: {lines} {done}; as it was: {visible(backup)}", stream)
 
 
-def _place(source: files.Source, problem: Problem) -> str:
+def _place(source: files.CrontabFile, problem: Problem) -> str:
     path = "line " if source.path == files.STANDARD_INPUT else f"{visible(source.path)}:"
     return f"{path}{problem.number}"
 

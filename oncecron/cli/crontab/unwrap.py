@@ -10,7 +10,7 @@ from oncecron.cli.command import FILES, TableCommand
 from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
 
 if TYPE_CHECKING:
-    from oncecron.cli.crontab.files import Source
+    from oncecron.cli.crontab.files import CrontabFile
     from oncecron.crontab.scanner import Crontab
     from oncecron.crontab.wrap import Rewritten
 
@@ -18,7 +18,7 @@ OPTIONS = REWRITING_OPTIONS
 
 
 def _unwrap(given: dict[str, str], words: list[str]) -> int:
-    def unwrapped(crontab: Crontab, _source: Source) -> Rewritten:
+    def unwrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
         from oncecron.crontab.wrap import unwrap  # noqa: PLC0415 - not for --help
 
         return unwrap(crontab)

@@ -15,7 +15,7 @@ from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
-    from oncecron.cli.crontab.files import Source
+    from oncecron.cli.crontab.files import CrontabFile
     from oncecron.crontab.scanner import Crontab
     from oncecron.crontab.wrap import Rewritten
 
@@ -39,7 +39,7 @@ _PROGRAM = "oncecron"
 
 
 def _wrap(given: dict[str, str], words: list[str]) -> int:
-    def wrapped(crontab: Crontab, _source: Source) -> Rewritten:
+    def wrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
         from oncecron.crontab.wrap import WrapSettings, wrap
 
         zone = _given_zone(given["tz"]) if "tz" in given else _host_zone(crontab)

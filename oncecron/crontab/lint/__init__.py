@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint import contents, guarding, keys, schedules
-from oncecron.crontab.lint.lines import KINDS, Finding, Source, lines_of
+from oncecron.crontab.lint.lines import FINDINGS, Diagnostic, LintedCrontab, linted_entries
 from oncecron.crontab.lint.units import check_unit
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import NUL
@@ -19,7 +19,7 @@ from oncecron.crontab.scanner import NUL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from oncecron.crontab.lint.lines import Line
+    from oncecron.crontab.lint.lines import LintedEntry
 
 _NEWLINE = "no newline"
 _REFUSED = "{}: Debian's cron refuses the whole file"
@@ -32,20 +32,20 @@ _CURE = "correct the line, or make it a comment with #"
 
 
 def lint(
-    sources: Sequence[Source],
+    sources: Sequence[LintedCrontab],
     jobs: Mapping[str, Mapping[str, str]] | None = None,
     *,
     required: bool = False,
     compared: bool = False,
     is_program: Callable[[str], bool] = lambda _: False,
-) -> list[Finding]:
+) -> list[Diagnostic]:
     """Return what is found, in the order of files and lines.
 
     `jobs` are the [job.KEY] sections of the configuration. `required`: every line needs a guard. `compared`: the files
     are those of several hosts, whatever their names. `is_program` tells whether a path can be executed here.
     """
-    lines = [lines_of(source, jobs or {}) for source in sources]
-    found: list[Finding] = []
+    lines = [linted_entries(source, jobs or {}) for source in sources]
+    found: list[Diagnostic] = []
     for source, of_file in zip(sources, lines, strict=True):
         found += _problems(source)
         found += contents.check_variables(source)
@@ -58,66 +58,66 @@ def lint(
     order = {source.name: number for number, source in enumerate(sources)}
     return sorted(
         dict.fromkeys(found),
-        key=lambda each: (order[each.file], each.line, KINDS.index(each.finding)),
+        key=lambda each: (order[each.file], each.line, FINDINGS.index(each.finding)),
     )
 
 
-def _check_line(line: Line, is_program: Callable[[str], bool]) -> Iterator[Finding]:
+def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
     yield from schedules.check_fields(line)
     yield from contents.check_command(line)
     yield from guarding.check_programs(line, is_program)
-    if line.guards:
-        yield from guarding.check_parts(line)
+    if line.invocations:
+        yield from guarding.check_rest_of_line(line)
         yield from guarding.check_redirections(line)
         yield from guarding.check_options(line)
         yield from guarding.check_delays(line)
-    for guard in line.guards:
-        yield from schedules.check_schedule(line, guard)
-        yield from schedules.check_frequency(line, guard)
+    for invocation in line.invocations:
+        yield from schedules.check_schedule(line, invocation)
+        yield from schedules.check_frequency(line, invocation)
 
 
-def _problems(source: Source) -> Iterator[Finding]:
+def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield why cron refuses the file, and comments that wrap cannot follow."""
     told = {found.line for found in contents.check_variables(source)}
     for number, reason in source.crontab.problems():
         if number in told:
             continue
         if reason.startswith(_NEWLINE):
-            yield Finding(
+            yield Diagnostic(
                 *(source.name, number, "newline"),
                 "the last line has no newline: Debian's cron refuses the file, or leaves the line out",
                 "end it with a newline",
             )
         elif reason == NUL:
             message, _, cure = reason.rpartition(": ")
-            yield Finding(source.name, number, "refused", message, cure)
+            yield Diagnostic(source.name, number, "refused", message, cure)
         else:
-            yield Finding(
+            yield Diagnostic(
                 source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
             )
     directives, problems = read_directives(source.crontab)
     for entry in source.crontab.entries():
         prefix, wanted = read_prefix(entry.command), directives.get(entry.number)
         if prefix and wanted and wanted.differ_from(prefix.options):
-            yield Finding(
+            yield Diagnostic(
                 *(source.name, entry.number, "remark"),
                 "its guard is not what the comment `# oncecron:` above it says",
                 "oncecron crontab unwrap, then wrap, does what the comment says",
             )
     for number, reason in problems:
         message, _, cure = reason.rpartition(": ")
-        yield Finding(source.name, number, "remark", message, cure)
+        yield Diagnostic(source.name, number, "remark", message, cure)
 
 
 def _groups(
-    sources: Sequence[Source], lines: Sequence[list[Line]], *, compared: bool
-) -> list[list[list[Line]]]:
+    sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
+) -> list[list[list[LintedEntry]]]:
     """Return the files by the hosts' file that they are copies of."""
-    groups: dict[str, list[list[Line]]] = {}
+    groups: dict[str, list[list[LintedEntry]]] = {}
     for source, of_file in zip(sources, lines, strict=True):
         name = "" if compared else os.path.basename(source.name)
         groups.setdefault(name, []).append(of_file)
     return list(groups.values())
 
 
-__all__ = ["KINDS", "Finding", "Source", "check_unit", "lint"]
+__all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "check_unit", "lint"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import Finding
-from oncecron.crontab.lint.secrets import in_arguments, in_variable
-from oncecron.crontab.lint.shell import parts
+from oncecron.crontab.lint.lines import Diagnostic
+from oncecron.crontab.lint.secrets import secret_in_variable, secrets_in_arguments
+from oncecron.crontab.lint.shell import simple_commands
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.reading import split_command
 from oncecron.crontab.scanner import InvalidLine, Variable
@@ -14,7 +14,7 @@ from oncecron.crontab.scanner import InvalidLine, Variable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.lint.lines import Line, Source
+    from oncecron.crontab.lint.lines import LintedCrontab, LintedEntry
 
 _CURE = (
     "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc; for oncecron store_file in "
@@ -22,7 +22,7 @@ _CURE = (
 )
 
 
-def check_variables(source: Source) -> Iterator[Finding]:
+def check_variables(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield the variables that hold a secret, and MAILTO where it is empty."""
     last = max((entry.number for entry in source.crontab.entries()), default=0)
     for line in source.crontab.lines:
@@ -30,7 +30,7 @@ def check_variables(source: Source) -> Iterator[Finding]:
             isinstance(line, InvalidLine)
             and line.raw.strip().partition(b"=")[0].strip() == b"MAILTO"
         ):
-            yield Finding(
+            yield Diagnostic(
                 *(source.name, line.number, "mailto"),
                 "MAILTO= without a value is no setting to Debian's cron, which refuses the whole file",
                 'write MAILTO="", or better an address',
@@ -39,24 +39,26 @@ def check_variables(source: Source) -> Iterator[Finding]:
             continue
         name, value = (text.decode("utf-8", "surrogateescape") for text in (line.name, line.value))
         if name == "MAILTO" and not value and line.number < last:
-            yield Finding(
+            yield Diagnostic(
                 *(source.name, line.number, "mailto"),
                 "MAILTO is empty: nobody hears of what the jobs below say when they fail",
                 "name an address; oncecron prints nothing on success or on a skip",
             )
-        if in_variable(name, value):
-            yield Finding(*(source.name, line.number, "secret"), f"{name} holds a secret", _CURE)
+        if secret_in_variable(name, value):
+            yield Diagnostic(*(source.name, line.number, "secret"), f"{name} holds a secret", _CURE)
 
 
-def check_command(line: Line) -> Iterator[Finding]:
+def check_command(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield secrets among the arguments, and a `%` that ends the command where it was not meant to."""
-    what = next((name for part in line.parts for name, _ in in_arguments(part.words)), None)
+    what = next(
+        (name for simple in line.commands for name, _ in secrets_in_arguments(simple.words)), None
+    )
     if what:
-        yield line.finding("secret", f"{what} on the line is a secret", _CURE)
+        yield line.diagnostic("secret", f"{what} on the line is a secret", _CURE)
     prefix = read_prefix(line.entry.command)
     before, behind = split_command(prefix.command if prefix else line.entry.command)
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
-        yield line.finding(
+        yield line.diagnostic(
             "percent",
             "cron ends the command at the first % and makes the rest its standard input",
             r"write \% for a percent sign",
@@ -65,8 +67,8 @@ def check_command(line: Line) -> Iterator[Finding]:
 
 def _is_meant(before: str) -> bool:
     """Return whether a `%` may be meant to end the command: not within quotes, a date's format or an address."""
-    divided = parts(before)
-    if divided is None:
+    commands = simple_commands(before)
+    if commands is None:
         return False
     word = before.rpartition(" ")[2]
     return not (word.startswith("+") or "://" in word)

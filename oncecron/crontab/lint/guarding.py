@@ -7,16 +7,16 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.lines import shown
-from oncecron.crontab.lint.losers import passed_over
+from oncecron.crontab.lint.losers import skipped_by_losers
 from oncecron.crontab.lint.schedules import check_fields
-from oncecron.crontab.lint.shell import parts
+from oncecron.crontab.lint.shell import simple_commands
 from oncecron.crontab.words import is_bourne_shell, per_host_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncecron.crontab.lint.lines import Finding, Guard, Line
-    from oncecron.crontab.lint.shell import Part
+    from oncecron.crontab.lint.lines import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.lint.shell import SimpleCommand
 
 CRON_PATH = "/usr/bin:/bin"
 """What cron sets where the crontab does not."""
@@ -53,22 +53,22 @@ _ASSIGNMENT = re.compile(r"\w+=")
 _WITHOUT = "; or take the guard off, then {}"
 
 
-def check_unguarded(lines: list[Line], *, required: bool) -> Iterator[Finding]:
+def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Diagnostic]:
     """Yield lines without a guard: in a file that guards others, or all of them if it is required."""
-    if not required and not any(line.guards for line in lines):
+    if not required and not any(line.invocations for line in lines):
         return
     for line in lines:
         never = any(each.finding == "never" for each in check_fields(line))
-        own = never or line.each_host == "oncecron" or (line.each_host is not None and not required)
-        if line.command.strip() and not (line.guards or line.off or own):
-            yield line.finding(
+        own = never or line.per_host == "oncecron" or (line.per_host is not None and not required)
+        if line.command.strip() and not (line.invocations or line.off or own):
+            yield line.diagnostic(
                 "unguarded",
                 f"{shown(line.command)} runs on every host",
                 f"put oncecron run in front{_by_wrap(line, ' ({})')}, or `# oncecron: off` above it if that is meant",
             )
 
 
-def _by_wrap(line: Line, words: str) -> str:
+def _by_wrap(line: LintedEntry, words: str) -> str:
     """Return the words with how wrap guards a line that has no guard, or nothing if it would leave the line."""
     command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be taken for oncecron
     own = line.entry.is_reboot or line.off or per_host_program(command)
@@ -78,130 +78,135 @@ def _by_wrap(line: Line, words: str) -> str:
     return words.format(f"oncecron crontab wrap{named} does it")
 
 
-def check_parts(line: Line) -> Iterator[Finding]:
+def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield the first command beside a guard, which runs on every host."""
-    guarded = _guarded_parts(line)
+    guarded = _guarded_positions(line)
     if not guarded:
         return
-    harmless = guarded | _passed_over(line)
-    for number, part in enumerate(line.parts):
-        if number in harmless or _is_harmless(part, before=number < min(guarded)):
+    harmless = guarded | _skipped_positions(line)
+    for number, simple in enumerate(line.commands):
+        if number in harmless or _is_harmless(simple, before=number < min(guarded)):
             continue
-        yield line.finding(
+        guarded_part = shown(line.invocations[0].command or "a part")
+        yield line.diagnostic(
             "part",
-            f"oncecron guards only {shown(line.guards[0].command or 'a part')}: {shown(part.text)} runs on every host",
+            f"oncecron guards only {guarded_part}: {shown(simple.text)} runs on every host",
             f"put all of it into oncecron run --shell '...'{_by_wrap(line, _WITHOUT)}",
         )
         return
 
 
-def check_redirections(line: Line) -> Iterator[Finding]:
+def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield the files that hosts empty though they lose."""
-    guarded, passed = _guarded_parts(line), _passed_over(line)
-    for number, part in enumerate(line.parts):
-        if not guarded or number < min(guarded) or (part.words and number not in guarded):
+    guarded, passed = _guarded_positions(line), _skipped_positions(line)
+    for number, simple in enumerate(line.commands):
+        if not guarded or number < min(guarded) or (simple.words and number not in guarded):
             continue
         if number in passed:
             continue
-        target = next((file for operator, file in part.redirects if operator in _TRUNCATING), None)
+        target = next(
+            (file for operator, file in simple.redirections if operator in _TRUNCATING), None
+        )
         if target and not target.startswith("/dev/"):
-            yield line.finding(
+            yield line.diagnostic(
                 "truncate",
                 f"hosts that lose empty {shown(target)} all the same: the shell opens it before oncecron runs",
                 f"write >>, or put the redirection into oncecron run --shell '...'{_by_wrap(line, _WITHOUT)}",
             )
 
 
-def _guarded_parts(line: Line) -> set[int]:
+def _guarded_positions(line: LintedEntry) -> set[int]:
     """Return the numbers of the parts with a guard; none where all of the line is in it."""
-    numbers = {guard.part for guard in line.guards}
+    numbers = {invocation.position for invocation in line.invocations}
     return set() if None in numbers else {number for number in numbers if number is not None}
 
 
-def _passed_over(line: Line) -> set[int]:
+def _skipped_positions(line: LintedEntry) -> set[int]:
     """Return the numbers of the parts that hosts that lose do not run."""
-    if any(guard.options.get("skip-exit", "0") != "0" for guard in line.guards):
+    if any(invocation.options.get("skip-exit", "0") != "0" for invocation in line.invocations):
         return set()
-    return passed_over(line.parts, _guarded_parts(line))
+    return skipped_by_losers(line.commands, _guarded_positions(line))
 
 
-def _is_harmless(part: Part, *, before: bool) -> bool:
-    program = _program(part)
+def _is_harmless(simple: SimpleCommand, *, before: bool) -> bool:
+    program = _program(simple)
     if not program:
         return True
     if before:
-        return program in _PREPARING or bool(_RANDOM.search(part.text))
-    return program in _FILTERS or (program == "tee" and "-a" in part.words)
+        return program in _PREPARING or bool(_RANDOM.search(simple.text))
+    return program in _FILTERS or (program == "tee" and "-a" in simple.words)
 
 
-def _program(part: Part) -> str:
+def _program(simple: SimpleCommand) -> str:
     """Return the name of the program, behind assignments; empty where there is none."""
-    word = next((word for word in part.words if not _ASSIGNMENT.match(word)), "")
+    word = next((word for word in simple.words if not _ASSIGNMENT.match(word)), "")
     return word.rpartition("/")[2]
 
 
-def check_options(line: Line) -> Iterator[Finding]:
+def check_options(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield guards that `run` refuses."""
-    for guard in line.guards:
-        if guard.wrong:
-            yield line.finding(
+    for invocation in line.invocations:
+        if invocation.usage_error:
+            yield line.diagnostic(
                 "options",
-                f"oncecron run cannot start anything here: {guard.wrong}",
+                f"oncecron run cannot start anything here: {invocation.usage_error}",
                 "write oncecron run --key NAME -- COMMAND; oncecron run --help names the options",
             )
 
 
-def check_delays(line: Line) -> Iterator[Finding]:
+def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield random delays before a guard that takes the minute for the tick."""
-    for guard in line.guards:
-        ahead = line.parts[: guard.part] if guard.part is not None else ()
+    for invocation in line.invocations:
+        ahead = line.commands[: invocation.position] if invocation.position is not None else ()
         if (
-            guard.key is not None
-            and not guard.names_the_tick
-            and any(_RANDOM.search(part.text) for part in ahead)
+            invocation.key is not None
+            and not invocation.names_the_tick
+            and any(_RANDOM.search(simple.text) for simple in ahead)
         ):
-            yield line.finding(
+            yield line.diagnostic(
                 "random-sleep",
                 "after a random sleep hosts come in different minutes, and without --schedule each minute is a tick",
                 f"add --schedule '{line.entry.schedule}' to oncecron run",
             )
 
 
-def check_programs(line: Line, is_program: Callable[[str], bool]) -> Iterator[Finding]:
+def check_programs(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
     """Yield a guard that cron does not find, or one that cannot end its job; `is_program` looks at a path."""
-    for guard in line.guards:
-        yield from _check_path(line, guard, is_program)
+    for invocation in line.invocations:
+        yield from _check_path(line, invocation, is_program)
     if line.user != "root" and any(map(_is_sudo, _unprivileged(line))):
-        yield line.finding(
+        yield line.diagnostic(
             "sudo",
             f"what sudo starts is another user's, and oncecron cannot end it as {line.user or 'anybody but root'}",
             "put the line into root's crontab, or let the user whose job it is run it from /etc/cron.d",
         )
 
 
-def _unprivileged(line: Line) -> Iterator[Part]:
+def _unprivileged(line: LintedEntry) -> Iterator[SimpleCommand]:
     """Yield what a line starts, within guards and outside, but for guards that sudo itself starts."""
-    guarded = {guard.part: guard for guard in line.guards}
-    for number, part in enumerate(line.parts):
+    guarded = {invocation.position: invocation for invocation in line.invocations}
+    for number, simple in enumerate(line.commands):
         if number not in guarded:
-            yield part
-        elif not _is_sudo(part):
-            yield from parts(guarded[number].command) or ()
+            yield simple
+        elif not _is_sudo(simple):
+            yield from simple_commands(guarded[number].command) or ()
     if None in guarded:
-        yield from parts(guarded[None].command) or ()
+        yield from simple_commands(guarded[None].command) or ()
 
 
-def _is_sudo(part: Part) -> bool:
-    return _program(part) == "sudo"
+def _is_sudo(simple: SimpleCommand) -> bool:
+    return _program(simple) == "sudo"
 
 
-def _check_path(line: Line, guard: Guard, is_program: Callable[[str], bool]) -> Iterator[Finding]:
+def _check_path(
+    line: LintedEntry, invocation: Invocation, is_program: Callable[[str], bool]
+) -> Iterator[Diagnostic]:
     path = line.environment.get("PATH", CRON_PATH)
     directories = path.split(":")
-    if "/" in guard.program or guard.part is None or _INSTALLED in directories:
+    if "/" in invocation.program or invocation.position is None or _INSTALLED in directories:
         return
     if not any(is_program(f"{directory}/oncecron") for directory in directories):
-        yield line.finding(
+        yield line.diagnostic(
             "path",
             f"oncecron is not on the PATH of this line, {path}",
             f"write its path, such as {_INSTALLED}/oncecron",

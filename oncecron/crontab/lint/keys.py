@@ -14,51 +14,53 @@ from oncecron.crontab.reading import shell_command, split_command
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron.crontab.lint.lines import Finding, Guard, Line
+    from oncecron.crontab.lint.lines import Diagnostic, Invocation, LintedEntry
 
 _ADDED = re.compile(r"\.[0-9a-f]{8}$")
 _NUMBER = re.compile(r"(?<=\.[0-9a-f]{8})-\d+$")
 _DERIVED = re.compile(r"-[0-9a-f]{8}$")
 
 
-def check_keys(lines: Sequence[Line]) -> Iterator[Finding]:
+def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
     """Yield keys of two commands, and commands with two keys, on the lines of one file."""
-    by_key: dict[str, tuple[Line, Guard]] = {}
-    by_command: dict[object, tuple[Line, Guard]] = {}
+    by_key: dict[str, tuple[LintedEntry, Invocation]] = {}
+    by_command: dict[object, tuple[LintedEntry, Invocation]] = {}
     for line in lines:
-        for guard in line.guards:
-            if guard.key is None or not guard.command:
+        for invocation in line.invocations:
+            if invocation.key is None or not invocation.command:
                 continue
-            other, first = by_key.setdefault(guard.key, (line, guard))
-            if first.command != guard.command:
-                yield line.finding(
+            other, first = by_key.setdefault(invocation.key, (line, invocation))
+            if first.command != invocation.command:
+                yield line.diagnostic(
                     "shared-key",
-                    f"key {guard.key} is also that of {shown(first.command)} in {_place(line, other)}: at a tick of "
-                    "both only one of them runs",
+                    f"key {invocation.key} is also that of {shown(first.command)} in {_place(line, other)}: "
+                    "at a tick of both only one of them runs",
                     "give each command a key of its own",
                 )
-            for same in (guard.command, (guard.command, _occasion(line))):
-                other, first = by_command.setdefault(same, (line, guard))
-                if not _is_alike(line, guard, other, first):
-                    yield line.finding(
+            for same in (invocation.command, (invocation.command, _occasion(line))):
+                other, first = by_command.setdefault(same, (line, invocation))
+                if not _is_alike(line, invocation, other, first):
+                    yield line.diagnostic(
                         "split-key",
-                        f"{shown(guard.command)} has key {guard.key} here and {first.key} in {_place(line, other)}: "
-                        "they do not keep each other out",
+                        f"{shown(invocation.command)} has key {invocation.key} here and {first.key} in "
+                        f"{_place(line, other)}: they do not keep each other out",
                         "give both the same key",
                     )
                     break
 
 
-def _place(line: Line, other: Line) -> str:
+def _place(line: LintedEntry, other: LintedEntry) -> str:
     number = f"line {other.entry.number}"
     return number if other.source is line.source else f"{other.source.name}, {number}"
 
 
-def _is_alike(line: Line, guard: Guard, other: Line, first: Guard) -> bool:
+def _is_alike(
+    line: LintedEntry, invocation: Invocation, other: LintedEntry, first: Invocation
+) -> bool:
     """Return whether two keys of a command are the same, but for what wrap adds to tell lines apart."""
-    if guard.key == first.key or _are_spelled_apart(line, other):
+    if invocation.key == first.key or _are_spelled_apart(line, other):
         return True
-    one, two = (_NUMBER.sub("", each.key or "") for each in (guard, first))
+    one, two = (_NUMBER.sub("", each.key or "") for each in (invocation, first))
     if not _DERIVED.search(_plain(one)):
         return False
     return one == two or (_occasion(line) != _occasion(other) and _plain(one) == _plain(two))
@@ -69,17 +71,17 @@ def _plain(key: str) -> str:
     return _ADDED.sub("", _NUMBER.sub("", key))
 
 
-def _occasion(line: Line) -> tuple[object, ...]:
+def _occasion(line: LintedEntry) -> tuple[object, ...]:
     """Return what tells lines with the same command apart: time, user, input."""
     return meaning(line.entry), line.entry.user, split_command(line.entry.command)[1] or b""
 
 
-def _are_spelled_apart(line: Line, other: Line) -> bool:
+def _are_spelled_apart(line: LintedEntry, other: LintedEntry) -> bool:
     """Return whether wrap gave each line of a file a key of its own, since quotes or blanks differ."""
     return line.source is other.source and _has_own_key(line) and _has_own_key(other)
 
 
-def _has_own_key(line: Line) -> bool:
+def _has_own_key(line: LintedEntry) -> bool:
     """Return whether the key is derived from the command as it stands on the line."""
     prefix = read_prefix(line.entry.command)
     if prefix is None:
@@ -88,7 +90,7 @@ def _has_own_key(line: Line) -> bool:
     return _plain(prefix.options["key"]) == key
 
 
-def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
+def check_hosts(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]:
     """Yield what differs between the files of several hosts: jobs that some lack, guards, schedules."""
     of_all = [_by_command(lines) for lines in files]
     for command in dict.fromkeys(command for found in of_all for command in found):
@@ -104,35 +106,37 @@ def check_hosts(files: Sequence[Sequence[Line]]) -> Iterator[Finding]:
             yield from _compare(command, having[0], lines)
 
 
-def _missing(line: Line, what: str, where: str) -> Finding:
-    return line.finding(
+def _missing(line: LintedEntry, what: str, where: str) -> Diagnostic:
+    return line.diagnostic(
         "missing",
         f"{what} is not in {where}",
         "put the line on every host, or `# oncecron: off` above it if it is this host's own",
     )
 
 
-def _by_command(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
+def _by_command(lines: Sequence[LintedEntry]) -> dict[str, list[LintedEntry]]:
+    found: dict[str, list[LintedEntry]] = {}
     for line in lines:
-        if not line.off and line.each_host is None and line.bare:
-            found.setdefault(line.bare, []).append(line)
+        if not line.off and line.per_host is None and line.without_guard:
+            found.setdefault(line.without_guard, []).append(line)
     return found
 
 
-def _compare(command: str, first: list[Line], lines: list[Line]) -> Iterator[Finding]:
+def _compare(
+    command: str, first: list[LintedEntry], lines: list[LintedEntry]
+) -> Iterator[Diagnostic]:
     there = first[0]
     for line in lines:
-        if bool(line.guards) != bool(there.guards):
-            bare, guarded = (there, line) if line.guards else (line, there)
-            yield bare.finding(
+        if bool(line.invocations) != bool(there.invocations):
+            bare, guarded = (there, line) if line.invocations else (line, there)
+            yield bare.diagnostic(
                 "unguarded",
                 f"{shown(command)} is guarded in {_place(bare, guarded)}, and runs here all the same",
                 "guard it on every host by the same key (oncecron crontab wrap does it)",
             )
     more, fewer = _without(lines, first), _without(first, lines)
     for line in more if fewer else ():
-        yield line.finding(
+        yield line.diagnostic(
             "schedule",
             f"{shown(command)} runs at {_when_shown(line)} here and at {_when_shown(fewer[0])} in "
             f"{_place(line, fewer[0])}: firings of one tick do not meet",
@@ -143,17 +147,20 @@ def _compare(command: str, first: list[Line], lines: list[Line]) -> Iterator[Fin
         yield _missing(line, f"{shown(command)} at {_when_shown(line)}", other.source.name)
 
 
-def _without(lines: Sequence[Line], others: Sequence[Line]) -> list[Line]:
+def _without(lines: Sequence[LintedEntry], others: Sequence[LintedEntry]) -> list[LintedEntry]:
     """Return the lines whose schedule none of the others has."""
     known = set(map(_when, others))
     return [line for line in lines if _when(line) not in known]
 
 
-def _when(line: Line) -> tuple[object, ...]:
-    zones = tuple(guard.options.get("tz") for guard in line.guards)
+def _when(line: LintedEntry) -> tuple[object, ...]:
+    zones = tuple(invocation.options.get("tz") for invocation in line.invocations)
     return meaning(line.entry), zones
 
 
-def _when_shown(line: Line) -> str:
-    zone = next((guard.options["tz"] for guard in line.guards if "tz" in guard.options), None)
+def _when_shown(line: LintedEntry) -> str:
+    zone = next(
+        (invocation.options["tz"] for invocation in line.invocations if "tz" in invocation.options),
+        None,
+    )
     return f"{line.entry.schedule}" + (f" {zone}" if zone else "")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.options import OWN_SHELL
 from oncecron.config.run_parser import parse_run
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint.refusing import why_refused
+from oncecron.crontab.lint.refusing import usage_error_of
 from oncecron.crontab.lint.secrets import masked
-from oncecron.crontab.lint.shell import Part, parts, to_bytes, to_text
+from oncecron.crontab.lint.shell import SimpleCommand, simple_commands, to_bytes, to_text
 from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Entry, Variable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from oncecron.crontab.scanner import Crontab
 
-KINDS = (
+FINDINGS = (
     *("unguarded", "part", "truncate", "shared-key", "split-key", "missing"),
     *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field", "days"),
     *("path", "sudo", "secret", "percent", "mailto", "options", "refused", "newline", "remark"),
@@ -40,18 +40,18 @@ _STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
 _LONGEST_SHOWN = 60
 
 
-class Finding(NamedTuple):
+class Diagnostic(NamedTuple):
     """What is wrong with a line, in the order of its published fields."""
 
     file: str
     line: int
     finding: str
-    """Its kind, one of `KINDS`."""
+    """Its kind, one of `FINDINGS`."""
     message: str
     cure: str
 
 
-class Source(NamedTuple):
+class LintedCrontab(NamedTuple):
     """A crontab and where it is from."""
 
     name: str
@@ -60,7 +60,7 @@ class Source(NamedTuple):
     """Whose it is; None where the lines name a user, or nobody knows."""
 
 
-class Guard(NamedTuple):
+class Invocation(NamedTuple):
     """One `oncecron run` on a line, or the shell that stands for it."""
 
     key: str | None
@@ -69,14 +69,14 @@ class Guard(NamedTuple):
     """As typed; what is not, as [job.KEY] of the configuration has it."""
     command: str
     """What it guards, so written that equal commands are equal; empty where it is not on the line."""
-    part: int | None
-    """Which part of the line; None: all of it."""
+    position: int | None
+    """Which of the simple commands of the line; None: all of it."""
     program: str
-    wrong: str = ""
+    usage_error: str = ""
     """Why `run` refuses it, if it does."""
 
     @property
-    def by_shell(self) -> bool:
+    def is_shell(self) -> bool:
         """Whether SHELL= is the guard: options are those of the configuration alone."""
         return self.program.rpartition("/")[2] == OWN_SHELL
 
@@ -86,20 +86,20 @@ class Guard(NamedTuple):
         return any(name in self.options for name in ("schedule", "tick", "no-tick"))
 
 
-class Line(NamedTuple):
+class LintedEntry(NamedTuple):
     """A line that runs a command."""
 
-    source: Source
+    source: LintedCrontab
     entry: Entry
     environment: Mapping[str, str]
     command: str
     """As the shell gets it."""
-    parts: tuple[Part, ...]
+    commands: tuple[SimpleCommand, ...]
     """None of them where a quote or a substitution is left open."""
-    guards: tuple[Guard, ...]
+    invocations: tuple[Invocation, ...]
     off: bool
     """Somebody has said that it is to run on every host."""
-    each_host: str | None
+    per_host: str | None
     """The program, or `@reboot`, that makes it one of each host's own."""
 
     @property
@@ -109,17 +109,19 @@ class Line(NamedTuple):
         return self.source.user if named is None else named.decode("utf-8", "backslashreplace")
 
     @property
-    def bare(self) -> str:
+    def without_guard(self) -> str:
         """Its command without guards, so written that equal commands are equal."""
-        whole = [guard.command for guard in self.guards if guard.command]
+        whole = [invocation.command for invocation in self.invocations if invocation.command]
         return whole[0] if len(whole) == 1 else canonical(self.command)
 
-    def finding(self, kind: str, message: str, cure: str) -> Finding:
-        """Return a finding on this line."""
-        return Finding(self.source.name, self.entry.number, kind, message, cure)
+    def diagnostic(self, kind: str, message: str, cure: str) -> Diagnostic:
+        """Return what is wrong with this line; `kind` is one of `FINDINGS`."""
+        return Diagnostic(self.source.name, self.entry.number, kind, message, cure)
 
 
-def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line]:
+def linted_entries(
+    source: LintedCrontab, jobs: Mapping[str, Mapping[str, str]]
+) -> list[LintedEntry]:
     """Return the lines of a crontab that run commands; `jobs` are the [job.KEY] sections of the configuration."""
     directives, _ = read_directives(source.crontab)
     environment: dict[str, str] = {}
@@ -135,60 +137,62 @@ def lines_of(source: Source, jobs: Mapping[str, Mapping[str, str]]) -> list[Line
 
 
 def _line(
-    source: Source,
+    source: LintedCrontab,
     entry: Entry,
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
     *,
     off: bool,
-) -> Line:
+) -> LintedEntry:
     raw = shell_command(entry.command)
     command = to_text(raw)
-    divided = tuple(unfolded(parts(command) or ()))
+    commands = tuple(with_inner_commands(simple_commands(command) or ()))
     off = off or is_off(raw) or environment.get("ONCECRON") == "off"
-    guards = tuple(_guards(raw, command, divided, {} if off else environment, jobs))
-    return Line(
-        *(source, entry, environment, command, divided, guards),
+    invocations = tuple(_find_invocations(raw, command, commands, {} if off else environment, jobs))
+    return LintedEntry(
+        *(source, entry, environment, command, commands, invocations),
         off=off,
-        each_host="@reboot" if entry.is_reboot else None if guards else per_host_program(raw),
+        per_host="@reboot" if entry.is_reboot else None if invocations else per_host_program(raw),
     )
 
 
-def _guards(
+def _find_invocations(
     raw: bytes,
     command: str,
-    divided: tuple[Part, ...],
+    commands: tuple[SimpleCommand, ...],
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
-) -> Iterator[Guard]:
+) -> Iterator[Invocation]:
     by_hand = calls_oncecron_run(raw)
     shell = environment.get("SHELL", "")
     if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or per_host_program(raw)):
         key = derived_key(raw, environment.get(PREFIX_VARIABLE, ""))
-        yield Guard(key, jobs.get(key, {}), canonical(command), None, shell)
+        yield Invocation(key, jobs.get(key, {}), canonical(command), None, shell)
         return
-    guards = [guard_of(part.words, number, jobs) for number, part in enumerate(divided)]
-    found = [guard for guard in guards if guard]
+    invocations = [
+        invocation_of(simple.words, number, jobs) for number, simple in enumerate(commands)
+    ]
+    found = [invocation for invocation in invocations if invocation]
     if by_hand and not found:
-        found = [Guard(None, {}, "", None, "oncecron")]
+        found = [Invocation(None, {}, "", None, "oncecron")]
     yield from found
 
 
-def unfolded(divided: Iterable[Part]) -> Iterator[Part]:
-    """Yield simple commands; for one that gives a shell a string with a guard, those of the string, in brackets."""
-    for part in divided:
-        within = list(unfolded(parts(_string(part.words)) or ()))
+def with_inner_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCommand]:
+    """Yield simple commands; for `sh -c STRING` with a guard in the string, those of the string, in brackets."""
+    for simple in commands:
+        within = list(with_inner_commands(simple_commands(_inner_string(simple.words)) or ()))
         if not within:
-            yield part
+            yield simple
             continue
         first, *rest = within
-        keywords = (*part.keywords, "(", *first.keywords)
-        yield first._replace(before=part.before, keywords=keywords)
+        keywords = (*simple.keywords, "(", *first.keywords)
+        yield first._replace(joined_by=simple.joined_by, keywords=keywords)
         yield from rest
-        yield Part(";", (), (), part.redirects, (")",))
+        yield SimpleCommand(";", (), (), simple.redirections, (")",))
 
 
-def _string(words: tuple[str, ...]) -> str:
+def _inner_string(words: tuple[str, ...]) -> str:
     """Return the string that a simple command without a guard gives to a shell, if there is a guard in that."""
     shell = False
     for word, following in pairwise((*words, "")):
@@ -200,13 +204,13 @@ def _string(words: tuple[str, ...]) -> str:
     return ""
 
 
-def guard_of(
-    words: tuple[str, ...], part: int | None, jobs: Mapping[str, Mapping[str, str]]
-) -> Guard | None:
+def invocation_of(
+    words: tuple[str, ...], position: int | None, jobs: Mapping[str, Mapping[str, str]]
+) -> Invocation | None:
     """Return the guard that a simple command has."""
     for at, (word, following) in enumerate(pairwise(words)):
         if _is_named(word, ("oncecron",)) and following == "run":
-            return _read(word, list(words[at + 2 :]), part, jobs)
+            return _read(word, list(words[at + 2 :]), position, jobs)
     return None
 
 
@@ -215,19 +219,19 @@ def _is_named(program: str, names: Container[str]) -> bool:
 
 
 def _read(
-    program: str, arguments: list[str], part: int | None, jobs: Mapping[str, Mapping[str, str]]
-) -> Guard:
+    program: str, arguments: list[str], position: int | None, jobs: Mapping[str, Mapping[str, str]]
+) -> Invocation:
     parsed = parse_run(arguments)
     key = parsed.given.get("key") if parsed else None
     section = jobs.get(key or "", {})
-    wrong = why_refused(arguments, parsed, section)
+    usage_error = usage_error_of(arguments, parsed, section)
     if parsed is None or key is None:
-        return Guard(None, {}, "", part, program, wrong)
+        return Invocation(None, {}, "", position, program, usage_error)
     string = parsed.given.get("shell")
     if string is None and parsed.command[1:2] == ["-c"] and len(parsed.command) == 3:  # noqa: PLR2004 - sh -c STRING
         string = parsed.command[2]
     command = canonical(_joined(parsed.command) if string is None else string)
-    return Guard(key, {**section, **parsed.given}, command, part, program, wrong)
+    return Invocation(key, {**section, **parsed.given}, command, position, program, usage_error)
 
 
 def _joined(words: Iterable[str]) -> str:

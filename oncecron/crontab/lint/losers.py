@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from oncecron.crontab.lint.shell import Part
+    from oncecron.crontab.lint.shell import SimpleCommand
 
 _OPENING = frozenset(("(", "{", "then", "else", "do"))
 _CLOSING = frozenset((")", "}", "fi", "done", "else", "elif"))
@@ -19,7 +19,7 @@ _JOINED = {"then": "&&", "do": "&&", "else": "||", "elif": "||"}
 _NEGATING = frozenset(("!", "until"))
 
 
-def passed_over(parts: Sequence[Part], guarded: Container[int]) -> set[int]:
+def skipped_by_losers(commands: Sequence[SimpleCommand], guarded: Container[int]) -> set[int]:
     """Return the numbers of the parts that hosts that lose do not run; `guarded` are those with a guard."""
     found: set[int] = set()
     opened: list[bool | None] = []
@@ -27,16 +27,16 @@ def passed_over(parts: Sequence[Part], guarded: Container[int]) -> set[int]:
     success: bool | None = None
     outside: int | None = None
     """How many brackets were open where something began that is passed over."""
-    for number, part in enumerate(parts):
-        operator, opening, negated = part.before, 0, False
-        for word in part.keywords:
+    for number, simple in enumerate(commands):
+        operator, opening, negated = simple.joined_by, 0, False
+        for word in simple.keywords:
             if word in _CLOSING and opened:
                 before = opened.pop()
                 success = before if word in _JOINED else success
             operator = _JOINED.get(word, operator)
             opening += word in _OPENING
             negated ^= word in _NEGATING
-        if not part.words and _CLOSING.intersection(part.keywords):
+        if not simple.words and _CLOSING.intersection(simple.keywords):
             operator = "|"  # the redirection of the brackets that end here
         within = outside is not None and len(opened) >= outside + (operator != "|")
         if not within:
@@ -48,5 +48,5 @@ def passed_over(parts: Sequence[Part], guarded: Container[int]) -> set[int]:
         elif number in guarded:
             success = not negated
         elif success is not None:  # grep alone, of what may stand behind a guard, fails on no input
-            success = None if "grep" in part.text else success or operator != "|"
+            success = None if "grep" in simple.text else success or operator != "|"
     return found

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 _SIGNS = "$`"
 
 
-def is_known(text: str) -> bool:
+def is_literal(text: str) -> bool:
     """Return whether a text is what it seems: no shell puts anything into it."""
     return not any(sign in text for sign in _SIGNS)
 
 
-def why_refused(
+def usage_error_of(
     arguments: Sequence[str], parsed: ParsedRun | None, configured: Mapping[str, str]
 ) -> str:
     """Return the reason, empty if there is none; `configured`: the [job.KEY] section."""
     if parsed is None or "key" not in parsed.given:
-        known = all(map(is_known, arguments))
+        known = all(map(is_literal, arguments))
         return (
             ("it has no --key" if parsed else "its options cannot be understood") if known else ""
         )
-    known_ones = {name: text for name, text in parsed.given.items() if is_known(text)}
+    known_ones = {name: text for name, text in parsed.given.items() if is_literal(text)}
     if "key" in known_ones and not is_key(known_ones["key"]):
         return f"--key {known_ones['key']!r}: {KEY_RULE}"
     if (

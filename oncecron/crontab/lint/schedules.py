@@ -13,7 +13,7 @@ from oncecron.crontab.wrap import schedule_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.lint.lines import Finding, Guard, Line
+    from oncecron.crontab.lint.lines import Diagnostic, Invocation, LintedEntry
 
 _DAY, _MONTH, _WEEKDAY = 2, 3, 4
 _EVERY_DAY = frozenset(range(1, 32))
@@ -30,7 +30,7 @@ _FIELDS = {
 _OFTEN = 5  # minutes
 
 
-def check_fields(line: Line) -> Iterator[Finding]:
+def check_fields(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield what of the five fields is never, or another time than it seems."""
     for position, field in enumerate(line.entry.fields):
         yield from _check_field(line, position, field)
@@ -38,23 +38,23 @@ def check_fields(line: Line) -> Iterator[Finding]:
         yield from _check_days(line, *line.entry.fields[_DAY:])
 
 
-def _check_field(line: Line, position: int, field: Field) -> Iterator[Finding]:
+def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Diagnostic]:
     what = f"{field.written} in the {NAMES[position]} field"
     large = next(_large_steps(position, field.written), None)
     if not field.values:
-        yield line.finding(
+        yield line.diagnostic(
             "never",
             f"{what} is a falling range, which to cron is no time at all: the line never runs",
             "write two rising ranges, such as 22-23,0-2",
         )
     elif large:
-        yield line.finding(
+        yield line.diagnostic(
             "field",
             f"{what} has a step beyond its range: cron takes {large[0]} for {large[1]}",
             f"write {large[1]}",
         )
     elif field.text != field.written:
-        yield line.finding(
+        yield line.diagnostic(
             "field",
             f"cron reads {what} as {field.text}, and skips the rest",
             f"write {field.text}, and test what is left in the command",
@@ -69,27 +69,29 @@ def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
             yield term[0], min(span.values)
 
 
-def _check_days(line: Line, day: Field, month: Field, weekday: Field) -> Iterator[Finding]:
+def _check_days(
+    line: LintedEntry, day: Field, month: Field, weekday: Field
+) -> Iterator[Diagnostic]:
     both = day.has_star or weekday.has_star
     restricted = day.values != _EVERY_DAY and len(_weekdays(weekday)) < len(_WEEK)
     if both and all(
         number > _LONGEST.get(each, 31) for number in day.values for each in month.values
     ):
-        yield line.finding(
+        yield line.diagnostic(
             "never",
             f"no month {month.written} has a day {day.written}: the line never runs",
             "name a day that exists",
         )
     elif restricted and both:
         star = day if day.has_star else weekday
-        yield line.finding(
+        yield line.diagnostic(
             "days",
             f"because {star.written} begins with *, cron runs it only on days that match both "
             f"day-of-month {day.written} and day-of-week {weekday.written}",
             "test one of them in the command, so that it can be seen",
         )
     elif restricted:
-        yield line.finding(
+        yield line.diagnostic(
             "days",
             f"cron runs it on days that match day-of-month {day.written} or day-of-week {weekday.written}, not both",
             "make one of them * and test it in the command, such as "
@@ -97,26 +99,26 @@ def _check_days(line: Line, day: Field, month: Field, weekday: Field) -> Iterato
         )
 
 
-def check_schedule(line: Line, guard: Guard) -> Iterator[Finding]:
+def check_schedule(line: LintedEntry, invocation: Invocation) -> Iterator[Diagnostic]:
     """Yield what is wrong between the line's time and the tick that the guard names."""
-    written = guard.options.get("schedule")
+    written = invocation.options.get("schedule")
     if line.entry.is_reboot:
-        if guard.key is not None and (written is not None or not guard.names_the_tick):
-            yield line.finding(
+        if invocation.key is not None and (written is not None or not invocation.names_the_tick):
+            yield line.diagnostic(
                 "schedule",
                 "@reboot has no scheduled time, and hosts boot in different minutes: each of them runs it",
                 "write ONCECRON=off in front, or no_tick = true below [job.KEY] of the configuration"
-                if guard.by_shell
+                if invocation.is_shell
                 else "write --no-tick, with --min-gap if it may run again later",
             )
     elif written is not None and meaning(line.entry) != _meaning_of(written):
-        yield line.finding(
+        yield line.diagnostic(
             "schedule",
             f"the line runs at {line.entry.schedule!r}, and --schedule is {written!r}: firings belong to wrong ticks",
-            _write(line, guard),
+            _write(line, invocation),
         )
-    if written is not None and "tz" not in guard.options and "TZ" in line.environment:
-        yield line.finding(
+    if written is not None and "tz" not in invocation.options and "TZ" in line.environment:
+        yield line.diagnostic(
             "zone",
             f"TZ={line.environment['TZ']} above it is the zone of --schedule, but cron fires in that of the host",
             "name the host's zone with --tz, such as --tz Europe/Berlin",
@@ -144,10 +146,10 @@ def _weekdays(field: Field) -> frozenset[int]:
     return frozenset(day % 7 for day in field.values)
 
 
-def _write(line: Line, guard: Guard) -> str:
+def _write(line: LintedEntry, invocation: Invocation) -> str:
     schedule = schedule_of(line.entry)
-    if guard.by_shell and guard.key and schedule:
-        return f"write schedule = '{schedule}' below {job_section(guard.key)} of the configuration"
+    if invocation.is_shell and invocation.key and schedule:
+        return f"write schedule = '{schedule}' below {job_section(invocation.key)} of the configuration"
     return (
         f"write --schedule '{schedule}', as oncecron crontab wrap does"
         if schedule
@@ -155,9 +157,9 @@ def _write(line: Line, guard: Guard) -> str:
     )
 
 
-def check_frequency(line: Line, guard: Guard) -> Iterator[Finding]:
+def check_frequency(line: LintedEntry, invocation: Invocation) -> Iterator[Diagnostic]:
     """Yield lines whose next minute is so near that a late start would be taken for it."""
-    if guard.key is None or guard.names_the_tick or not line.entry.fields:
+    if invocation.key is None or invocation.names_the_tick or not line.entry.fields:
         return
     minutes, hours = (sorted(field.values) for field in line.entry.fields[:2])
     if not minutes or not hours:
@@ -165,8 +167,8 @@ def check_frequency(line: Line, guard: Guard) -> Iterator[Finding]:
     around = [minutes[0] + 60] if len(hours) > 1 else []
     gaps = [later - earlier for earlier, later in zip(minutes, minutes[1:] + around, strict=False)]
     if gaps and min(gaps) < _OFTEN:
-        yield line.finding(
+        yield line.diagnostic(
             "frequent",
             "it runs every few minutes, and without --schedule a start that is a minute late is taken for another tick",
-            _write(line, guard),
+            _write(line, invocation),
         )

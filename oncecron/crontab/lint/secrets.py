@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.shell import parts
+from oncecron.crontab.lint.shell import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ _NOT_ITSELF = ("$", "`", "/", "./", "~", "<", "@", "-", "{")
 _MASK = "***"
 
 
-def in_variable(name: str, value: str) -> str | None:
+def secret_in_variable(name: str, value: str) -> str | None:
     """Return the secret that a variable holds, if it holds one."""
     return value if _VARIABLE.search(name) and _is_literal(value) else _in_urls(value)
 
 
-def in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def secrets_in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield by what name a secret stands among the words of a command, or of one within a word, and the secret."""
     program, before = "", ""
     for word, following in pairwise((*words, "")):
@@ -42,9 +42,9 @@ def in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         found = _in_word(word, following, program)
         if found and _is_literal(found[1]):
             yield found
-        for part in parts(_SUBSTITUTED.sub(";", word)) or ():
-            if part.words != (word,):  # such as what --shell, or sh -c, is given
-                yield from in_arguments(part.words)
+        for simple in simple_commands(_SUBSTITUTED.sub(";", word)) or ():
+            if simple.words != (word,):  # such as what --shell, or sh -c, is given
+                yield from secrets_in_arguments(simple.words)
         before = word
 
 
@@ -75,10 +75,10 @@ def _in_short_option(word: str, following: str, program: str) -> tuple[str, str]
 
 def masked(command: str) -> str:
     """Return a command without its secrets; nothing of it where one is written in pieces."""
-    divided = parts(command)
+    commands = simple_commands(command)
     shown = command
-    for words in [command.split()] if divided is None else [part.words for part in divided]:
-        for _, secret in in_arguments(words):
+    for words in [command.split()] if commands is None else [simple.words for simple in commands]:
+        for _, secret in secrets_in_arguments(words):
             if secret not in command:
                 return _MASK
             shown = shown.replace(secret, _MASK)

@@ -27,16 +27,16 @@ _RESERVED = frozenset(
 _JOINING = {"\n": ";", ";;": ";", "|&": "|"}
 
 
-class Part(NamedTuple):
+class SimpleCommand(NamedTuple):
     """A simple command."""
 
-    before: str
-    """What joins it to the one before it: `&&`, `||`, `;`, `|`, `&`; empty at the beginning."""
+    joined_by: str
+    """What stands between it and the one before it: `&&`, `||`, `;`, `|`, `&`; empty at the beginning."""
     words: tuple[str, ...]
     """With the assignments in front; empty for `}` and the like, which may still have redirections."""
     written: tuple[str, ...]
     """The words as they are written, quotes included."""
-    redirects: tuple[tuple[str, str], ...]
+    redirections: tuple[tuple[str, str], ...]
     """Operator and target."""
     keywords: tuple[str, ...]
     """The brackets and reserved words in front of it: those that end what is before it, and its own."""
@@ -47,7 +47,7 @@ class Part(NamedTuple):
         return " ".join(self.written)
 
 
-def parts(command: str) -> list[Part] | None:
+def simple_commands(command: str) -> list[SimpleCommand] | None:
     """Return the simple commands, None if a quote or a substitution is not closed."""
     try:
         found = tokens(to_bytes(command))
@@ -74,10 +74,10 @@ class _Reader:
     """Puts the tokens of one command together."""
 
     def __init__(self) -> None:
-        self._parts: list[Part] = []
+        self._found: list[SimpleCommand] = []
         self._words: list[str] = []
         self._written: list[str] = []
-        self._redirects: list[tuple[str, str]] = []
+        self._redirections: list[tuple[str, str]] = []
         self._keywords: list[str] = []
         self._before = ""
         self._redirection: str | None = None
@@ -89,31 +89,31 @@ class _Reader:
             return
         if self._redirection is not None:
             target = to_text(token.value) if token.kind == WORD else ""
-            self._redirects.append((self._redirection, target))
+            self._redirections.append((self._redirection, target))
             self._redirection = None
             if token.kind == WORD:
                 return
         if token.kind == REDIRECTION:
             self._redirection = to_text(token.value)
         elif token.kind == OPERATOR:
-            self._end_part(to_text(token.value))
+            self._end_command(to_text(token.value))
         else:
             self._add_word(to_text(token.value), to_text(token.text))
 
-    def end(self) -> list[Part]:
+    def end(self) -> list[SimpleCommand]:
         """Return the simple commands when there are no more tokens."""
         if self._redirection is not None:
-            self._redirects.append((self._redirection, ""))
-        self._end_part("")
-        return self._parts
+            self._redirections.append((self._redirection, ""))
+        self._end_command("")
+        return self._found
 
-    def _end_part(self, operator: str) -> None:
-        if self._words or self._redirects:
+    def _end_command(self, operator: str) -> None:
+        if self._words or self._redirections:
             words = (tuple(self._words), tuple(self._written))
-            more = (tuple(self._redirects), tuple(self._keywords))
-            self._parts.append(Part(self._before, *words, *more))
+            more = (tuple(self._redirections), tuple(self._keywords))
+            self._found.append(SimpleCommand(self._before, *words, *more))
             self._before, self._keywords = "", []
-        self._words, self._written, self._redirects = [], [], []
+        self._words, self._written, self._redirections = [], [], []
         if operator in ("(", ")"):
             self._keywords.append(operator)
         else:
@@ -121,7 +121,7 @@ class _Reader:
 
     def _add_word(self, word: str, written: str) -> None:
         if not self._words and written in _RESERVED:
-            self._before = self._before or (";" if self._parts else "")
+            self._before = self._before or (";" if self._found else "")
             self._keywords.append(word)
         else:
             self._words.append(word)

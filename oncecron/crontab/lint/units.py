@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import Finding, guard_of, unfolded
-from oncecron.crontab.lint.shell import parts
+from oncecron.crontab.lint.lines import Diagnostic, invocation_of, with_inner_commands
+from oncecron.crontab.lint.shell import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _START = re.compile(r"\s*ExecStart\s*=\s*[@:+!|-]*(.*)", re.DOTALL)
 
 
-def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> Iterator[Diagnostic]:
     """Yield guards in a unit that take the minute for the tick: timers start late, on each host at another time."""
     for number, setting in _settings(text):
         start = _START.fullmatch(setting)
-        for part in unfolded(parts(start[1]) or ()) if start else ():
-            guard = guard_of(part.words, None, jobs)
-            if guard and guard.key is not None and not guard.names_the_tick:
-                yield Finding(
+        for simple in with_inner_commands(simple_commands(start[1]) or ()) if start else ():
+            invocation = invocation_of(simple.words, None, jobs)
+            if invocation and invocation.key is not None and not invocation.names_the_tick:
+                yield Diagnostic(
                     *(name, number, "systemd"),
                     "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=), and without --schedule "
                     "the minute of the start is the tick",
