@@ -103,7 +103,7 @@ def _reasons_unchanged(
     environment = crontab.environment(entry)
     command = shell_command(entry.command)
     if calls_oncecron_run(command):
-        yield "it has been guarded by hand"
+        yield "it is guarded by hand"
     if above.off:
         yield "`# oncecron: off` stands above it"
     if is_off(command) or environment.get(b"ONCECRON") == b"off":
@@ -111,9 +111,9 @@ def _reasons_unchanged(
     if not command.strip():
         yield "it has no command"
     if entry.is_reboot:
-        yield "@reboot is of each host; oncecron run --key NAME --no-tick in front of it guards it"
+        yield "@reboot runs on every host; to run it on one: `oncecron run --key NAME --no-tick -- ...`"
     if not above.options and (program := per_host_program(command)):
-        yield f"{program} is of each host; `# oncecron: key=NAME` above it guards it all the same"
+        yield f"{program} runs on every host; to run it on one: `# oncecron: key=NAME` above it"
     if not is_bourne_shell(environment.get(b"SHELL", b"/bin/sh")):
         yield _why_not_shell(environment[b"SHELL"])
     if not _is_selected(command, above, settings, named=crontab.system):

@@ -54,7 +54,7 @@ def test_there_and_back_through_pipes(host: Oncecron) -> None:
     assert (
         b" --schedule '0 2 * * *' --tz Europe/Berlin --shell 'cd /app && ./bill.sh'" in wrapped.out
     )
-    assert "line 3: left as it is: @reboot is of each host" in wrapped.err
+    assert "line 3: unchanged: @reboot runs on every host" in wrapped.err
     assert wrapped.err.endswith(": @reboot /opt/start\n")
     assert piped(host, "wrap", "-", data=wrapped.out).out == wrapped.out
     assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
@@ -74,7 +74,7 @@ def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
     done = host("crontab", "wrap", crontab)
     assert done.status == 0
     assert done.out == piped(host, "wrap").out
-    assert f"{crontab}:3: left as it is" in done.err
+    assert f"{crontab}:3: unchanged" in done.err
     assert crontab.read_bytes() == MINE
 
 
@@ -369,7 +369,7 @@ def test_a_system_crontab(host: Oncecron, crontab: Path) -> None:
     refused(host("crontab", "wrap", "--in-place", crontab), 64, "add --user-field")
     done = host("crontab", "wrap", "--user-field", "--in-place", crontab)
     assert "1 line guarded" in done.out.decode()
-    assert f"{crontab}:3: left as it is: neither --only nor a comment" in done.err
+    assert f"{crontab}:3: unchanged: neither --only nor a comment" in done.err
     lines = crontab.read_bytes().splitlines()
     assert lines[1].startswith(
         b"0 2 * * * root %s run --key bill --schedule" % bytes(CONSOLE_SCRIPT)

@@ -158,10 +158,10 @@ def test_the_path_of_the_program_is_quoted_where_it_must_be() -> None:
 
 def test_what_belongs_to_each_host_is_left() -> None:
     """And every line says why."""
-    assert left("@reboot /opt/x\n")[0].startswith("@reboot is of each host")
-    assert left("@daily cd / && run-parts x\n")[0].startswith("run-parts is of each host")
-    assert left("@daily /usr/sbin/anacron -s\n")[0].startswith("anacron is of each host")
-    assert left("@daily oncecron flush\n")[0].startswith("oncecron is of each host")
+    assert left("@reboot /opt/x\n")[0].startswith("@reboot runs on every host")
+    assert left("@daily cd / && run-parts x\n")[0].startswith("run-parts runs on every host")
+    assert left("@daily /usr/sbin/anacron -s\n")[0].startswith("anacron runs on every host")
+    assert left("@daily oncecron flush\n")[0].startswith("oncecron runs on every host")
     assert left("@daily ONCECRON=off df\nONCECRON=off\n@daily x\n") == ["ONCECRON=off"] * 2
     assert left("# oncecron: off\n@daily x\n") == ["`# oncecron: off` stands above it"]
     assert left("@daily\n@daily %x\n") == ["it has no command"] * 2
@@ -186,7 +186,7 @@ def test_another_shell_reads_quotes_in_its_own_way() -> None:
 def test_what_is_guarded_by_hand_is_left() -> None:
     """Also on part of a line."""
     text = "@daily oncecron run --key x -- y\n@daily cd /x && /usr/bin/oncecron run --key x y\n"
-    assert left(text) == ["it has been guarded by hand"] * 2
+    assert left(text) == ["it is guarded by hand"] * 2
 
 
 def test_only() -> None:

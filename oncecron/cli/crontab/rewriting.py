@@ -1,4 +1,4 @@
-"""What wrap and unwrap share: read a crontab, rewrite it, tell what was left or refused, and put the result somewhere.
+"""What wrap and unwrap share: read a crontab, rewrite it, report what is unchanged or wrong, and write the result.
 
 Whoever pipes the result into `crontab -` installs whatever comes, also nothing. So as soon as a crontab has been read,
 one goes to standard output: if anything goes wrong, the original.
@@ -65,9 +65,7 @@ def rewrite(
             output.give(source.data)
         raise
     for problem in rewritten.unchanged:
-        complain(
-            f"{_place(source, problem)}: left as it is: {problem.reason}{_line(crontab, problem)}"
-        )
+        complain(f"{_place(source, problem)}: unchanged: {problem.reason}{_line(crontab, problem)}")
     for problem in rewritten.warnings + rewritten.errors:
         complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
     if rewritten.errors:
