@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.naming import derived_key
-from oncecron.crontab.prefix import read_prefix
+from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
 from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Rewritten, WrapSettings, schedule_of, unwrap, wrap
@@ -462,3 +462,10 @@ def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None
         quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"
         assert behind in (b"-- " + original, quoted)
     assert job.command == b"x"
+
+
+@given(st.sampled_from([b"", b" ", b"\t "]), commands())
+def test_a_prefix_is_read_back(blanks: bytes, command: bytes) -> None:
+    """With the command behind it, byte for byte, and the blanks in front of that."""
+    prefix = Prefix(b"/usr/bin/oncecron", {"key": "k", "no-tick": "true"}, blanks + command)
+    assert read_prefix(with_prefix(*prefix)) == prefix
