@@ -16,7 +16,7 @@ import os
 from oncecron.config.options import BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
-from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, simple_words
 
 _USAGE = f"""\

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
-from oncecron.crontab.reading import shell_command, split_command
+from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
 _COMMAND = b"--"

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.file import job_section
 from oncecron.config.options import KEY_RULE, OWN_SHELL, is_key
 from oncecron.core import tick
+from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
-from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key, digest
+from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
-from oncecron.crontab.reading import shell_command, split_command
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
 from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off, per_host_program
 

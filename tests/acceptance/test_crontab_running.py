@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from servers.oncecron import CONSOLE_SCRIPT
 from servers.process import public_directory, remove_directory
 
-from oncecron.crontab.reading import shell_command
+from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, wrap
 

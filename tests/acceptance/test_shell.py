@@ -9,7 +9,7 @@ from answers import refused
 from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
-from oncecron.crontab.naming import derived_key
+from oncecron.crontab.derived_key import derived_key
 
 SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
 

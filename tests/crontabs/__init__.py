@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from servers.require import program
 
-from oncecron.crontab.reading import split_command
+from oncecron.crontab.percent_sign import split_command
 
 EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "200"))
 """How many lines are made up for one property."""

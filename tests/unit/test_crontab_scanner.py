@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.fields import read_field
-from oncecron.crontab.reading import shell_command, split_command
+from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.scanner import NUL, Blank, Comment, Entry, InvalidLine, Variable, scan
 
 COMMANDS = st.one_of(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oncecron.config.options import is_key
 from oncecron.crontab import words
-from oncecron.crontab.naming import derived_key
+from oncecron.crontab.derived_key import derived_key
 
 # Tokens
 

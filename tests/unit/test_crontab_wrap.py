@@ -7,9 +7,9 @@ from crontabs import EXAMPLES, REALISTIC, accepted_by_cron, commands, lines, sta
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oncecron.crontab.naming import derived_key
+from oncecron.crontab.derived_key import derived_key
+from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
-from oncecron.crontab.reading import shell_command
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Rewritten, WrapSettings, schedule_of, unwrap, wrap
 

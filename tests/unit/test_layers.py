@@ -175,5 +175,5 @@ def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     )
     assert more == {
         *("oncecron.cli", "oncecron.cli.crontab_shell", "oncecron.config.run_parser"),
-        *("oncecron.crontab", "oncecron.crontab.naming", "oncecron.crontab.words", "binascii"),
+        *("oncecron.crontab", "oncecron.crontab.derived_key", "oncecron.crontab.words", "binascii"),
     }

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, check_unit, lint
-from oncecron.crontab.lint.shell import simple_commands
+from oncecron.crontab.lint.simple_commands import simple_commands
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, wrap
 

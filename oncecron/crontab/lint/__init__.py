@@ -10,16 +10,16 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint import contents, guarding, keys, schedules
-from oncecron.crontab.lint.lines import FINDINGS, Diagnostic, LintedCrontab, linted_entries
-from oncecron.crontab.lint.units import check_unit
+from oncecron.crontab.lint import keys, schedules, secrets_and_percent, unguarded
+from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
+from oncecron.crontab.lint.systemd_units import check_unit
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import NUL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from oncecron.crontab.lint.lines import LintedEntry
+    from oncecron.crontab.lint.linted_entry import LintedEntry
 
 _NEWLINE = "no newline"
 _REFUSED = "{}: Debian's cron refuses the whole file"
@@ -48,8 +48,8 @@ def lint(
     found: list[Diagnostic] = []
     for source, of_file in zip(sources, lines, strict=True):
         found += _problems(source)
-        found += contents.check_variables(source)
-        found += guarding.check_unguarded(of_file, required=required)
+        found += secrets_and_percent.check_variables(source)
+        found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
             found += _check_line(line, is_program)
     for group in _groups(sources, lines, compared=compared):
@@ -64,13 +64,13 @@ def lint(
 
 def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
     yield from schedules.check_fields(line)
-    yield from contents.check_command(line)
-    yield from guarding.check_programs(line, is_program)
+    yield from secrets_and_percent.check_command(line)
+    yield from unguarded.check_programs(line, is_program)
     if line.invocations:
-        yield from guarding.check_rest_of_line(line)
-        yield from guarding.check_redirections(line)
-        yield from guarding.check_options(line)
-        yield from guarding.check_delays(line)
+        yield from unguarded.check_rest_of_line(line)
+        yield from unguarded.check_redirections(line)
+        yield from unguarded.check_options(line)
+        yield from unguarded.check_delays(line)
     for invocation in line.invocations:
         yield from schedules.check_schedule(line, invocation)
         yield from schedules.check_frequency(line, invocation)
@@ -78,7 +78,7 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield why cron refuses the file, and comments that wrap cannot follow."""
-    told = {found.line for found in contents.check_variables(source)}
+    told = {found.line for found in secrets_and_percent.check_variables(source)}
     for number, reason in source.crontab.problems():
         if number in told:
             continue

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import shown
+from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import meaning
-from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import read_prefix
-from oncecron.crontab.reading import shell_command, split_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron.crontab.lint.lines import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
 
 _ADDED = re.compile(r"\.[0-9a-f]{8}$")
 _NUMBER = re.compile(r"(?<=\.[0-9a-f]{8})-\d+$")

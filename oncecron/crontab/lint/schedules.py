@@ -13,7 +13,7 @@ from oncecron.crontab.wrap import schedule_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.lint.lines import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
 
 _DAY, _MONTH, _WEEKDAY = 2, 3, 4
 _EVERY_DAY = frozenset(range(1, 32))

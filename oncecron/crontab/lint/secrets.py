@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.shell import simple_commands
+from oncecron.crontab.lint.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

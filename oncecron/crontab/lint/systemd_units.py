@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import Diagnostic, invocation_of, with_inner_commands
-from oncecron.crontab.lint.shell import simple_commands
+from oncecron.crontab.lint.linted_entry import Diagnostic, invocation_of, with_inner_commands
+from oncecron.crontab.lint.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

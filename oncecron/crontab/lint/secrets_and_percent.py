@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import Diagnostic
+from oncecron.crontab.lint.linted_entry import Diagnostic
 from oncecron.crontab.lint.secrets import secret_in_variable, secrets_in_arguments
-from oncecron.crontab.lint.shell import simple_commands
+from oncecron.crontab.lint.simple_commands import simple_commands
+from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.prefix import read_prefix
-from oncecron.crontab.reading import split_command
 from oncecron.crontab.scanner import InvalidLine, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.lint.lines import LintedCrontab, LintedEntry
+    from oncecron.crontab.lint.linted_entry import LintedCrontab, LintedEntry
 
 _CURE = (
     "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc; for oncecron store_file in "

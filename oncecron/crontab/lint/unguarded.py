@@ -6,17 +6,17 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.lines import shown
-from oncecron.crontab.lint.losers import skipped_by_losers
+from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import check_fields
-from oncecron.crontab.lint.shell import simple_commands
+from oncecron.crontab.lint.simple_commands import simple_commands
+from oncecron.crontab.lint.skipped_effects import skipped_by_losers
 from oncecron.crontab.words import is_bourne_shell, per_host_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncecron.crontab.lint.lines import Diagnostic, Invocation, LintedEntry
-    from oncecron.crontab.lint.shell import SimpleCommand
+    from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.lint.simple_commands import SimpleCommand
 
 CRON_PATH = "/usr/bin:/bin"
 """What cron sets where the crontab does not."""

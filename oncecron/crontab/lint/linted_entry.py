@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import OWN_SHELL
 from oncecron.config.run_parser import parse_run
+from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint.refusing import usage_error_of
+from oncecron.crontab.lint.run_arguments import usage_error_of
 from oncecron.crontab.lint.secrets import masked
-from oncecron.crontab.lint.shell import SimpleCommand, simple_commands, to_bytes, to_text
-from oncecron.crontab.naming import PREFIX_VARIABLE, derived_key
-from oncecron.crontab.reading import shell_command
+from oncecron.crontab.lint.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
+from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.words import (
     calls_oncecron_run,
