@@ -32,8 +32,17 @@ class Execution(NamedTuple):
     fencing_token: int | None
     owner: str
     note: str | None
+    """For people: whatever a program reads has a field of its own."""
     shards: int = 1
     """How many parts its key was divided into."""
+    cause: str = "schedule"
+    """See `Cause`."""
+    lost_reason: str | None = None
+    """Why its lease was lost (see `LostByStore`, `LostByHolder`); it stays when the end is recorded later."""
+    request: str | None = None
+    """What somebody asked of its holder: `stop` or `release`; of several requests the last one that it heard."""
+    requested_by: str | None = None
+    """Who asked: USER@HOST."""
 
 
 class Skip(NamedTuple):

@@ -6,6 +6,8 @@ durations are float seconds; trust is in seconds of the store's lease clock on t
 
 from __future__ import annotations
 
+from typing import get_args
+
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,46 +32,31 @@ if TYPE_CHECKING:
     ]
 if TYPE_CHECKING:
     Outcome = Literal[
-        "running",
-        "succeeded",
-        "failed",
-        "timed-out",
-        "stopped",
-        "lost",
-        "not-started",
-        "unclaimed",
+        "running", "succeeded", "failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
     ]
-OUTCOMES: tuple[Outcome, ...] = (
-    "running",
-    "succeeded",
-    "failed",
-    "timed-out",
-    "stopped",
-    "lost",
-    "not-started",
-    "unclaimed",
-)
-REFUSAL_REASONS: tuple[RefusalReason, ...] = (
-    "held",
-    "done",
-    "passed",
-    "recent",
-    "late",
-    "paused",
-    "drained",
-    "exhausted",
-    "broken",
-    "no-store",
-)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+REFUSAL_REASONS: tuple[RefusalReason, ...] = get_args(RefusalReason)
+
+if TYPE_CHECKING:
+    Cause = Literal["schedule", "manual", "takeover", "retry"]
+    """Why an execution was started. `schedule`: by an ordinary firing, with or without a tick. `manual`: by --again.
+    `takeover`: by --failover, after an attempt that was lost or not followed. `retry`: by --retries."""
+
+if TYPE_CHECKING:
+    LostByStore = Literal["expired", "released", "superseded"]
+    """Why the store declared an execution lost. `expired`: a later claim found that its lease had ended. `released`:
+    somebody ran `oncecron release` after that. `superseded`: a later start of its key was recorded."""
+
+if TYPE_CHECKING:
+    LostByHolder = Literal["revoked", "not-renewed", "guard-killed", "guard-failed", "guard-hung"]
+    """Why a holder ended its job and called it lost; it replaces the store's reason. `revoked`: the store no longer had the
+    lease. `not-renewed`: the lease could not be renewed in time. `guard-...`: the wrapper had to end the job."""
+
+if TYPE_CHECKING:
+    RequestKind = Literal["stop", "release"]
 
 FAILOVER_RETRIES = 2
 """Further attempts of a tick that failover makes where nobody says how many: a job may kill its host."""
-
-TAKEOVER = "takeover: attempt {attempt} on {host} was lost"
-"""The note of a further attempt that failover makes; the stores write it in their own languages too."""
-
-AGAIN = "by --again"
-"""The note of a further attempt that a person asked for; the stores write it in their own languages too."""
 
 
 def why_not_yet(tick: Tick, ahead: float) -> str:
@@ -129,7 +116,7 @@ class Firing(NamedTuple):
 class Request(NamedTuple):
     """What somebody asks of the holder of one execution; it ends with that execution."""
 
-    kind: Literal["stop", "release"]
+    kind: RequestKind
     author: str
     """USER@HOST."""
     signal: int
@@ -154,6 +141,8 @@ class Lease(NamedTuple):
     """Lease clock of this host; after it the child must already be dead."""
     request: Request | None = None
     """What the last renewal told that somebody asks of us."""
+    cause: Cause = "schedule"
+    """Why this attempt was started."""
 
 
 class Refusal(NamedTuple):
@@ -226,6 +215,10 @@ class Ending(NamedTuple):
     note: str | None = None
     output: Output | None = None
     """None: it was not captured."""
+    lost_reason: LostByHolder | None = None
+    """With `lost`."""
+    request: Request | None = None
+    """What somebody had asked of its holder, as far as the holder knows."""
 
 
 class Retention(NamedTuple):

@@ -21,7 +21,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.model import AGAIN, TAKEOVER
 from oncecron.core.text import part_of
 from oncecron.core.tick import named_tick
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
@@ -37,10 +36,7 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 _TICKS_REMEMBERED = 256  # of a part; further back the store is asked
-_TAKEOVER = TAKEOVER.partition("{")[0]
 _TRIED_AGAIN = ("failed", "timed-out")
-_HEARD_OF_LATER = ("its end was not recorded", "running without a lease")
-"""Notes of what was declared lost some time after its lease had ended: by a later record, not by the next claim."""
 
 
 class Finding(NamedTuple):
@@ -231,9 +227,9 @@ class _Overlaps:
         if execution.outcome == "running":
             return math.inf if _name(execution) in self._living else execution.started_at
         if execution.outcome == "lost" and execution.duration is None and traced.lost_at:
-            heard_later = any(note in (execution.note or "") for note in _HEARD_OF_LATER)
-            found = max(execution.started_at, traced.lost_at - ONE_STEP)
-            return execution.started_at if heard_later else found
+            if execution.lost_reason == "superseded":  # found some time after its lease had ended
+                return execution.started_at
+            return max(execution.started_at, traced.lost_at - ONE_STEP)
         return _ended(execution)
 
 
@@ -323,7 +319,7 @@ class _Starts:
             )
 
     def _store_has_a_reason(self, first: Traced, second: Traced) -> bool:
-        """Return whether the store tells why, which a log beside it does not know: who took over, what was lost."""
+        """Return whether the store tells why, where a log beside it does not know what was lost."""
         if self._question.store is self._question.log:
             return False
         known = {
@@ -349,11 +345,10 @@ def _has_a_reason(first: Traced, second: Traced) -> bool:
     the next; a firing may try again what has failed.
     """
     before, after = first.execution, second.execution
-    notes = (after.note or "").split("; ")
-    if AGAIN in notes or before.outcome == "lost" or first.lost_at is not None:
+    if after.cause == "manual" or before.outcome == "lost" or first.lost_at is not None:
         return True
-    taken_over = any(note.startswith(_TAKEOVER) for note in notes)
-    return before.outcome in _TRIED_AGAIN and (taken_over or before.owner == after.owner)
+    retried = after.cause == "retry" and before.owner == after.owner
+    return before.outcome in _TRIED_AGAIN and (after.cause == "takeover" or retried)
 
 
 def _no_end(traced: Traced, clock: Clock) -> Finding:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.log_rows import ALL_KEYS
-from oncecron.core.model import AGAIN, TAKEOVER
 from oncecron.core.text import part_of, signal_name, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.jobs import NO_END, as_known, is_living
@@ -46,8 +45,6 @@ _HEADLINES = {
     "to-come": "is still to come",
 }
 _HOSTS_TOLD = 20
-_TAKEOVER = TAKEOVER.partition("attempt")[0]
-_ASKED = "asked by "
 _FAILED = ("failed", "timed-out")
 
 
@@ -135,7 +132,8 @@ class _Telling:
         for traced in facts.executions:
             same_part = before is not None and before.shard == traced.execution.shard
             yield from self._attempt(traced, before if same_part else None)
-            before = traced.execution
+            if traced.execution.outcome != "not-started":
+                before = traced.execution
         yield from self._others()
         yield from map(self._spooled, facts.spooled)
         if verdict in ("not-fired", "to-come"):
@@ -166,14 +164,16 @@ class _Telling:
         """Return who started which attempt, and why there was a further one."""
         execution = traced.execution
         attempt = f"as attempt {execution.attempt}"
-        if before and before.owner == execution.owner and before.outcome != "not-started":
+        if execution.cause == "retry":
             return f"{visible(execution.host)} tried again, {attempt},"
         how = "started it" if execution.outcome != "unclaimed" else "started it without a lease"
         which = f" {attempt}" if before or execution.attempt > 1 else ""
-        if AGAIN in _notes(execution):
+        if execution.cause == "manual":
             which = f" {attempt}, asked for by --again,"
-        elif before and (before.outcome == "lost" or _is_takeover(execution)):
-            of_whom = f"attempt {before.attempt} on {visible(before.host)}"
+        elif execution.cause == "takeover":
+            of_whom = "the last"
+            if before:
+                of_whom = f"attempt {before.attempt} on {visible(before.host)}"
             which = f" {attempt}, taken over because {of_whom} was lost,"
         return f"{self._fired(traced)}{how}{which}"
 
@@ -200,8 +200,9 @@ class _Telling:
             if execution.duration is not None
             else ""
         )
-        asked = _requester(execution)
-        how = f"was stopped, as {visible(asked)} asked," if asked else _ENDED[execution.outcome]
+        how = _ENDED[execution.outcome]
+        if execution.outcome == "stopped" and execution.requested_by is not None:
+            how = f"was stopped, as {visible(execution.requested_by)} asked,"
         yield (
             f"It {how}{after} at {self._at(execution.finished_at)}{_status(execution)}"
             f"{_noted(execution)}."
@@ -367,27 +368,9 @@ class _Telling:
         return self._clock.seconds(time)
 
 
-def _requester(execution: Execution) -> str | None:
-    """Return who asked for the end of an execution that was stopped."""
-    asked = (note for note in _notes(execution) if note.startswith(_ASKED))
-    found = next(asked, None) if execution.outcome == "stopped" else None
-    return found and found.removeprefix(_ASKED).partition(": ")[0]
-
-
-def _notes(execution: Execution) -> list[str]:
-    return [note for note in (execution.note or "").split("; ") if note]
-
-
-def _is_takeover(execution: Execution) -> bool:
-    """Return whether its note says so, which a log beside the store does not know."""
-    return any(note.startswith(_TAKEOVER) for note in _notes(execution))
-
-
 def _noted(execution: Execution) -> str:
-    """Return the notes that are not told otherwise, as the end of a sentence."""
-    told = (AGAIN, _TAKEOVER, *([_ASKED] if _requester(execution) else []))
-    notes = [note for note in _notes(execution) if not note.startswith(told)]
-    return f" ({visible('; '.join(notes))})" if notes else ""
+    """Return the note as the end of a sentence."""
+    return f" ({visible(execution.note)})" if execution.note else ""
 
 
 def _status(execution: Execution) -> str:

@@ -228,8 +228,8 @@ class Guard:
         elif self._abandoned is not None:
             self._record(Ending("not-started", None, None, 0.0, "told to stop"), self._abandoned)
         elif lease.request:
-            note = f"{request_note(lease.request)}, before the command was started"
-            self._record(Ending("stopped", None, None, 0.0, note), 128 + lease.request.signal)
+            ending = Ending("stopped", None, None, 0.0, "before the command was started")
+            self._record(ending._replace(request=lease.request), 128 + lease.request.signal)
         elif self._may_start(lease):
             self._start()
         else:
@@ -279,9 +279,8 @@ class Guard:
 
     def _lost(self) -> None:
         if self._job:
-            self._job.kill(
-                Stop("lost", "the lease was lost: killed at once", EX_TEMPFAIL), self._now()
-            )
+            why = "the lease was lost: killed at once"
+            self._job.kill(Stop("lost", why, EX_TEMPFAIL, "revoked"), self._now())
             self._telling.say("the lease was lost; the command was killed")
         elif not self._endings.recording:
             last = self._endings.last
@@ -341,7 +340,7 @@ class Guard:
         self._job, self._obeyed = job, None
         if lease:
             fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
-            self._report(f"job {' '.join(map(str, fields))}")
+            self._report(f"job {' '.join(map(str, fields))} {lease.cause}")
             self._heartbeat.begin()
             self._telling.log.tell(spool_records.start_record(spec.firing_of(lease), lease))
 

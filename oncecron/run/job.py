@@ -34,7 +34,7 @@ from oncecron.run import process_tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from oncecron.core.model import Outcome, Request
+    from oncecron.core.model import LostByHolder, Outcome, Request
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """They mean the whole run. HUP, USR1 and USR2 mean the job itself: a daemon reloads at a HUP."""
@@ -47,6 +47,8 @@ class Stop(NamedTuple):
     note: str | None
     exit_status: int | None = None
     """None: the child's own."""
+    lost_reason: LostByHolder | None = None
+    """With `lost`."""
 
 
 class JobEnd(NamedTuple):
@@ -127,7 +129,7 @@ class Job:
         if request == self._obeyed:
             return
         self._obeyed = request
-        self._stop = self._stop or Stop("stopped", request_note(request))
+        self._stop = self._stop or Stop("stopped", None)
         self._tree.signal(request.signal)
         grace = self._grace if request.grace is None else request.grace
         self._kill_at = min(self._kill_at, now + grace)
@@ -172,7 +174,8 @@ class Job:
     def _end_untrusted(self, now: float, trusted_until: float) -> None:
         if self._stop is None or self._stop.outcome != "lost":
             self._say("the lease could not be renewed in time; the command is stopped")
-            self.end(Stop("lost", "the lease could not be renewed in time", EX_TEMPFAIL), now)
+            note = "the lease could not be renewed in time"
+            self.end(Stop("lost", note, EX_TEMPFAIL, "not-renewed"), now)
         self._kill_at = min(self._kill_at, trusted_until - self._ttl * GUARD_KILLS_BEFORE)
 
     def _succeeded(self, status: int) -> bool:
@@ -187,13 +190,15 @@ class Job:
         code = None if number else os.WEXITSTATUS(status)
         exit_status = process_tree.exit_status(status)
         outcome: Outcome = "succeeded" if code == 0 else "failed"
-        note = None
+        note = lost_reason = None
         told = number in self._forwarded or (self._on_terminal and number in ENDING_SIGNALS)
         by = self._told_to_end() or (number if told else None)  # Ctrl-C tells the job before us
         if self._stop:
-            outcome, note, override = self._stop
+            outcome, note, override, lost_reason = self._stop
             exit_status = exit_status if override is None else override
         elif outcome == "failed" and by:
             outcome = "stopped"
             note = signal_note(by)
-        return JobEnd(Ending(outcome, code, number, now - self._started, note), exit_status)
+        ending = Ending(outcome, code, number, now - self._started, note)
+        ending = ending._replace(lost_reason=lost_reason, request=self._obeyed)
+        return JobEnd(ending, exit_status)

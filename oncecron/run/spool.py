@@ -33,7 +33,9 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 _FIELDS = {"kind", "key", "shard", "tick", "tick_instant", "host", "pid", "fired_at", "owner"}
 _FIELDS_OF = {
-    "execution": _FIELDS | {"attempt", "outcome", "fencing_token", "note"},
+    "execution": _FIELDS
+    | {"attempt", "outcome", "fencing_token", "note"}
+    | {"cause", "lost_reason", "request", "requested_by"},
     "skip": _FIELDS | {"reason", "at"},
 }
 """What readers take for granted, by the kind of the record."""

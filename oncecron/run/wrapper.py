@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from oncecron.core.model import LostByHolder
     from oncecron.run.capture.capture import Capture
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
@@ -144,9 +145,10 @@ class Wrapper:
                     return int(fields[0])
                 self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
-                return self._fence("the oncecron guard was killed")
+                return self._fence("the oncecron guard was killed", "guard-killed")
             if (until := self._trust.until) and self._now() >= until - self._margin:
-                return self._fence("the oncecron guard did not stop the command in time")
+                why = "the oncecron guard did not stop the command in time"
+                return self._fence(why, "guard-hung")
 
     def _now(self) -> float:
         return clock.lease_time(self._spec.address.lease_clock)
@@ -190,7 +192,7 @@ class Wrapper:
     def _remembered(self, fields: list[str]) -> Lease:
         """Return what the guard tells of the job that it has started, for the record of its loss."""
         firing = self._spec.firing
-        shard, execution_id, attempt, token, started_at = fields
+        shard, execution_id, attempt, token, started_at, cause = fields
         self._started = self._now()
         return Lease(
             key=firing.key,
@@ -203,9 +205,10 @@ class Wrapper:
             ttl=firing.ttl,
             started_at=float(started_at),
             trusted_until=0.0,
+            cause=cause,  # type: ignore[arg-type]
         )
 
-    def _fence(self, why: str) -> int:
+    def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         """Kill everything, the guard too, and record the loss."""
         give_up = time.monotonic() + KILL_TIMEOUT
         gone = True
@@ -218,6 +221,7 @@ class Wrapper:
         exit_status = EX_TEMPFAIL
         if os.WIFEXITED(self._tree.statuses.get(self._guard, signal.SIGKILL)):
             why, exit_status = "the oncecron guard failed", EX_SOFTWARE  # and has said so
+            lost_reason = "guard-failed"
         if self._lease is None:
             if exit_status == EX_TEMPFAIL:
                 stderr.complain(f"key {key}: {why}; the command was not started, or is dead")
@@ -225,6 +229,7 @@ class Wrapper:
         end = "the command was killed" if gone else "a process of it cannot be killed"
         stderr.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
+        ending = ending._replace(lost_reason=lost_reason)
         if self._capture:
             ending = self._capture.ended(ending)
         firing = self._spec.firing_of(self._lease)

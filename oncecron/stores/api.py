@@ -33,15 +33,16 @@ The claim is one algorithm, kept by every store, in this order:
    A store that may have lost what it told before it was restarted or promoted: `AskAgain("recovering")`,
    until every lease that it may have granted has ended.
 4. The lock of the key's row; `AskAgain("fenced")` if a job's own transaction holds it.
-5. An expired lease is taken away: compare-and-set to `lost`, the fencing token rises. Only then `done` or
-   `passed` for a firing of that tick.
+5. An expired lease is taken away: compare-and-set to `lost` (`expired`), the fencing token rises. Only then `done`
+   or `passed` for a firing of that tick.
 6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and itself came later than 60 s -
    `min_gap` into its own minute (by its own host's clock); without a tick, when it was less than `min_gap` ago. A last
    start in the future counts as now. Nobody looks at it who goes on after an attempt that was lost, or not followed;
    without a tick only if that was the last start. `late`: more than `starting_deadline` after an instant.
 7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
-   attempt of its tick, the lease, the high-water mark, and the key's schedule and zone. One that goes on after an
-   attempt that was lost, or not followed, says so in its note: `TAKEOVER`.
+   attempt of its tick, the lease, the high-water mark, and the key's schedule and zone. Its cause is `manual` with
+   `again`, else `takeover` if it goes on after an attempt that was lost, or not followed, else `schedule`; the lease
+   tells it.
 
 Whoever listens to a part of a key (`listen`) is stirred when it is granted, when it ends and when its holder is asked
 for something; nobody depends on it.
@@ -125,8 +126,8 @@ class LeaseStore(Protocol):
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         """Begin the next attempt of a tick under the lease that was kept; `paused` and `drained` refuse it.
 
-        A new execution with a higher fencing token, and a start as any other for `recent`; asked twice, the same.
-        None if the lease is lost for good. What was asked of the holder was asked of the attempt before. A
+        A new execution (`retry`) with a higher fencing token, and a start as any other for `recent`; asked twice, the
+        same. None if the lease is lost for good. What was asked of the holder was asked of the attempt before. A
         refusal leaves the lease, for `finish`; it is recorded as a skip.
         """
 
@@ -142,11 +143,12 @@ class LeaseStore(Protocol):
     ) -> bool:
         """Record the end and release the lease; False if the lease had been lost before.
 
-        Then the end is recorded all the same, with a note, and nobody else's lease is touched. After `keep` it means
-        that no further attempt follows: what was recorded stays, with the ending's note added, and an attempt that
-        `retry` began without being heard did not start; the lease lost or not, nobody goes on who has not yet. An end
-        after a request to the holder is known as such: who waits without a tick does not go on after a stop that
-        somebody asked for.
+        Then the end is recorded all the same, with a note, and nobody else's lease is touched. Why the lease was lost
+        stays, unless the ending says it; where nobody has said it yet, it is `revoked`. After `keep` it means that no
+        further attempt follows: what was recorded stays, with the ending's note added, and an attempt that `retry`
+        began without being heard did not start; the lease lost or not, nobody goes on who has not yet. An end after a
+        request to the holder is known as such: who waits without a tick does not go on after a stop that somebody
+        asked for.
         """
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -159,9 +161,9 @@ class LeaseStore(Protocol):
 
         Idempotent by (owner, attempt), never fails on a conflict. What has an end keeps it; `running` and `lost`
         become what happened, and the owner's own lease goes; after `keep` it is as `finish`. An execution that this
-        store never saw is put in, with its token; whoever was `running` with a lower one and has no lease here becomes
-        `lost`, and so does a start that comes after a higher one. A `not-started` without a token says nothing. With a
-        retention the end of an execution removes a few expired rows, as `finish` does.
+        store never saw is put in, with its token and cause; whoever was `running` with a lower token and has no lease
+        here becomes `lost` (`superseded`), and so does a start that comes after a higher one. A `not-started` without
+        a token says nothing. With a retention the end of an execution removes a few expired rows, as `finish` does.
 
         A refusal is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
         eight that were delivered to its row. That is enough: those of a spool come in order and one at a time, and one
@@ -244,7 +246,8 @@ class Inspector(Protocol):
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Ask the holder for something, in place of what it was asked before; False if it has no lease any more.
 
-        One that has expired, and that nobody took away, is still there.
+        One that has expired, and that nobody took away, is still there. The execution tells it from then on, whatever
+        becomes of it.
         """
 
     def release(
@@ -252,8 +255,8 @@ class Inspector(Protocol):
     ) -> Released:
         """Free a part of a key whose lease has ended, or has gone; see `Released`.
 
-        The execution is declared lost by `author`, if it is still running. `execution_id` None: a session lock
-        without a lease, or nothing; any lease is `other` then. A lease that ends too far ahead is cut, as by a
+        The execution is declared lost (`released`) by `author`, if it is still running. `execution_id` None: a session
+        lock without a lease, or nothing; any lease is `other` then. A lease that ends too far ahead is cut, as by a
         claim. `force` ends the session that still holds the lock, or a job's transaction the fence. Raises
         `StoreRefusesError` where that is not allowed.
         """

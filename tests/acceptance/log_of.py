@@ -23,6 +23,10 @@ class Record(NamedTuple):
     command: str
     execution_id: int
     fencing_token: int | None
+    cause: str
+    lost_reason: str | None
+    request: str | None
+    requested_by: str | None
     owner: str
 
 
@@ -192,6 +196,10 @@ def _record(execution_id: int, row: dict[str, str]) -> Record:
         command=row["command"],
         execution_id=execution_id,
         fencing_token=number("fencing_token"),
+        cause=row["cause"],
+        lost_reason=row.get("lost_reason"),
+        request=row.get("request"),
+        requested_by=row.get("requested_by"),
         owner=row["owner"],
     )
 

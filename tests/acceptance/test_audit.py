@@ -149,7 +149,7 @@ def ticks(store: Store, host: Oncecron) -> Ticks:
 
 
 def test_overlaps_are_found(ticks: Ticks) -> None:
-    """By when one ended and the next began, and by when one was declared lost."""
+    """By when one ended and the next began, and by when one was declared lost, unless that was found out much later."""
     ticks.alter(1, finished_at=ticks.at(2) + 30, duration=None)
     [found] = audit(ticks.host)
     assert (found["finding"], found["tick"]) == ("overlap", "t2")
@@ -162,8 +162,11 @@ def test_overlaps_are_found(ticks: Ticks) -> None:
     assert line.split()[:5] == ["billing", "t2", "-", "1", "overlap"]
     ticks.alter(1, finished_at=ticks.at(2) - 1)
     assert kinds(ticks.host) == []
-    ticks.alter(2, outcome="lost", lost_at=ticks.at(3) + 1, finished_at=None, duration=None)
+    lost = {"outcome": "lost", "lost_reason": "expired", "lost_at": ticks.at(3) + 1}
+    ticks.alter(2, **lost, finished_at=None, duration=None)
     assert kinds(ticks.host) == ["no-end", "overlap"]
+    ticks.alter(2, lost_reason="superseded")
+    assert kinds(ticks.host) == ["no-end"]
 
 
 def test_an_end_that_was_told_late_by_another_clock_is_no_overlap(ticks: Ticks) -> None:
@@ -177,7 +180,7 @@ def test_ticks_that_ran_twice_are_found(ticks: Ticks) -> None:
     ticks.host.run("billing", "--again", "--tick", "t1", "--", "true")
     told_all(ticks.store, 4)
     assert kinds(ticks.host) == []
-    alter(ticks.store, "billing", "t1", 2, note=None)
+    alter(ticks.store, "billing", "t1", 2, cause="schedule")
     [found] = audit(ticks.host)
     assert (found["finding"], found["tick"]) == ("twice", "t1")
     assert "is attempt 2 at a tick that" in found["reason"]
@@ -185,7 +188,7 @@ def test_ticks_that_ran_twice_are_found(ticks: Ticks) -> None:
     assert kinds(ticks.host, "--since", "30s") == ["twice"]
     ticks.alter(1, outcome="not-started")
     assert kinds(ticks.host) == []
-    ticks.alter(1, outcome="lost", lost_at=ticks.at(1) + 60, duration=None)
+    ticks.alter(1, outcome="lost", lost_reason="expired", lost_at=ticks.at(1) + 60, duration=None)
     assert kinds(ticks.host) == ["no-end"]
 
 
@@ -195,7 +198,7 @@ def test_what_has_no_end_is_found(ticks: Ticks) -> None:
     [found] = audit(ticks.host)
     assert (found["finding"], found["tick"]) == ("no-end", "t3")
     assert "recorded as running and has no living lease" in found["reason"]
-    ticks.alter(3, outcome="lost", lost_at=ticks.at(3) + 60)
+    ticks.alter(3, outcome="lost", lost_reason="expired", lost_at=ticks.at(3) + 60)
     [found] = audit(ticks.host)
     assert "was declared lost at" in found["reason"]
     ticks.alter(3, outcome="succeeded", finished_at=ticks.at(3) + 30, duration=30.0)

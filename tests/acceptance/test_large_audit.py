@@ -26,19 +26,19 @@ ALLOWED = 40_000_000
 IN_POSTGRES = """
 insert into oncecron.job_key (key) select 'k' || k from generate_series(0, 39) k;
 insert into oncecron.job_execution (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, host, pid,
-    user_name, command, started_at, finished_at, duration, fencing_token, owner)
+    user_name, command, started_at, finished_at, duration, fencing_token, owner, cause)
   select k.key_id, 't' || n, null, 1, 1, 'succeeded', 0, 'app-1.example.org', 12345, 'root', './bill.sh --all',
          now() - make_interval(secs => ({0} - n) * 60), now() - make_interval(secs => ({0} - n) * 60 - 2), 1.5,
-         1700000000000000 + n, gen_random_uuid()
+         1700000000000000 + n, gen_random_uuid(), 'schedule'
     from oncecron.job_key k, generate_series(1, {0}) n
 """
 IN_SQLITE = """
 insert into job_execution (key, shard, tick, named, attempt, owner_attempt, outcome, exit_code, host, pid, user,
-    command, started_at, finished_at, duration, fencing_token, owner)
+    command, started_at, finished_at, duration, fencing_token, owner, cause)
   with recursive n(n) as (select 1 union all select n + 1 from n where n < {0}),
        k(k) as (select 0 union all select k + 1 from k where k < 39)
   select 'k' || k, 0, 't' || n, 1, 1, 1, 'succeeded', 0, 'app-1.example.org', 12345, 'root', './bill.sh --all',
-         1.7e9 + n * 60, 1.7e9 + n * 60 + 2, 1.5, 1700000000000000 + n, k || '-' || n
+         1.7e9 + n * 60, 1.7e9 + n * 60 + 2, 1.5, 1700000000000000 + n, k || '-' || n, 'schedule'
     from k, n
 """
 

@@ -24,7 +24,7 @@ from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
 EXECUTION = [
     *("execution_id", "key", "shard", "tick", "attempt", "outcome", "exit_code", "signal", "host"),
     *("pid", "user", "command", "started_at", "finished_at", "duration", "fencing_token"),
-    *("owner", "note", "shards"),
+    *("owner", "note", "shards", "cause", "lost_reason", "request", "requested_by"),
 ]
 SKIP = [
     *("key", "shard", "tick", "reason", "holder_host", "holder_pid", "host", "pid", "at", "count"),

@@ -162,9 +162,9 @@ def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
         f"""
         insert into oncecron.job_execution
             (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, started_at, owner,
-                 owner_attempt)
+                 owner_attempt, cause)
         select case when g <= 60 then 40 else 1 + g % 39 end, 'n' || g, case when g % 39 <> 5 then at end, 1,
-               'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(), 1
+               'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(), 1, 'schedule'
           from generate_series(1, {ROWS}) g, lateral (select now() - make_interval(mins => {ROWS} - g) as at) x"""
     )
     database.execute(

@@ -111,7 +111,8 @@ def test_a_running_job_is_stopped(
     assert running.journal.runs()[0].signals == ["TERM"]
     running.firing.wait()
     assert outcomes(store) == ["stopped"]
-    assert f"asked by {ME}" in (store.executions("k")[0].note or "")
+    [record] = store.executions("k")
+    assert (record.request, record.requested_by) == ("stop", ME)
     assert f"was stopped, as {ME} asked," in host("why", "k").out.decode()
     next_tick_runs(host, running.journal)
 
@@ -211,7 +212,8 @@ def test_a_dead_holder_is_told_and_released(
     assert answer(host, "locks") == []
     if not isinstance(store, LoggedRedis):  # a log beside the store is not told of it
         assert outcomes(store) == ["lost"]
-        assert ME in (store.executions("k")[0].note or "")
+        [record] = store.executions("k")
+        assert (record.lost_reason, ME in (record.note or "")) == ("released", True)
     next_tick_runs(host, running.journal)
 
 

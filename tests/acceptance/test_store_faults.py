@@ -158,6 +158,7 @@ def test_a_lease_that_somebody_took_away_ends_the_job_at_once(
     assert "the lease was lost" in end.err
     assert journal.runs()[0].signals == []
     assert [row[:2] for row in ended(store)] == [("one", "lost")]
+    assert store.log.executions("k")[0].lost_reason == "revoked"
 
 
 def test_a_reply_that_was_lost_after_the_claim_is_asked_for_again(

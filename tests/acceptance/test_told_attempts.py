@@ -14,8 +14,6 @@ from servers.process import kill_tree
 from test_audit import Ticks, kinds
 from test_why import told, told_with, why
 
-from oncecron.core.model import TAKEOVER
-
 Hosts = Callable[..., Oncecron]
 TTL = 6
 QUICK = ("--retry-delay", "0s..0s")
@@ -185,15 +183,16 @@ def test_a_part_without_a_start_is_found(ticks: Ticks) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "found"),
     [
-        ({"outcome": "failed"}, {"note": TAKEOVER.format(attempt=1, host="h")}, []),
-        ({"outcome": "succeeded"}, {"note": TAKEOVER.format(attempt=1, host="h")}, ["twice"]),
-        ({"outcome": "failed"}, {"note": None}, ["twice"]),
+        ({"outcome": "failed"}, {"cause": "takeover"}, []),
+        ({"outcome": "succeeded"}, {"cause": "takeover"}, ["twice"]),
+        ({"outcome": "failed"}, {"cause": "schedule"}, ["twice"]),
+        ({"outcome": "failed"}, {"cause": "retry"}, ["twice"]),
     ],
 )
 def test_takeovers_are_of_what_failed_or_was_lost(
     ticks: Ticks, first: dict[str, Any], second: dict[str, Any], found: list[str]
 ) -> None:
-    """A takeover of what succeeded is none."""
+    """A takeover of what succeeded is none, nor is a retry of another firing's attempt."""
     again(ticks)
     ticks.alter(1, **first)
     ticks.alter(1, 2, **second)
@@ -208,7 +207,7 @@ def test_retries_are_of_what_failed(ticks: Ticks, outcome: str, found: list[str]
     again(ticks)
     owner = ticks.store.executions("billing")[0].owner
     ticks.alter(1, outcome=outcome)
-    ticks.alter(1, 2, note=None, owner=owner, owner_attempt=2)
+    ticks.alter(1, 2, cause="retry", owner=owner, owner_attempt=2)
     assert kinds(ticks.host) == found
 
 

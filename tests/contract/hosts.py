@@ -151,7 +151,8 @@ class Host:
 def ending(outcome: str, note: str | None = None, output: Output | None = None) -> Ending:
     """Return how an execution ended, with the exit code of such an end."""
     codes: dict[str, int | None] = {"succeeded": 0, "failed": 3}
-    return Ending(outcome, codes.get(outcome), None, 1.5, note, output)  # type: ignore[arg-type]
+    lost_reason = "not-renewed" if outcome == "lost" else None
+    return Ending(outcome, codes.get(outcome), None, 1.5, note, output, lost_reason)  # type: ignore[arg-type]
 
 
 def in_the_way(answer: Lease | Refusal | AskAgain) -> InTheWay:
@@ -186,7 +187,11 @@ def execution_record(
         "duration": 2.0,
         "fencing_token": lease.token if lease else None,
         "owner": firing.owner,
+        "cause": lease.cause if lease else "schedule",
         "note": None,
+        "lost_reason": "not-renewed" if outcome == "lost" else None,
+        "request": None,
+        "requested_by": None,
         "output": None,
         "output_cut": None,
         "shards": firing.shards,

@@ -84,16 +84,16 @@ def test_a_forgotten_start_stays_one(a: Host, b: Host, store: StoreKind, log: Lo
 
 
 def test_a_further_attempt_says_that_it_was_asked_for(a: Host, b: Host, log: Log) -> None:
-    """In its note, whoever records it: audits tell it from a tick that ran twice."""
+    """Whoever records it: audits tell it from a tick that ran twice."""
     a.run(minute(1))
     b.run(minute(1), again=True)
     b.run(minute(2), again=True)
     firing = a.firing(minute(1), again=True)
-    told = execution_record(firing, attempt=3, fencing_token=2**51, again=True, late=True)
+    told = execution_record(firing, attempt=3, fencing_token=2**51, cause="manual", late=True)
     a.deliver(told, told)
-    assert [each.note for each in log.executions()] == [
-        "by --again; recorded later",
-        None,
-        "by --again",
-        None,
+    assert [(each.attempt, each.cause) for each in log.executions()] == [
+        (3, "manual"),
+        (1, "manual"),
+        (2, "manual"),
+        (1, "schedule"),
     ]

@@ -8,7 +8,7 @@ import pytest
 from at_once import at_once
 from hosts import INTERVAL, KEY, TTL, Host, execution_record, in_the_way, minute
 
-from oncecron.core.model import TAKEOVER, Lease, Refusal, Request, Retention
+from oncecron.core.model import Lease, Refusal, Request, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -22,24 +22,19 @@ STANDBYS = 12
 STOP = Request("stop", "ann@a.example", 15, None)
 
 
-def taken_over(lease: Lease, host: Host) -> str:
-    """Return the note of the attempt that goes on after this one."""
-    return TAKEOVER.format(attempt=lease.attempt, host=host.holder.host)
-
-
 # A tick whose holder was lost
 
 
 @pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11")])
 def test_a_lost_tick_goes_on(a: Host, b: Host, store: StoreKind, log: Log, tick: Tick) -> None:
-    """As its next attempt with a higher token, and a note of whom it was taken over from."""
+    """As its next attempt with a higher token, and known as a takeover."""
     first = a.win(tick, **GOES_ON)
     store.expire(KEY)
     second = b.win(tick, **GOES_ON)
     assert second.attempt == 2
     assert store.fence(KEY) == second.token > first.token
     assert log.outcomes() == ["lost", "running"]
-    assert log.notes()[1] == taken_over(first, a)
+    assert [each.cause for each in log.executions()] == ["takeover", "schedule"]
     assert a.renew(first) is None
     assert b.finish(second)
     assert a.lose(tick, **GOES_ON).reason == "done"
@@ -270,7 +265,7 @@ def test_a_standby_follows_a_leader_that_went_away(
     assert isinstance(answer, Lease)
     assert answer.attempt == 1
     assert answer.token > lease.token
-    assert log.notes()[1] == (taken_over(lease, a) if outcome == "lost" else "")
+    assert log.newest().cause == ("takeover" if outcome == "lost" else "schedule")
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -362,7 +357,7 @@ def test_a_leader_that_dies_between_attempts_is_followed(
     store.expire(KEY)
     answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
     assert isinstance(answer, Lease)
-    assert log.notes()[1] == taken_over(lease, a)
+    assert log.newest().cause == "takeover"
 
 
 def test_who_awaited_a_tick_gets_a_free_key(a: Host, b: Host) -> None:

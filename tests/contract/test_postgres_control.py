@@ -444,3 +444,29 @@ def test_a_session_that_is_just_ending_is_waited_for(
     told = log.people.release(KEY, 0, lease.execution_id, author="ann", force=False)
     closing.join()
     assert told.answer == "free"
+
+
+# What the store has lost
+
+
+def test_an_end_without_a_lease_says_so(a: Host, store: PostgresKind, log: Log) -> None:
+    """Somebody removed the row behind its holder's back, and no claim has found that yet."""
+    lease = a.win(minute(1))
+    store.database.execute("delete from oncecron.lease")
+    assert not a.finish(lease)
+    assert (log.newest().outcome, log.newest().lost_reason) == ("succeeded", "revoked")
+
+
+def test_what_was_lost_is_put_back_with_its_cause(a: Host, store: PostgresKind, log: Log) -> None:
+    """What ran without a lease meanwhile is superseded."""
+    first = a.run(minute(1))
+    lease = a.win(minute(1), again=True)
+    store.database.execute(
+        "delete from oncecron.lease; "
+        f"delete from oncecron.job_execution where execution_id = {lease.execution_id}; "
+        "update oncecron.job_execution set outcome = 'running', finished_at = null, duration = null; "
+        f"update oncecron.job_key set fence = {first.token}"
+    )
+    assert a.renew(lease)
+    found = [(each.outcome, each.cause, each.lost_reason) for each in log.executions()]
+    assert found == [("running", "manual", None), ("lost", "schedule", "superseded")]

@@ -117,6 +117,18 @@ def test_an_end_that_nobody_remembers_is_lost(server: RedisServer, connect: Conn
     other = connect()
     assert isinstance(other.retry(lease), Lease)
     assert outcomes(server) == [(1, "lost"), (2, "running")]
+    assert log(server)[0].lost_reason == "superseded"
+
+
+def test_an_end_without_a_lease_says_so(server: RedisServer, connect: Connect) -> None:
+    """Somebody removed the hash behind its holder's back, and no claim has found that yet."""
+    a = connect()
+    lease = a.win(minute(1))
+    client = server.connect()
+    client.delete(*client.keys("*:lease:*"))
+    assert not a.finish(lease)
+    [ended] = log(server)
+    assert (ended.outcome, ended.lost_reason) == ("succeeded", "revoked")
 
 
 @pytest.mark.parametrize("first", ["keep", "retry"])

@@ -61,7 +61,7 @@ def test_it_is_put_back_with_its_token(
 ) -> None:
     """Under another number perhaps; it keeps others out again, and ends as ever."""
     b.run(minute(1))
-    lease = a.win(minute(2))
+    lease = a.win(minute(2), again=True)
     redis_server.flush()
     again = a.renew(lease)
     assert again is not None
@@ -71,6 +71,7 @@ def test_it_is_put_back_with_its_token(
     assert a.finish(again)
     [execution] = log()
     assert (execution.outcome, execution.fencing_token) == ("succeeded", lease.token)
+    assert execution.cause == "manual"
     assert "put back" in (execution.note or "")
     assert b.win(minute(3)).token > lease.token
 

@@ -63,7 +63,7 @@ def _counts(joined: Joined) -> dict[str, int | dict[str, int]]:
         ),
         "starts": len(history.starts),
         "executions": _kinds(row["outcome"] for row in history.log.executions),
-        "takeovers": _noted(joined, "takeover"),
+        "takeovers": _caused(joined, "takeover"),
         "retries": _retries(joined),
         "skips": dict(skips.most_common()),
         "people's commands": _kinds(
@@ -77,10 +77,10 @@ def _counts(joined: Joined) -> dict[str, int | dict[str, int]]:
     }
 
 
-def _noted(joined: Joined, word: str) -> int:
-    """Return how many starts have a note that begins so."""
+def _caused(joined: Joined, cause: str) -> int:
+    """Return how many starts have this cause."""
     rows = (row for start in joined.history.starts for row in joined.rows_of(start)[:1])
-    return sum(1 for row in rows if (row["note"] or "").startswith(word))
+    return sum(1 for row in rows if row["cause"] == cause)
 
 
 def _retries(joined: Joined) -> int:

@@ -1,6 +1,7 @@
 """Invents histories for the tests of the checker: each firing, with its start and its row, as it should be.
 
-A test takes a legal history and changes the one thing that it is about.
+A test takes a legal history and changes the one thing that it is about. Every row has a note that means nothing: no
+rule reads it.
 """
 
 from typing import Any
@@ -73,7 +74,8 @@ class Invented:
             "exit_code": None if outcome == "lost" else status, "signal": None, "host": firing.host,
             "pid": firing.pid, "user": "root", "command": "witness", "started_at": "2026-11-20T02:00:00.000Z",
             "finished_at": "2026-11-20T02:00:01.000Z", "duration": 1.0, "owner": "o",
-            "note": None,
+            "note": "lease ended, asked by takeover: the store had lost it", "cause": "schedule",
+            "lost_reason": "expired" if outcome == "lost" else None, "request": None, "requested_by": None,
         }  # fmt: skip
         token = values.pop("token", None)
         row.update(values, fencing_token=token)

@@ -61,9 +61,9 @@ def test_what_was_not_lost_is_not_taken_over(run: Invented, outcome: str) -> Non
 
 @pytest.mark.parametrize(("felt", "found"), [(True, []), (False, ["double"])])
 def test_what_was_lost_may_tell_its_end_later(run: Invented, felt: bool, found: list[str]) -> None:
-    """Its note says that it had been lost; without a fault it cannot have been."""
+    """Its record says that it had been lost; without a fault it cannot have been."""
     run.start(run.fire(options=FAILOVER))
-    last_row(run)["note"] = "its lease ended, found by h2; recorded later"
+    last_row(run)["lost_reason"] = "expired"
     if felt:
         run.fault(100.5, 107.0, "h1")
     run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
@@ -206,22 +206,21 @@ def test_another_host_may_go_on_where_the_next_attempt_was_due(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "note", "found"),
-    [("lost", None, []), ("stopped", "after TERM to oncecron", []),
-     ("stopped", "asked by root@h3: stop", ["standby"]), ("succeeded", None, ["standby"])],
+    ("outcome", "requested_by", "found"),
+    [("lost", None, []), ("stopped", None, []), ("stopped", "root@h3", ["standby"]), ("succeeded", None, ["standby"])],
 )  # fmt: skip
 def test_a_standby_goes_on_after_what_was_not_to_end(
-    run: Invented, outcome: str, note: str | None, found: list[str]
+    run: Invented, outcome: str, requested_by: str | None, found: list[str]
 ) -> None:
     """A leader that was lost, or whose host shut down; not one that ended, or was to."""
     firing = run.fire(100.0, "h1", None, status=75 if outcome == "lost" else 0, options=FAILOVER)
     start = run.start(firing, lasts=9.0)
     start.signals.append((108.9, "TERM"))
-    last_row(run).update(outcome=outcome, note=note)
+    last_row(run).update(outcome=outcome, requested_by=requested_by)
     if outcome == "lost":
         last_row(run).update(exit_code=None)
         run.fault(109.1, 110.0, "h1")
-    if note and "asked" in note:
+    if requested_by:
         run.operate(108.8, "stop", start.key)
     run.start(run.fire(100.1, "h2", None, options=FAILOVER), at=112.0)
     assert broken(run) == found

@@ -109,7 +109,7 @@ def test_a_stop_was_asked_for(run: Invented, asked: float | None, found: list[st
     start.ended = start.status = None
     firing.status, firing.ended = 137, 105.0
     row = run.history.log.executions[0]
-    row.update(outcome="stopped", exit_code=None, signal=9, note="asked by root@h3: stop")
+    row.update(outcome="stopped", exit_code=None, signal=9, request="stop", requested_by="root@h3")
     if asked:
         run.operate(asked, "stop", KEY, "--signal", "KILL")
     assert broken(run) == found
@@ -119,7 +119,8 @@ def test_a_stop_was_asked_for(run: Invented, asked: float | None, found: list[st
 def test_what_was_called_off_was_asked_for(run: Invented, asked: bool, found: list[str]) -> None:
     """It was granted, and not yet started."""
     firing = run.fire(110.0, "h2", "t2", status=143)
-    run.row(firing, token=1500, outcome="stopped", exit_code=None, note="asked by root@h3: stop")
+    named = {"request": "stop", "requested_by": "root@h3"}
+    run.row(firing, token=1500, outcome="stopped", exit_code=None, **named)
     if asked:
         run.operate(110.0, "stop", KEY)
     assert broken(run) == found

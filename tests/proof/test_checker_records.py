@@ -62,10 +62,14 @@ def test_a_row_says_who_and_what(run: Invented, name: str, wrong: object) -> Non
 @pytest.mark.parametrize(
     ("name", "found"), [("attempt", []), ("execution_id", []), ("pid", ["unrecorded"])]
 )
-def test_a_row_that_was_put_back_has_another_id(run: Invented, name: str, found: list[str]) -> None:
-    """And perhaps another number; who and what stay."""
-    row(run).update({name: 7, "note": "put back: the store had lost it"})
-    assert broken(run) == found
+@pytest.mark.parametrize("target", ["store", "h1"])
+def test_a_row_that_was_put_back_has_another_id(
+    run: Invented, name: str, target: str, found: list[str]
+) -> None:
+    """And perhaps another number; who and what stay. Only what the store had can be lost."""
+    row(run)[name] = 7
+    run.fault(100.5, 102.0, target)
+    assert broken(run) == (found if target == "store" else ["unrecorded"])
 
 
 def test_one_lease_has_one_row(run: Invented) -> None:

@@ -28,6 +28,7 @@ def record(outcome: str, attempt: int = 1) -> dict[str, Any]:
     """Return what the log and its spool look at."""
     fields = {"kind": "execution", "key": "k", "shard": 0, "tick": "t", "tick_instant": None}
     fields |= {"host": "h", "pid": 7, "fired_at": 1.0, "owner": "o"}
+    fields |= {"cause": "schedule", "lost_reason": None, "request": None, "requested_by": None}
     return {**fields, "outcome": outcome, "attempt": attempt, "fencing_token": None, "note": None}
 
 

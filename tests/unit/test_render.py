@@ -54,7 +54,7 @@ PAUSE = Pause("billing", None, "ann@web1", "moving", 1795140001.0, 1795147201.0)
 # The table of the design, section 7.
 PUBLISHED = {
     EXECUTIONS: "execution_id key shard tick attempt outcome exit_code signal host pid user command started_at "
-    "finished_at duration fencing_token owner note shards",
+    "finished_at duration fencing_token owner note shards cause lost_reason request requested_by",
     SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
     LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
     "fencing_token backend_pid client_address shards requested_by request_heard_at",

@@ -44,6 +44,8 @@ def record(key: str = "k", owner: str = "owner-1", **fields: Any) -> dict[str, A
     """Return a record with what its readers look at."""
     return {
         **dict.fromkeys(("tick", "tick_instant", "fencing_token", "note")),
+        **dict.fromkeys(("lost_reason", "request", "requested_by")),
+        "cause": "schedule",
         "kind": "execution",
         "key": key,
         "shard": 0,

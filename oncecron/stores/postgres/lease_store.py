@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from oncecron.core.model import Ending, Retention
+    from oncecron.core.model import Cause, Ending, Retention
     from oncecron.stores.postgres.libpq import Row
     from oncecron.stores.postgres.wire import Value
 
@@ -106,6 +106,7 @@ class PostgresLeaseStore:
                 ttl=firing.ttl,
                 started_at=answer.number(5),
                 trusted_until=trust_after(sent, firing.ttl),
+                cause=answer.cause(),
             )
         if answer.text(0) == "parts":
             raise ConfigurationError(
@@ -151,7 +152,7 @@ class PostgresLeaseStore:
             *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
             *firing.holder,
             *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
-            *(lease.token, lease.ttl, wire.backend_pid, _BACKEND_START),
+            *(lease.cause, lease.token, lease.ttl, wire.backend_pid, _BACKEND_START),
         )
         execution_id = self._step("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
@@ -184,6 +185,7 @@ class PostgresLeaseStore:
             started_at=answer.number(5),
             trusted_until=trust_after(sent, lease.ttl),
             request=None,
+            cause=answer.cause(),
         )
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
@@ -199,7 +201,9 @@ class PostgresLeaseStore:
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
         """Record the end and release the lease; see `LeaseStore.finish`."""
-        values = (lease.execution_id, lease.owner, *_told(ending), *retention)
+        kind, author, *_ = ending.request or (None, None)
+        told = (*_told(ending), ending.lost_reason, kind, author)
+        values = (lease.execution_id, lease.owner, *told, *retention)
         return self._step("finish_v1", values, deadline)[0] == b"t"
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -343,6 +347,9 @@ class _Answer:
 
     def number(self, column: int) -> float:
         return float(self._row[column] or 0)
+
+    def cause(self) -> Cause:
+        return self.text(18)  # type: ignore[return-value]
 
     def refusal(self) -> Refusal:
         host = self.text(7)

@@ -21,6 +21,7 @@ def of_lease(lease: Lease) -> Values:
         "started_at": lease.started_at,
         "fencing_token": lease.token,
         "ttl": lease.ttl,
+        "cause": lease.cause,
     }
 
 
@@ -32,6 +33,9 @@ def of_ending(ending: Ending) -> Values:
         "signal": ending.signal,
         "duration": ending.duration,
         "note": ending.note,
+        "lost_reason": ending.lost_reason,
+        "request": ending.request and ending.request.kind,
+        "requested_by": ending.request and ending.request.author,
         "output": ending.output and ending.output.text,
         "output_cut": ending.output and ending.output.cut,
     }
@@ -61,6 +65,7 @@ def granted(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
         ttl=firing.ttl,
         started_at=float(answer["started_at"]),
         trusted_until=trust_after(sent, firing.ttl),
+        cause=answer["cause"],  # type: ignore[arg-type]
     )
 
 
@@ -72,6 +77,7 @@ def of_next_attempt(lease: Lease, answer: dict[str, str], sent: float) -> Lease:
         token=int(answer["fencing_token"]),
         started_at=float(answer["started_at"]),
         trusted_until=trust_after(sent, lease.ttl),
+        cause=answer["cause"],  # type: ignore[arg-type]
     )
 
 

@@ -70,6 +70,7 @@ def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
         "attempt": number,
         "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
         "started_at": asked["now"],
+        "cause": "retry",
     }
     asked = {**asked, **begun}
     asked["next_id"] = store.execute("insert_next_attempt", **asked).lastrowid
@@ -80,8 +81,10 @@ def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
 
 def _told(lease: Lease, ending: Ending, now: float, note: str | None) -> Values:
     output, cut = ending.output or (None, None)
+    kind, author, *_ = ending.request or (None, None)
     told = {**ending._asdict(), "output": output, "output_cut": cut, "note": note}
-    return {**lease._asdict(), **told, "finished_at": now}
+    told |= {"request": kind, "requested_by": author, "finished_at": now}
+    return {**lease._asdict(), **told}
 
 
 def _lease(lease: Lease, asked: Values, execution: Any) -> Lease:
@@ -92,4 +95,5 @@ def _lease(lease: Lease, asked: Values, execution: Any) -> Lease:
         started_at=execution["started_at"],
         trusted_until=trust_after(asked["lease_now"], lease.ttl),
         request=None,
+        cause=execution["cause"],
     )

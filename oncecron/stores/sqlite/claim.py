@@ -16,23 +16,13 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.model import (
-    AGAIN,
-    TAKEOVER,
-    AskAgain,
-    Holder,
-    InTheWay,
-    Lease,
-    Refusal,
-    trust_after,
-    why_not_yet,
-)
+from oncecron.core.model import AskAgain, Holder, InTheWay, Lease, Refusal, trust_after, why_not_yet
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.model import Firing, RefusalReason
+    from oncecron.core.model import Firing, LostByStore, RefusalReason
     from oncecron.stores.sqlite.connection import Connection
 
 Values = dict[str, "Any"]
@@ -78,7 +68,7 @@ def decide(
     lease = store.one("find_lease", **asked)
     if lease is not None and lease["ends_in"] > 0:
         return _in_the_way(lease, firing)
-    if take_away(store, asked, f"its lease ended, found by {firing.holder.host}"):  # 5
+    if take_away(store, asked, "expired", f"its lease ended, found by {firing.holder.host}"):  # 5
         raise_fence(store, asked)
     refusal = _been(store, firing, asked)
     left = _left(store, firing, asked)
@@ -105,10 +95,10 @@ def refused(store: Connection, asked: Values) -> Refusal | None:
     return None
 
 
-def take_away(store: Connection, asked: Values, note: str) -> bool:
+def take_away(store: Connection, asked: Values, reason: LostByStore, note: str) -> bool:
     """Declare lost what runs without a living lease: its child is dead by rule. Return whether anything was there."""
-    lost = store.execute("declare_lost", **asked, note=note).rowcount
-    store.execute("lose_kept", **asked, note=note)
+    lost = store.execute("declare_lost", **asked, lost_reason=reason, note=note).rowcount
+    store.execute("lose_kept", **asked, lost_reason=reason, note=note)
     return bool(store.execute("take_lease_away", **asked).rowcount or lost)
 
 
@@ -254,19 +244,12 @@ def _grant(store: Connection, firing: Firing, asked: Values, left: Any) -> Lease
         "zone": firing.zone,
         "lateness": firing.fired_at % 60,
         "retries": firing.retries,
-        "note": _note(firing, granted["attempt"], left),
+        "cause": "manual" if firing.again else "schedule" if left is None else "takeover",
     }
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
     store.execute("insert_lease", **asked)
     store.execute("mark_key", **asked)
     return _lease(firing, asked, asked)
-
-
-def _note(firing: Firing, attempt: int, left: Any) -> str | None:
-    """Return why this is a further attempt, if it is one."""
-    if left is not None:
-        return TAKEOVER.format(attempt=left["attempt"], host=left["host"])
-    return AGAIN if firing.again and attempt > 1 else None
 
 
 def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
@@ -282,6 +265,7 @@ def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
         ttl=firing.ttl,
         started_at=execution["started_at"],
         trusted_until=trust_after(asked["lease_now"], firing.ttl),
+        cause=execution["cause"],
     )
 
 

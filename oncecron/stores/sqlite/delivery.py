@@ -11,7 +11,6 @@ lease here is `lost`, and so is a start that comes after a higher token.
 from __future__ import annotations
 
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.model import AGAIN
 from oncecron.core.timing import MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
@@ -21,7 +20,12 @@ if TYPE_CHECKING:
 
 _LATE = "recorded later"
 _UNFINISHED = "its end was not recorded"
-_NOTHING_TOLD = dict.fromkeys(("exit_code", "signal", "note", "output", "output_cut"))
+_NOTHING_TOLD = dict.fromkeys(
+    (
+        *("exit_code", "signal", "note", "output", "output_cut"),
+        *("lost_reason", "request", "requested_by"),
+    )
+)
 
 
 def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
@@ -80,11 +84,10 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     outcome, token = record["outcome"], record["fencing_token"]
     if outcome == "not-started" and token is None:
         return
-    again = AGAIN if record.get("again") and record["attempt"] > 1 else None
     values = {
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
-        "note": joined(again, record["note"], _late(record)),
+        "note": joined(record["note"], _late(record)),
         "latest": now + MAX_CLOCK_SKEW,
         "lateness": record["fired_at"] % 60,
     }
@@ -92,9 +95,8 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     if token is not None and token >= fence:
         store.execute("declare_unheard_lost", **record, now=now, unfinished=_UNFINISHED)
     if outcome == "running" and ((token or 0) < fence or store.one("find_running", **record)):
-        values.update(
-            outcome="lost", note=joined(again, record["note"], _UNFINISHED, _late(record))
-        )
+        note = joined(record["note"], _UNFINISHED, _late(record))
+        values.update(outcome="lost", lost_reason="superseded", note=note)
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
     if outcome != "not-started":

@@ -187,7 +187,7 @@ class SQLiteInspector:
                 return Released("other")
             if lease is not None and lease["ends_in"] > 0:
                 return Released("alive", lease["ends_in"])
-            take_away(store, asked, f"released by {author}")
+            take_away(store, asked, "released", f"released by {author}")
             raise_fence(store, asked)
         return Released("free")
 

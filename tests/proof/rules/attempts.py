@@ -24,7 +24,6 @@ from rules.verdict import Violation
 ASKED_BY = 5.0
 """Seconds after which a firing that nothing hinders has asked the store, on a loaded machine too."""
 
-_WAS_LOST = ("lease ended", "declared lost")
 _FAILED = ("failed", "timed-out")
 
 
@@ -140,7 +139,7 @@ def _was_left(joined: Joined, before: Attempt, until: float) -> bool:
 
 def was_lost(row: Row) -> bool:
     """Return whether an execution was declared lost, whatever it told later."""
-    return row["outcome"] == "lost" or any(note in (row["note"] or "") for note in _WAS_LOST)
+    return row["outcome"] == "lost" or row["lost_reason"] is not None
 
 
 def _double(joined: Joined, first: Attempt, second: Attempt, why: str) -> Violation:
@@ -192,7 +191,7 @@ def standbys(joined: Joined) -> Iterator[Violation]:
             hindered = joined.felt(firing.host, firing.at, ended) or joined.felt(
                 leader.host, before.at, ended
             )
-            handed_on = row["outcome"] == "stopped" and "asked by" not in (row["note"] or "")
+            handed_on = row["outcome"] == "stopped" and row["requested_by"] is None
             if not hindered and not handed_on and not was_lost(row):
                 yield Violation(
                     "standby",

@@ -1,7 +1,7 @@
 """Every start is recorded as it was, and nothing else is recorded as a start: promise 3.
 
 What the job itself wrote is the truth. The log has the wrapper's pid. The number of an attempt, and the id, may differ
-where the record came late or was put back, and its note says so.
+where the store had a fault meanwhile: what it lost is put back, or recorded later, as another row.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from rules.verdict import Violation
 STARTUP = 5.0
 """Seconds that a job may take to its first line; one that is killed before leaves a record and no start."""
 
-_LATE = ("recorded later", "the store had lost it")
 _TOLD_ELSEWHERE = ("not-started", "running", "unclaimed")
 _ENDED_BY_US = ("stopped", "timed-out")
 
@@ -31,7 +30,8 @@ def recorded(joined: Joined) -> Iterator[Violation]:
         if len(rows) > 1:
             yield _of(joined, start, "unrecorded", f"is recorded {len(rows)} times")
         for row in rows[:1]:
-            yield from (_of(joined, start, "unrecorded", what) for what in _differences(start, row))
+            differences = _differences(joined, start, row)
+            yield from (_of(joined, start, "unrecorded", what) for what in differences)
             if what := _contradiction(joined, start, row):
                 yield _of(joined, start, "outcome", what)
 
@@ -43,19 +43,26 @@ def _unrecorded(joined: Joined, start: Start) -> Violation:
     return _of(joined, start, "unrecorded", "is in no row of the log", hole=forgotten)
 
 
-def _differences(start: Start, row: Row) -> Iterator[str]:
+def _differences(joined: Joined, start: Start, row: Row) -> Iterator[str]:
     """Yield who and what the row says otherwise."""
     pairs: list[tuple[str, object, object]] = [
         ("host", start.host, row["host"]),
         ("pid", start.wrapper, row["pid"]),
         ("tick", start.tick, row["tick"]),
     ]
-    if not any(note in (row["note"] or "") for note in _LATE):
+    if not _store_was_hit(joined, start):
         pairs.append(("attempt", start.attempt, row["attempt"]))
         pairs.append(("execution id", start.execution_id, row["execution_id"]))
     for name, its_own, recorded_as in pairs:
         if its_own != recorded_as:
             yield f"is recorded with {name} {recorded_as}, not {its_own}"
+
+
+def _store_was_hit(joined: Joined, start: Start) -> bool:
+    firing = joined.firing_of(start)
+    since = firing.at if firing else start.at
+    felt = joined.felt(start.host, since, alive_until(start) + RECORDING)
+    return any(map(joined.is_shared, felt))
 
 
 def _contradiction(joined: Joined, start: Start, row: Row) -> str | None:
@@ -124,8 +131,9 @@ def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
             return f"is recorded as timed-out after {lived:.1f} s"
     else:
         asked = _was_asked(joined, row, firing)  # who is frozen gives no sign before it is killed
-        if "asked by" in (row["note"] or "") and not asked:
-            return f"is recorded as stopped ({row['note']}), but nobody had asked for it"
+        if row["requested_by"] is not None and not asked:
+            by = f"{row['request']} by {row['requested_by']}"
+            return f"is recorded as stopped ({by}), but nobody had asked for it"
         if not start.signals and not joined.hits(firing) and not asked:
             return "is recorded as stopped, but no signal reached it"
     return None

@@ -79,7 +79,7 @@ begin
      where x.key_id = v_id and x.owner = p_owner and x.execution_id = t.execution_id;
     if found then
       a.answer := 'lease'; a.execution_id := t.execution_id; a.attempt := t.attempt;
-      a.fencing_token := t.fencing_token; a.started_at := {ns}.epoch(t.started_at);
+      a.fencing_token := t.fencing_token; a.started_at := {ns}.epoch(t.started_at); a.cause := t.cause;
       a.locked := p_session and {ns}.take_lock_v1(v_id);
     else
       a.answer := 'refused'; a.reason := 'done'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
@@ -172,7 +172,7 @@ begin
         exit;
       end if;
       if l.key_id is not null or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running') then
-        perform {ns}.lose_v1(l, v_id, p_host, v_now);
+        perform {ns}.lose_v1(l, v_id, 'expired', p_host, v_now);
         select x.* into k from {ns}.job_key x where x.key_id = v_id;
       end if;
     end if;
@@ -238,13 +238,12 @@ begin
   a.attempt := 1 + coalesce((select max(x.attempt) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), 0);
   a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);
   a.started_at := {ns}.epoch(v_now);
+  a.cause := case when p_again then 'manual' when v_goes_on then 'takeover' else 'schedule' end;
   insert into {ns}.job_execution
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token, owner,
-       shards, retries, note)
+       shards, retries, cause)
     values (v_id, p_tick, p_tick_at, a.attempt, a.attempt, 'running', p_host, p_pid, p_user, p_command, p_fired_at, v_now, a.fencing_token, p_owner,
-            p_shards, p_retries,
-            case when p_again and a.attempt > 1 then 'by --again'
-                 when v_goes_on then format('takeover: attempt %s on %s was lost', t.attempt, t.host) end)
+            p_shards, p_retries, a.cause)
     returning execution_id into a.execution_id;
   update {ns}.job_key
      set fence = a.fencing_token, high_water = greatest(high_water, p_tick_at), last_execution_id = a.execution_id,

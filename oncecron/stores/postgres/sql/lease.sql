@@ -47,7 +47,7 @@ end $$;
 create function {ns}.adopt_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
   p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_shards integer, p_retries integer,
-  p_token bigint, p_ttl double precision, p_client_backend integer, p_backend_start timestamptz
+  p_cause text, p_token bigint, p_ttl double precision, p_client_backend integer, p_backend_start timestamptz
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -62,13 +62,15 @@ begin
      or exists (select from {ns}.lease x where x.key_id = k.key_id) then
     return null;
   end if;
-  update {ns}.job_execution x set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, 'running without a lease')
+  update {ns}.job_execution x
+     set outcome = 'lost', lost_at = clock_timestamp(), lost_reason = 'superseded',
+         note = concat_ws('; ', x.note, 'running without a lease')
     where x.key_id = k.key_id and x.outcome = 'running';
   insert into {ns}.job_execution
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
-       owner, shards, retries, note)
+       owner, shards, retries, cause, note)
     values (k.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
-            to_timestamp(p_started_at), p_token, p_owner, p_shards, p_retries, 'put back: the store had lost it')
+            to_timestamp(p_started_at), p_token, p_owner, p_shards, p_retries, p_cause, 'put back: the store had lost it')
     returning execution_id into v_execution;
   update {ns}.job_key x
      set fence = p_token, high_water = greatest(x.high_water, to_timestamp(p_tick_at)), last_execution_id = v_execution,
@@ -147,9 +149,9 @@ begin
     end if;
     insert into {ns}.job_execution
         (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
-         owner, shards, retries)
+         owner, shards, retries, cause)
       select e.key_id, e.tick, e.tick_at, n.attempt, n.attempt, 'running', e.host, e.pid, e.user_name, e.command, e.fired_at, v_now,
-             greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint), e.owner, e.shards, e.retries
+             greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint), e.owner, e.shards, e.retries, 'retry'
         from (select 1 + greatest(e.attempt, max(x.attempt)) as attempt
                 from {ns}.job_execution x where x.key_id = e.key_id and x.tick = e.tick) n
       returning * into e;
@@ -171,7 +173,7 @@ begin
          backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start)
    where x.key_id = e.key_id;
   a.answer := 'lease'; a.execution_id := e.execution_id; a.attempt := e.attempt; a.fencing_token := e.fencing_token;
-  a.started_at := {ns}.epoch(e.started_at); a.locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
+  a.started_at := {ns}.epoch(e.started_at); a.cause := e.cause; a.locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
   return a;
 exception when lock_not_available then      -- a transaction of the last attempt's has not ended yet
   a := null;
@@ -197,7 +199,7 @@ begin
     perform {ns}.take_back_start_v1(l.execution_id);
   end if;
   update {ns}.job_execution x
-     set retrying = false, note = nullif(concat_ws('; ', x.note, p_note), ''), requested_by = coalesce(l.request_author, x.requested_by)
+     set retrying = false, note = nullif(concat_ws('; ', x.note, p_note), '')
    where x.execution_id = p_execution_id;
   return l;
 end $$;
@@ -205,7 +207,8 @@ end $$;
 -- The end.  Never unlocks the session lock: that would take effect before this commits; closing the session does it.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
-  p_note text, p_output text, p_cut bigint, p_keep_executions double precision, p_keep_skips double precision
+  p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
+  p_keep_executions double precision, p_keep_skips double precision
 ) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -216,7 +219,8 @@ begin
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
          lost_at = case when l.key_id is null then coalesce(x.lost_at, clock_timestamp()) end,
          note = nullif(concat_ws('; ', x.note, p_note, case when l.key_id is null then 'ended after its lease was lost' end), ''),
-         requested_by = coalesce(l.request_author, x.requested_by)
+         lost_reason = coalesce(p_lost_reason, case when l.key_id is null then coalesce(x.lost_reason, 'revoked') end),
+         request = coalesce(p_request, x.request), requested_by = coalesce(p_requested_by, x.requested_by)
    where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
   if found then
     if p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
@@ -287,7 +291,7 @@ declare
   v_id integer := {ns}.key_id_v1(p ->> 'key', (p ->> 'shard')::int);
   v_late text := case when (p ->> 'late')::boolean then 'recorded later' end;
   v_note text := p ->> 'note';
-  v_again text := case when (p ->> 'again')::boolean and (p ->> 'attempt')::int > 1 then 'by --again' end;
+  v_lost_reason text := p ->> 'lost_reason';
   v_outcome text := p ->> 'outcome';
   v_tick text := p ->> 'tick';
   v_token bigint := (p ->> 'fencing_token')::bigint;
@@ -320,7 +324,8 @@ begin
       update {ns}.job_execution x
          set outcome = v_outcome, exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
              duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
-             note = nullif(concat_ws('; ', x.note, v_note, v_late), ''), requested_by = coalesce(l.request_author, x.requested_by)
+             note = nullif(concat_ws('; ', x.note, v_note, v_late), ''), lost_reason = coalesce(v_lost_reason, x.lost_reason),
+             request = coalesce(p ->> 'request', x.request), requested_by = coalesce(p ->> 'requested_by', x.requested_by)
        where x.execution_id = e.execution_id;
       perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       if v_outcome = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
@@ -334,13 +339,14 @@ begin
   select k.fence into v_fence from {ns}.job_key k where k.key_id = v_id for update;
   if v_token >= v_fence then
     update {ns}.job_execution x
-       set outcome = 'lost', lost_at = clock_timestamp(), note = concat_ws('; ', x.note, v_unfinished)
+       set outcome = 'lost', lost_at = clock_timestamp(), lost_reason = 'superseded', note = concat_ws('; ', x.note, v_unfinished)
      where x.key_id = v_id and x.outcome = 'running'
        and not exists (select from {ns}.lease y where y.execution_id = x.execution_id);
   end if;
   if v_outcome = 'running' and (
        coalesce(v_token, 0) < v_fence or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
     v_outcome := 'lost';
+    v_lost_reason := 'superseded';
     v_note := concat_ws('; ', v_note, v_unfinished);
   end if;
   for v_try in 1 .. 100 loop
@@ -349,13 +355,13 @@ begin
     begin
       insert into {ns}.job_execution
           (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at,
-           started_at, finished_at, duration, fencing_token, owner, shards, retries, note)
+           started_at, finished_at, duration, fencing_token, owner, shards, retries, cause, lost_reason, request, requested_by, note)
         values (v_id, v_tick, to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, v_outcome,
           (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
           to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
           to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, v_token,
           (p ->> 'owner')::uuid, coalesce((p ->> 'shards')::int, 1), coalesce((p ->> 'retries')::int, 0),
-          nullif(concat_ws('; ', v_again, v_note, v_late), ''))
+          p ->> 'cause', v_lost_reason, p ->> 'request', p ->> 'requested_by', nullif(concat_ws('; ', v_note, v_late), ''))
         returning execution_id into e.execution_id;
       perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       exit;

@@ -3,7 +3,7 @@
 create view {ns}.executions as
   select e.execution_id, k.key, k.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e.user_name as "user",
          e.command, e.started_at, e.finished_at, e.duration, e.fencing_token, e.owner, e.note, e.fired_at, e.tick_at,
-         e.key_id, e.lost_at, e.shards, e.retries, e.requested_by,
+         e.key_id, e.lost_at, e.shards, e.retries, e.cause, e.lost_reason, e.request, e.requested_by,
          -- The dead letters: what might have been tried again, and is given up.
          e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost')
            and not exists (select from {ns}.lease l where l.execution_id = e.execution_id)
@@ -106,7 +106,8 @@ begin
   delete from {ns}.drain x where x.host = p_host;
 end $$;
 
--- What somebody asks of a holder lies on its lease until it is renewed, which is soon where it listens.
+-- What somebody asks of a holder lies on its lease until it is renewed, which is soon where it listens; that it was asked
+-- stays with the execution.
 create function {ns}.request_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_kind text, p_author text, p_signal integer, p_grace double precision
 ) returns boolean
@@ -117,6 +118,7 @@ begin
     from {ns}.job_key k
    where k.key = p_key and k.shard = p_shard and x.key_id = k.key_id and x.execution_id = p_execution_id;
   if not found then return false; end if;
+  update {ns}.job_execution x set request = p_kind, requested_by = p_author where x.execution_id = p_execution_id;
   perform pg_notify({ns}.channel_v1(k.key_id), '') from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
   return true;
 end $$;
@@ -156,7 +158,7 @@ begin
     end if;
   end loop;
   delete from {ns}.lease x where x.key_id = v_id;
-  perform {ns}.lose_v1(l, v_id, p_author, clock_timestamp());
+  perform {ns}.lose_v1(l, v_id, 'released', p_author, clock_timestamp());
   perform {ns}.stir_v1(v_id);
   answer := 'free';
 exception when lock_not_available then

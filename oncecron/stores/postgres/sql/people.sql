@@ -33,7 +33,8 @@ select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('oncecron in
 -- name: execution_columns
 e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
-       e.duration, e.fencing_token, e.owner::text as owner, e.note, e.shards
+       e.duration, e.fencing_token, e.owner::text as owner, e.note, e.shards,
+       e.cause, e.lost_reason, e.request, e.requested_by
 
 -- name: traced_columns
 -- The same with what only accounts and audits ask for.

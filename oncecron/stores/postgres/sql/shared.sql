@@ -94,18 +94,17 @@ begin
 end $$;
 
 -- Who runs without a lease is lost, and so is one whose host died between two attempts; their token is past.
-create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_by text, p_now timestamptz) returns void
+create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_reason text, p_by text, p_now timestamptz) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_note text := 'lease ended ' || to_char(coalesce(l.expires_at, p_now) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
     || ', declared lost by ' || p_by;
 begin
   update {ns}.job_execution x
-     set outcome = 'lost', lost_at = p_now, note = concat_ws('; ', x.note, v_note),
-         requested_by = case when x.execution_id = l.execution_id then l.request_author end
+     set outcome = 'lost', lost_at = p_now, lost_reason = p_reason, note = concat_ws('; ', x.note, v_note)
    where x.key_id = p_key_id and x.outcome = 'running';
   update {ns}.job_execution x
-     set lost_at = p_now, note = concat_ws('; ', x.note, v_note), requested_by = l.request_author
+     set lost_at = p_now, lost_reason = p_reason, note = concat_ws('; ', x.note, v_note)
    where x.execution_id = l.execution_id and x.retrying and x.lost_at is null;
   update {ns}.job_key x set fence = greatest(x.fence + 1, ({ns}.epoch(p_now) * 1e6)::bigint) where x.key_id = p_key_id;
 end $$;

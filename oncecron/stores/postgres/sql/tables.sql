@@ -40,6 +40,7 @@ create table {ns}.job_execution (
   owner_attempt integer not null,            -- as its owner counted it; differs where a late record found its number taken
   outcome       text not null check (outcome in
                   ('running', 'succeeded', 'failed', 'timed-out', 'stopped', 'lost', 'not-started', 'unclaimed')),
+  cause         text not null check (cause in ('schedule', 'manual', 'takeover', 'retry')),    -- why it was started
   exit_code     integer,
   signal        integer,
   host          text not null,
@@ -51,15 +52,20 @@ create table {ns}.job_execution (
   finished_at   timestamptz,
   duration      double precision,
   lost_at       timestamptz,                 -- when its lease was found to be over, whatever it was told to be since
+  lost_reason   text check (lost_reason in
+                  ('expired', 'released', 'superseded', 'revoked', 'not-renewed', 'guard-killed', 'guard-failed', 'guard-hung')),
   fencing_token bigint,
   owner         uuid not null,
-  note          text,
+  note          text,                        -- for people: nothing reads it
   shards        integer not null default 1,
   retries       integer not null default 0,  -- how many further attempts its firing would have made
   retrying      boolean not null default false,   -- it ended, and its owner is to make a further attempt, or has begun it
-  requested_by  text,                        -- who asked its holder to end it
+  request       text check (request in ('stop', 'release')),   -- what its holder was asked for, also after its end
+  requested_by  text,                        -- who asked: USER@HOST
   unique (key_id, tick, attempt),
-  unique (owner, key_id, owner_attempt)
+  unique (owner, key_id, owner_attempt),
+  check (lost_reason is not null or outcome <> 'lost' and lost_at is null),
+  check ((request is null) = (requested_by is null))
 );
 create unique index job_execution_one_running on {ns}.job_execution (key_id) where outcome = 'running';
 -- Names are counted by retention. Together the two give the last executions of any key, also of one that rarely runs or has
@@ -89,7 +95,7 @@ create table {ns}.lease (
   acquired_at   timestamptz not null,
   heartbeat_at  timestamptz not null,
   expires_at    timestamptz not null,
-  request_kind  text,                        -- what somebody asks of the holder: stop | release
+  request_kind  text check (request_kind in ('stop', 'release')),   -- what somebody asks of the holder
   request_author   text,
   request_signal   integer,
   request_grace    double precision,
@@ -152,5 +158,6 @@ create type {ns}.answer as (
   watched       text,
   backend_pid   integer,
   backend_start text,
-  same_tick     boolean   -- of `held`: whether the lease in the way is for the tick that was claimed
+  same_tick     boolean,  -- of `held`: whether the lease in the way is for the tick that was claimed
+  cause         text      -- of a lease: why its execution was started
 );

@@ -12,7 +12,7 @@ local function kept()
     given.finished_at, row.retrying = seconds(now), 'yes'
     end_execution(id, row, given, joined(row.note, given.note))
   elseif has_no_end(row) then
-    declare_lost('its end was not recorded')
+    declare_lost('superseded', UNFINISHED)
   end
   return id, row
 end

@@ -137,11 +137,7 @@ end
 local function grant(key, before)
   local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
   local attempt = whole((newest and newest.attempt or 0) + 1)
-  local note = given.again and tonumber(attempt) > 1 and 'by --again'
-  if before then
-    note = 'takeover: attempt ' .. before.attempt .. ' on ' .. before.host .. ' was lost'
-  end
-  local id, row = start(given, key, attempt, note or nil)
+  local id, row = start(given, key, attempt, given.again and 'manual' or before and 'takeover' or 'schedule')
   grant_lease(id, row)
   local marks = {schedule = given.schedule, zone = given.zone}
   if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
@@ -189,7 +185,7 @@ local function decide()
     return {answer = 'again', why = 'recovering', after = seconds(guarded), ends_in = seconds(guarded)}
   end
   register() -- the first write: in a full memory it is refused, and so the claim
-  local lost = take_away('its lease ended, found by ' .. given.host) -- 5
+  local lost = take_away('expired', 'its lease ended, found by ' .. given.host) -- 5
   if lost or lease.owner then
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
     set(own.key, {fence = key.fence})

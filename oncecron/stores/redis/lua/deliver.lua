@@ -12,10 +12,7 @@ if row then
   if given.outcome == 'running' or not has_no_end(row) and not row.retrying then return 1 end
   local lease = hash(own.lease)
   local mine = lease.execution_id == id or row.retrying and lease.owner == given.owner
-  if mine then
-    row.requested_by = lease.requested_by
-    let_go(lease, id)
-  end
+  if mine then let_go(lease, id) end
   conclude(id, row, joined(row.note, given.note, late))
   return 1
 end
@@ -23,13 +20,11 @@ if given.outcome == 'not-started' and not given.fencing_token then return 1 end
 -- A higher token: the key has passed on, and whoever had it before and has no lease here has ended unheard.
 local fence, token = tonumber(redis.call('HGET', own.key, 'fence') or 0), tonumber(given.fencing_token or 0)
 local has_lease = redis.call('EXISTS', own.lease) == 1
-local unfinished = 'its end was not recorded'
-if given.fencing_token and token >= fence and not has_lease then declare_lost(unfinished) end
+if given.fencing_token and token >= fence and not has_lease then declare_lost('superseded', UNFINISHED) end
 row = row_of(given)
 if given.outcome == 'running' and (token < fence or redis.call('HEXISTS', own.key, 'running') == 1) then
-  row.outcome, row.note = 'lost', unfinished
+  row.outcome, row.lost_reason, row.note = 'lost', 'superseded', UNFINISHED
 end
-local again = given.again and tonumber(given.attempt or 1) > 1 and 'by --again'
-id = insert_late(row, joined(again, given.note, row.note, late))
+id = insert_late(row, joined(given.note, row.note, late))
 if row.outcome == 'running' then redis.call('HSET', own.key, 'running', id) end
 return 1

@@ -8,9 +8,8 @@ local mine = lease.owner == given.owner and is_its
 
 if mine then let_go(lease, id) end
 if row then
-  if mine then row.requested_by = lease.requested_by end
   if has_no_end(row) then
-    if not mine then row.lost_at = row.lost_at or seconds(now) end
+    if not mine then row.lost_at, row.lost_reason = row.lost_at or seconds(now), row.lost_reason or 'revoked' end
     given.finished_at = seconds(now)
     conclude(id, row, joined(row.note, given.note, not mine and 'ended after its lease was lost' or nil))
   elseif row.retrying then
@@ -19,7 +18,6 @@ if row then
 elseif given.host and not execution_of(given.owner, given.attempt) and given.outcome ~= 'not-started' then
   given.finished_at = seconds(now)
   row = row_of(given)
-  row.requested_by = mine and lease.requested_by or nil
   insert_late(row, joined(given.note, 'the store had lost it'))
   register()
 end

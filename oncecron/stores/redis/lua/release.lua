@@ -8,7 +8,7 @@ if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- the serv
   lease = hash(own.lease)
 end
 if lease.owner and tonumber(lease.expires_at) > now then return {'alive', seconds(lease.expires_at - now)} end
-take_away('released by ' .. given.author)
+take_away('released', 'released by ' .. given.author)
 local fence = redis.call('HGET', own.key, 'fence') or 0
 set(own.key, {fence = whole(math.max(fence + 1, microseconds))})
 register()

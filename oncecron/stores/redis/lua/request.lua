@@ -2,6 +2,11 @@
 local lease = hash(own.lease)
 if lease.execution_id ~= given.execution_id then return 0 end
 forget_request()
+local row = execution(given.execution_id)
+if row then
+  row.request, row.requested_by = given.kind, given.author
+  write_execution(given.execution_id, row)
+end
 set(own.lease, {request = given.kind, requested_by = given.author, request_signal = given.signal, request_grace = given.grace})
 stir('asked')
 return 1

@@ -11,7 +11,7 @@ local function next_attempt(id, row)
       return refusal
     end
     local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick)) or row
-    waiting = start(row, hash(own.key), whole(newest.attempt + 1))
+    waiting = start(row, hash(own.key), whole(newest.attempt + 1), 'retry')
     forget_request()
     set(own.lease, {execution_id = waiting})
   end

@@ -68,6 +68,9 @@ local function hash(name) return fields(redis.call('HGETALL', name)) end
 
 local function set(name, values) redis.call('HSET', name, unpack(flat(values))) end
 
+-- The note of what is lost since a later start of its key came in; like every note for people alone.
+local UNFINISHED = 'its end was not recorded'
+
 -- Notes as one, none of them twice.
 local function joined(...)
   local text
@@ -150,7 +153,8 @@ end
 local function row_of(told)
   local row = {owner_attempt = told.attempt}
   for _, name in ipairs({'key', 'shard', 'tick', 'tick_instant', 'attempt', 'outcome', 'exit_code', 'signal', 'host', 'pid', 'user',
-    'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner', 'shards', 'retries'}) do
+    'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner', 'shards', 'retries', 'cause',
+    'lost_reason', 'request', 'requested_by'}) do
     row[name] = told[name]
   end
   return row
@@ -202,12 +206,11 @@ local function forget_request()
 end
 
 -- What runs without a lease is lost: its child is dead by rule.
-local function declare_lost(note)
+local function declare_lost(reason, note)
   local id = redis.call('HGET', own.key, 'running')
   local row = execution(id)
   if row and row.outcome == 'running' then
-    row.outcome, row.lost_at, row.note = 'lost', seconds(now), joined(row.note, note)
-    row.requested_by = redis.call('HGET', own.lease, 'requested_by') or nil
+    row.outcome, row.lost_at, row.lost_reason, row.note = 'lost', seconds(now), reason, joined(row.note, note)
     write_execution(id, row)
   end
   redis.call('HDEL', own.key, 'running')
@@ -215,11 +218,11 @@ local function declare_lost(note)
 end
 
 -- A lease that has ended: who ran under it is lost, and who was to make another attempt has lost it between two.
-local function take_away(note)
-  local lease, lost = hash(own.lease), declare_lost(note)
+local function take_away(reason, note)
+  local lease, lost = hash(own.lease), declare_lost(reason, note)
   local kept = execution(lease.execution_id)
   if kept and kept.retrying and not kept.lost_at then
-    kept.lost_at, kept.note, kept.requested_by = seconds(now), joined(kept.note, note), lease.requested_by
+    kept.lost_at, kept.lost_reason, kept.note = seconds(now), reason, joined(kept.note, note)
     write_execution(lease.execution_id, kept)
   end
   redis.call('DEL', own.lease)
@@ -230,6 +233,8 @@ end
 local function end_execution(id, row, ending, note)
   row.outcome, row.exit_code, row.signal, row.duration = ending.outcome, ending.exit_code, ending.signal, ending.duration
   row.finished_at, row.note = ending.finished_at, note
+  row.lost_reason = ending.lost_reason or row.lost_reason
+  row.request, row.requested_by = ending.request or row.request, ending.requested_by or row.requested_by
   write_execution(id, row)
   keep_output(id, ending)
   local key = hash(own.key)
@@ -260,7 +265,7 @@ local function let_go(lease, id)
     end_execution(lease.execution_id, other, {outcome = 'not-started', duration = '0.0', finished_at = seconds(now)},
       joined(other.note, 'nobody heard that it was granted'))
   elseif other then
-    declare_lost('its end was not recorded')
+    declare_lost('superseded', UNFINISHED)
   end
   redis.call('DEL', own.lease)
   stir('ended')
@@ -288,7 +293,7 @@ local function put_back(lease)
   local goes_on = known and lease.owner == given.owner
   local fence = tonumber(redis.call('HGET', own.key, 'fence') or 0)
   if not given.host or (lease.owner or known) and not goes_on or fence >= tonumber(given.fencing_token) then return end
-  declare_lost(goes_on and 'its end was not recorded' or 'running without a lease')
+  declare_lost('superseded', goes_on and UNFINISHED or 'running without a lease')
   local row = row_of(given)
   row.outcome, row.note, row.late = 'running', 'put back: the store had lost it', 'yes'
   row.was = given.execution_id

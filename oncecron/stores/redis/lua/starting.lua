@@ -32,12 +32,12 @@ local function stopped_by_people(key, host)
 end
 
 -- An execution that starts now, with the next token, and what it leaves on its key.
-local function start(told, key, attempt, note)
+local function start(told, key, attempt, cause)
   local row = row_of(told)
-  row.exit_code, row.signal, row.finished_at, row.duration = nil
+  row.exit_code, row.signal, row.finished_at, row.duration, row.lost_reason, row.request, row.requested_by = nil
   row.attempt, row.owner_attempt, row.outcome, row.started_at = attempt, attempt, 'running', seconds(now)
   row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))
-  row.note = note
+  row.cause = cause
   local id = insert_execution(row)
   redis.call('HDEL', own.key, 'previous_start', 'previous_lateness')
   set(own.key, {fence = row.fencing_token, running = id, last_execution_id = id, last_start = row.started_at,
@@ -47,5 +47,5 @@ end
 
 local function granted(id, row)
   return {answer = 'lease', execution_id = id, attempt = row.attempt, fencing_token = row.fencing_token,
-    started_at = row.started_at, now = seconds(now), due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
+    started_at = row.started_at, cause = row.cause, now = seconds(now), due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
 end

@@ -2,7 +2,7 @@
 
 -- name: own_execution
 -- The newest execution of this firing for this part of the key: is the claim a re-sent one?
-SELECT e.execution_id, e.attempt, e.fencing_token, e.started_at, e.host, e.pid, e.user, e.outcome,
+SELECT e.execution_id, e.attempt, e.fencing_token, e.started_at, e.host, e.pid, e.user, e.outcome, e.cause,
        EXISTS (SELECT 1 FROM lease l
                 WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS has_lease
   FROM job_execution e
@@ -70,7 +70,7 @@ SELECT coalesce(max(attempt), 0) + 1 FROM job_execution WHERE key = :key AND tic
 -- name: declare_lost
 -- Compare-and-set: still running, and no living lease says so.
 UPDATE job_execution
-   SET outcome = 'lost', lost_at = :now, note = coalesce(note || '; ', '') || :note
+   SET outcome = 'lost', lost_at = :now, lost_reason = :lost_reason, note = coalesce(note || '; ', '') || :note
  WHERE key = :key AND shard = :shard AND outcome = 'running'
    AND NOT EXISTS (SELECT 1 FROM lease l
                     WHERE l.execution_id = job_execution.execution_id
@@ -79,7 +79,7 @@ UPDATE job_execution
 -- name: lose_kept
 -- The same of an attempt that was to be followed by another: it has its end.
 UPDATE job_execution
-   SET lost_at = :now, note = coalesce(note || '; ', '') || :note
+   SET lost_at = :now, lost_reason = :lost_reason, note = coalesce(note || '; ', '') || :note
  WHERE retrying = 1 AND lost_at IS NULL
    AND execution_id = (SELECT execution_id FROM lease
                         WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now))
@@ -94,9 +94,9 @@ UPDATE job_key SET fence = max(fence + 1, :microseconds) WHERE key = :key AND sh
 -- name: insert_execution
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        started_at, fencing_token, owner, note, shards, retries)
+        started_at, fencing_token, owner, cause, shards, retries)
 VALUES (:key, :shard, :tick, :tick_instant, :named, :attempt, :attempt, 'running', :host, :pid, :user, :command,
-        :now, :fencing_token, :owner, :note, :shards, :retries)
+        :now, :fencing_token, :owner, :cause, :shards, :retries)
 
 -- name: insert_lease
 INSERT INTO lease
@@ -138,7 +138,7 @@ UPDATE job_execution
 
 -- name: find_kept
 -- What the owner's lease means now: the attempt that it kept, or one that was begun since.
-SELECT e.execution_id, e.tick, e.attempt, e.outcome, e.fencing_token, e.started_at, e.host, e.pid
+SELECT e.execution_id, e.tick, e.attempt, e.cause, e.outcome, e.fencing_token, e.started_at, e.host, e.pid
   FROM lease l JOIN job_execution e USING (execution_id)
  WHERE l.key = :key AND l.shard = :shard AND l.owner = :owner
    AND (e.retrying = 1 OR l.execution_id > :execution_id)
@@ -147,9 +147,9 @@ SELECT e.execution_id, e.tick, e.attempt, e.outcome, e.fencing_token, e.started_
 -- Of the same firing as the one before.
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        started_at, fencing_token, owner, shards, retries)
+        started_at, fencing_token, owner, cause, shards, retries)
 SELECT key, shard, tick, tick_instant, named, :attempt, :attempt, 'running', host, pid, user, command,
-       :now, :fencing_token, owner, shards, retries
+       :now, :fencing_token, owner, :cause, shards, retries
   FROM job_execution
  WHERE execution_id = :execution_id
 
@@ -185,7 +185,9 @@ SELECT outcome, lost_at, note, retrying FROM job_execution
 -- Only what has no end yet: `lost` is a guess that the truth replaces.
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
-       finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut
+       finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut,
+       lost_reason = coalesce(:lost_reason, lost_reason),
+       request = coalesce(:request, request), requested_by = coalesce(:requested_by, requested_by)
  WHERE execution_id = :execution_id AND (outcome = 'running' OR outcome = 'lost' AND duration IS NULL)
 
 -- name: take_back_start
@@ -220,19 +222,21 @@ SELECT execution_id, outcome, note, retrying FROM job_execution
 -- name: insert_delivered
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user,
-        command, started_at, finished_at, duration, fencing_token, owner, note, shards, retries, output, output_cut)
+        command, started_at, finished_at, duration, fencing_token, owner, cause, lost_reason, request, requested_by, note,
+        shards, retries, output, output_cut)
 SELECT :key, :shard, :tick, :tick_instant, :named,
        CASE WHEN EXISTS (SELECT 1 FROM job_execution
                           WHERE key = :key AND tick = :tick AND shard = :shard AND attempt = :attempt)
             THEN (SELECT max(attempt) + 1 FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard)
             ELSE :attempt END,
        :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
-       :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :note, :shards, :retries, :output, :output_cut
+       :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :cause, :lost_reason, :request, :requested_by,
+       :note, :shards, :retries, :output, :output_cut
 
 -- name: declare_unheard_lost
 -- The key has passed on, and nothing here says that they live.
 UPDATE job_execution
-   SET outcome = 'lost', lost_at = :now, note = coalesce(note || '; ', '') || :unfinished
+   SET outcome = 'lost', lost_at = :now, lost_reason = 'superseded', note = coalesce(note || '; ', '') || :unfinished
  WHERE key = :key AND shard = :shard AND outcome = 'running'
    AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.execution_id = job_execution.execution_id)
 

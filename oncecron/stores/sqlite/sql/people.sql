@@ -5,7 +5,7 @@
 
 -- name: execution_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, shards
+       started_at, finished_at, duration, fencing_token, owner, note, shards, cause, lost_reason, request, requested_by
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
@@ -133,7 +133,7 @@ UPDATE lease
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id
 
 -- name: note_requester
-UPDATE job_execution SET requested_by = :author WHERE execution_id = :execution_id
+UPDATE job_execution SET request = :kind, requested_by = :author WHERE execution_id = :execution_id
 
 -- name: parts_with_names
 -- The keys whose retention counts names.

@@ -42,6 +42,7 @@ CREATE TABLE job_execution (
                                                     -- record found its number taken
   outcome       TEXT    NOT NULL CHECK (outcome IN ('running', 'succeeded', 'failed', 'timed-out', 'stopped',
                                                     'lost', 'not-started', 'unclaimed')),
+  cause         TEXT    NOT NULL CHECK (cause IN ('schedule', 'manual', 'takeover', 'retry')),  -- why it was started
   exit_code     INTEGER,
   signal        INTEGER,
   host          TEXT    NOT NULL,
@@ -54,13 +55,18 @@ CREATE TABLE job_execution (
   fencing_token INTEGER,
   owner         TEXT    NOT NULL,
   lost_at       REAL,                               -- when its lease was found to be over, whatever came out later
-  note          TEXT,
+  lost_reason   TEXT CHECK (lost_reason IN ('expired', 'released', 'superseded', 'revoked', 'not-renewed',
+                                            'guard-killed', 'guard-failed', 'guard-hung')),
+  note          TEXT,                               -- for people: nothing reads it
   shards        INTEGER NOT NULL DEFAULT 1,         -- how many parts its firing knew of
   retries       INTEGER NOT NULL DEFAULT 0,         -- how many further attempts its tick might have had
   retrying      INTEGER NOT NULL DEFAULT 0,         -- its end was told by `keep`, and nobody has given it up since
-  requested_by  TEXT,                               -- who asked it to stop, also after it has ended
+  request       TEXT CHECK (request IN ('stop', 'release')),  -- what its holder was asked for, also after its end
+  requested_by  TEXT,                               -- who asked: USER@HOST
   output        TEXT,                               -- null: not captured
-  output_cut    INTEGER
+  output_cut    INTEGER,
+  CHECK (lost_reason IS NOT NULL OR outcome <> 'lost' AND lost_at IS NULL),
+  CHECK ((request IS NULL) = (requested_by IS NULL))
 )
 
 -- name: one_attempt
@@ -107,7 +113,7 @@ CREATE TABLE lease (
   acquired_at              REAL    NOT NULL,  -- these three for people
   heartbeat_at             REAL    NOT NULL,
   expires_at               REAL    NOT NULL,
-  request                  TEXT,              -- what its holder is asked for, null: nothing
+  request                  TEXT CHECK (request IN ('stop', 'release')),  -- what its holder is asked for
   requested_by             TEXT,
   request_signal           INTEGER,
   request_grace            REAL,
