@@ -152,6 +152,7 @@ def test_a_killed_guard_is_lost_in_the_log(
     record = log.executions("k")[0]
     assert record.signal == signal.SIGKILL
     assert "the oncecron guard was killed" in (record.note or "")
+    assert record.lost_reason == "guard-killed"
 
 
 def test_a_killed_wrapper_is_stopped_in_the_log(
@@ -183,6 +184,8 @@ def test_a_host_that_died_is_lost_when_the_next_one_runs(
     assert b.run("k", *next_one) == Ended(0, b"", "")
     assert outcomes(log, "k") == outcomes(store, "k") == [("one", "lost"), ("two", "succeeded")]
     assert "its end was not recorded" in (log.executions("k")[0].note or "")
+    reasons = [each.executions("k")[0].lost_reason for each in (log, store)]
+    assert reasons == ["superseded", "expired"]
     assert_exclusive(journal)
 
 

@@ -113,6 +113,31 @@ def test_the_start_waits_for_no_log(
     assert ticks(log) == [("one", "stopped", False)]
 
 
+def test_what_is_told_late_has_its_causes_and_losses(
+    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal
+) -> None:
+    """The first attempt, one that was asked for, a retry; and the word of a wrapper whose guard was killed."""
+    way.refuse()
+    host.run("k", "--tick", "one", "--", "true")
+    host.run("k", "--tick", "one", "--again", "--", "true")
+    retried = ("--retries", 1, "--retry-delay", "0s..0s", "--ttl", TTL)
+    live = " ".join(map(str, job(journal, "--sleep", 60)))
+    command = ("sh", "-c", f"test $ONCECRON_ATTEMPT = 2 || exit 3; exec {live}")
+    firing = host.fire("k", "--tick", "two", *retried, "--", *command)
+    journal.wait_for("start")
+    os.kill(firing.guard().pid, signal.SIGKILL)
+    assert firing.wait().status == 75
+    assert log.executions("k") == []
+    way.passing()
+    assert host("flush").status == 0
+    told = [(e.tick, e.attempt, e.cause, e.outcome, e.lost_reason) for e in log.executions("k")]
+    assert sorted(told) == [
+        ("one", 1, "schedule", "succeeded", None),
+        ("one", 2, "manual", "succeeded", None),
+        ("two", 2, "retry", "lost", "guard-killed"),
+    ]
+
+
 def test_the_log_is_not_connected_to_before_the_start(
     any_store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

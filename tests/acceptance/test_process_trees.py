@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
-from log_of import Record, Store
+from log_of import LoggedRedis, Record, Store
 from servers import Journal, assert_exclusive, eventually, job
 from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import process_table, read_process
@@ -145,7 +145,7 @@ def test_a_killed_guard_leaves_no_process_and_a_lease_that_expires(
         rival = journal.runs()[-1].started - time.monotonic() + time.time()
         assert rival > renewed[kind] + TTL - 0.5, "not before the lease had ended"
     _assert_delivered_as_lost(
-        store, new_host(), "the oncecron guard was killed: the command was killed"
+        store, new_host(), "guard-killed", "the oncecron guard was killed: the command was killed"
     )
 
 
@@ -170,6 +170,7 @@ def test_a_stopped_guard_is_ended_before_its_lease(
     _assert_delivered_as_lost(
         store,
         new_host(),
+        "guard-hung",
         "the oncecron guard did not stop the command in time: the command was killed",
     )
 
@@ -284,13 +285,14 @@ def _left_behind(journal: Journal) -> set[int]:
     return {line.pid for line in lines if line.kind == "start" and line.detail != "job"}
 
 
-def _assert_delivered_as_lost(store: Store, host: Oncecron, note: str) -> None:
+def _assert_delivered_as_lost(store: Store, host: Oncecron, reason: str, note: str) -> None:
     """Fail unless the loss is in the log, and its story too once its host has delivered it."""
+    found_by = "superseded" if isinstance(store, LoggedRedis) else "expired"
     for kind, record in first_records(store).items():
-        assert record.outcome == "lost", kind
+        assert (record.outcome, record.lost_reason) == ("lost", found_by), kind
     for kind in TREES:
         assert host.run(kind, "--tick", "later", "--", "true") == Ended(0, b"", "")
     for kind, record in first_records(store).items():
-        assert record.outcome == "lost", kind
+        assert (record.outcome, record.lost_reason) == ("lost", reason), kind
         assert note in (record.note or ""), kind
         assert record.signal == signal.SIGKILL

@@ -85,7 +85,7 @@ def test_a_run_role_runs(granted: Database, public_path: Path) -> None:
         "select oncecron.request_v1('k', 0, 1, 'stop', 'me', 15, null)",
         "select * from oncecron.release_v1('k', 0, 1, 'me')",
         "select oncecron.give_up_v1(1, null, null, null)",
-        "select oncecron.lose_v1(null, 1, 'me', now())",
+        "select oncecron.lose_v1(null, 1, 'expired', 'me', now())",
         "select oncecron.stir_v1(1)",
         "select oncecron.put_output_v1(1, 'x', 0)",
         "select * from oncecron.executions",
@@ -123,7 +123,7 @@ def test_a_job_role_checks_its_fence_and_nothing_else(granted: Database, public_
     assert refused(
         granted,
         "jobber",
-        "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', null, null, 0, 0)",
+        "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', null, null, null, null, null, 0, 0)",
     )
 
 
@@ -164,7 +164,7 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
         "insert into oncecron.drain (host, author) values ('h', 'me')",
         "select oncecron.gate_v1('key', 'h')",
         "select oncecron.await_claims_v1('key')",
-        "select oncecron.lose_v1(null, 1, 'me', now())",
+        "select oncecron.lose_v1(null, 1, 'expired', 'me', now())",
         "select oncecron.keep_v1(1, null, 'failed', 1, null, 0, null, null, null)",
         "select * from oncecron.outputs",
         "select * from oncecron.lease",

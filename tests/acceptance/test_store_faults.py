@@ -95,6 +95,7 @@ def test_a_server_that_stays_away_ends_the_job_before_its_lease(
     store.server.start()
     assert host().run("k", "--ttl", TTL, "--tick", "two", "--", "true").status == 0
     assert [row[:2] for row in ended(store)] == [("one", "lost"), ("two", "succeeded")]
+    assert store.log.executions("k")[0].lost_reason == "not-renewed"
 
 
 def test_a_terminated_backend_is_nothing_to_the_job(
