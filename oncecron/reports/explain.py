@@ -146,10 +146,9 @@ class _Telling:
     def _attempt(self, traced: Traced, before: Execution | None) -> Iterator[str]:
         execution = traced.execution
         if execution.outcome == "not-started":
-            note = f" ({visible(execution.note)})" if execution.note else ""
             yield (
                 f"{self._fired(traced)}got attempt {execution.attempt} at {self._at(execution.started_at)} and gave "
-                f"it back without starting the command{note}, which left the tick open."
+                f"it back without starting the command{_noted(execution)}, which left the tick open."
             )
             return
         divided = execution.shards > 1 or execution.shard > 0
