@@ -6,8 +6,6 @@ durations are float seconds; trust is in seconds of the store's lease clock on t
 
 from __future__ import annotations
 
-from typing import get_args
-
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     from oncecron.core.errors import StoreError
     from oncecron.core.tick import Tick
 
-
-if TYPE_CHECKING:
     RefusalReason = Literal[
         "held",
         "done",
@@ -30,30 +26,35 @@ if TYPE_CHECKING:
         "broken",
         "no-store",
     ]
-if TYPE_CHECKING:
     Outcome = Literal[
         "running", "succeeded", "failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
     ]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-REFUSAL_REASONS: tuple[RefusalReason, ...] = get_args(RefusalReason)
-
-if TYPE_CHECKING:
     Cause = Literal["schedule", "manual", "takeover", "retry"]
     """Why an execution was started. `schedule`: by an ordinary firing, with or without a tick. `manual`: by --again.
     `takeover`: by --failover, after an attempt that was lost or not followed. `retry`: by --retries."""
-
-if TYPE_CHECKING:
     LostByStore = Literal["expired", "released", "superseded"]
     """Why the store declared an execution lost. `expired`: a later claim found that its lease had ended. `released`:
     somebody ran `oncecron release` after that. `superseded`: a later start of its key was recorded."""
-
-if TYPE_CHECKING:
     LostByHolder = Literal["revoked", "not-renewed", "guard-killed", "guard-failed", "guard-hung"]
-    """Why a holder ended its job and called it lost; it replaces the store's reason. `revoked`: the store no longer had the
-    lease. `not-renewed`: the lease could not be renewed in time. `guard-...`: the wrapper had to end the job."""
-
-if TYPE_CHECKING:
+    """Why a holder ended its job and called it lost; it replaces the store's reason. `revoked`: the store no longer had
+    the lease. `not-renewed`: the lease could not be renewed in time. `guard-...`: the wrapper had to end the job."""
     RequestKind = Literal["stop", "release"]
+
+# The same at run time, in their order: `typing` is not imported by a firing (a test compares them).
+REFUSAL_REASONS: tuple[RefusalReason, ...] = (
+    *("held", "done", "passed", "recent", "late"),
+    *("paused", "drained", "exhausted", "broken", "no-store"),
+)
+OUTCOMES: tuple[Outcome, ...] = (
+    *("running", "succeeded", "failed", "timed-out"),
+    *("stopped", "lost", "not-started", "unclaimed"),
+)
+CAUSES: tuple[Cause, ...] = ("schedule", "manual", "takeover", "retry")
+LOST_BY_STORE: tuple[LostByStore, ...] = ("expired", "released", "superseded")
+LOST_BY_HOLDER: tuple[LostByHolder, ...] = (
+    *("revoked", "not-renewed"),
+    *("guard-killed", "guard-failed", "guard-hung"),
+)
 
 FAILOVER_RETRIES = 2
 """Further attempts of a tick that failover makes where nobody says how many: a job may kill its host."""
