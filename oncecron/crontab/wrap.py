@@ -6,7 +6,7 @@ For each line that runs a command:
     guarded by hand, or of each host       as it is, and named: see `_reasons_unchanged`
     else                                   the prefix is put before its command, see `guards`
 
-Its key is the one that a directive names (`remarks`), else the one derived from its command (`naming`). Where several
+Its key is the one that a directive names (`directives`), else one that is derived (`derived_key`). Where several
 lines have that, a digest of schedule, user and input is added to the key of each, whatever their order; a line that is
 wrapped already keeps its key. One line that cannot be wrapped is an error, and then nothing is changed: a crontab of
 which one line was silently left unguarded would be worse than none.

@@ -1,58 +1,61 @@
-"""What the heartbeat thread tells the guard."""
+"""What the store thread posts to the guard."""
 
 from __future__ import annotations
 
-from oncecron.core.light import NamedTuple
+from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Firing, Lease, Refusal, Unconfirmed
+
+if TYPE_CHECKING:
+    from oncecron.core.errors import OncecronError, StoreError
 
 
 class Granted(NamedTuple):
-    """A claim, or the order to retry, was answered by a lease."""
+    """A lease to start a job with: the answer to a claim, a retry, or a renewal before the start."""
 
     lease: Lease
 
 
 class Refused(NamedTuple):
-    """The claim of a part was answered by a refusal."""
+    """A shard was refused."""
 
     firing: Firing
     refusal: Refusal
     unanswered: bool
-    """Whether an earlier claim of the part was not answered, so that it may have been granted."""
+    """Whether an earlier claim of the shard was not answered, so that it may have been granted."""
     waits: bool
-    """Whether it is asked for again."""
+    """Whether the shard is claimed again."""
 
 
-class Over(NamedTuple):
-    """No part is to be had any more."""
+class NoShardLeft:
+    """No shard can be claimed any more."""
 
 
 class Failed(NamedTuple):
-    """The claim was not answered, or its lease not renewed in time to start with; nothing was started."""
+    """A claim was not answered, or its lease not renewed before the start; nothing was started."""
 
-    error: Exception
+    error: OncecronError
     unanswered: list[Firing]
-    """For which parts the store was asked, so that it may have granted a lease."""
+    """The shards whose claim was not answered, so that it may have been granted."""
 
 
 class Renewed(NamedTuple):
-    """The lease was renewed."""
+    """A heartbeat renewed the lease."""
 
     lease: Lease
 
 
-class Lost(NamedTuple):
+class Lost:
     """The lease is lost for good: somebody else may have it."""
 
 
-class Kept(NamedTuple):
+class Kept:
     """The end of an attempt was recorded, and the lease kept."""
 
 
 class NotRetried(NamedTuple):
-    """No further attempt has begun: it was refused, or could not be asked for."""
+    """No further attempt has begun: it was refused, or the store did not answer."""
 
-    why: Refusal | Exception
+    why: Refusal | OncecronError
     unanswered: bool = False
     """Whether it may have begun all the same."""
 
@@ -60,9 +63,25 @@ class NotRetried(NamedTuple):
 class Recorded(NamedTuple):
     """The end was recorded, or could not be."""
 
-    error: Exception | None
+    error: StoreError | None
+
+
+class Crashed(NamedTuple):
+    """A bug of ours ended the thread: nobody claims, renews or records any more."""
+
+    error: Exception
 
 
 Event = (
-    Granted | Unconfirmed | Refused | Over | Failed | Renewed | Lost | Kept | NotRetried | Recorded
+    Granted
+    | Unconfirmed
+    | Refused
+    | NoShardLeft
+    | Failed
+    | Renewed
+    | Lost
+    | Kept
+    | NotRetried
+    | Recorded
+    | Crashed
 )

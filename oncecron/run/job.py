@@ -1,7 +1,7 @@
 """The running job: started, signalled, ended in time, and known to be gone.
 
-Every call is told the time (lease clock) and none waits. `judge` is called at least once a second and whenever
-something stirs:
+Every call is given the time (lease clock) and none waits. `judge` is called at least once a second and whenever
+something happens:
 
     the job has ended           its leftovers, unless it succeeded, get TERM and after the grace KILL
     --timeout                   TERM to the tree, KILL after the grace
@@ -10,8 +10,8 @@ something stirs:
     a twelfth before it         KILL
     nothing is left             how it ended
 
-`end` (TERM, KILL after the grace), `obey` and `kill` are for whoever else has a reason; the first reason is the one
-that is recorded, but a lost lease outdoes them all.
+`end` (TERM, KILL after the grace), `obey` and `kill` are for all other reasons. The first reason is recorded, except
+that a lost lease replaces any other.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class Job:
                 self._tree.signal(number)
             elif self._pid not in self._tree.statuses:
                 process_tree.signal_one(self._pid, number)
-        told = sum(1 for forwarded in self._forwarded if forwarded in ENDING_SIGNALS)
-        if number in ENDING_SIGNALS and told > 1:
-            self._kill_at = min(self._kill_at, now + (self._grace if told == 2 else 0.0))  # noqa: PLR2004
+        sent = sum(1 for forwarded in self._forwarded if forwarded in ENDING_SIGNALS)
+        if number in ENDING_SIGNALS and sent > 1:
+            self._kill_at = min(self._kill_at, now + (self._grace if sent == 2 else 0.0))  # noqa: PLR2004
 
     def end(self, stop: Stop, now: float) -> None:
         """TERM now, KILL after the grace."""
@@ -125,7 +125,7 @@ class Job:
             self._kill_at = min(self._kill_at, now + self._grace)
 
     def obey(self, request: Request, now: float) -> None:
-        """Send the signal that somebody asks for, once however often it is told; KILL after the grace."""
+        """Send the signal that somebody asks for, once however often it is asked for; KILL after the grace."""
         if request == self._obeyed:
             return
         self._obeyed = request
@@ -139,15 +139,15 @@ class Job:
         self._stop = stop
         self._kill_at = now
 
-    def wait(self, now: float, trusted_until: float) -> float:
-        """Return the seconds until something is to be judged."""
+    def poll_timeout(self, now: float, trusted_until: float) -> float:
+        """Return the seconds until `judge` has something to do."""
         if now >= self._kill_at:
             return self._kill_pause
-        moments = [self._kill_at, self._started + (self._timeout or NEVER)]
+        deadlines = [self._kill_at, self._started + (self._timeout or NEVER)]
         if trusted_until:
-            parts = (TERM_BEFORE, GUARD_KILLS_BEFORE)
-            moments += [trusted_until - self._ttl * part for part in parts]
-        return min((moment - now for moment in moments if moment > now), default=NEVER)
+            fractions = (TERM_BEFORE, GUARD_KILLS_BEFORE)
+            deadlines += [trusted_until - self._ttl * fraction for fraction in fractions]
+        return min((deadline - now for deadline in deadlines if deadline > now), default=NEVER)
 
     def judge(self, now: float, trusted_until: float) -> JobEnd | None:
         """Do what is due; return how the job ended once nothing of it is left.
@@ -180,9 +180,9 @@ class Job:
 
     def _succeeded(self, status: int) -> bool:
         """Return whether what is still running was left behind on purpose."""
-        return status == 0 and self._stop is None and not self._told_to_end()
+        return status == 0 and self._stop is None and not self._ending_signal()
 
-    def _told_to_end(self) -> int | None:
+    def _ending_signal(self) -> int | None:
         return next((number for number in self._forwarded if number in ENDING_SIGNALS), None)
 
     def _end_of(self, status: int, now: float) -> JobEnd:
@@ -191,8 +191,8 @@ class Job:
         exit_status = process_tree.exit_status(status)
         outcome: Outcome = "succeeded" if code == 0 else "failed"
         note = lost_reason = None
-        told = number in self._forwarded or (self._on_terminal and number in ENDING_SIGNALS)
-        by = self._told_to_end() or (number if told else None)  # Ctrl-C tells the job before us
+        sent = number in self._forwarded or (self._on_terminal and number in ENDING_SIGNALS)
+        by = self._ending_signal() or (number if sent else None)  # Ctrl-C reaches the job before us
         if self._stop:
             outcome, note, override, lost_reason = self._stop
             exit_status = exit_status if override is None else override

@@ -53,7 +53,7 @@ class LogMirror:
         self._error: Exception | None = None
 
     def tell(self, record: dict[str, Any]) -> None:
-        """Hand over a record; see `records`."""
+        """Hand over a record; see `spool_records`."""
         if self._spec.log is None:
             return
         with self._changed:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
 import signal
+import time
 
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 
@@ -252,6 +254,15 @@ class Tree:
         for process in stopped.values():
             send(process, signal.SIGKILL)
         return self.reap()
+
+    def kill_all(self, timeout: float) -> bool:
+        """Kill until nothing is left; return False if something still is after so many seconds."""
+        deadline = time.monotonic() + timeout
+        while self.kill():
+            select.select((), (), (), 0.002)  # a killed process needs a moment to leave
+            if time.monotonic() >= deadline:
+                return False
+        return True
 
 
 def start(

@@ -1,13 +1,15 @@
-"""What a firing tells: people by standard error, the store later by the spool, and the log beside it.
+"""What a firing reports: to people on standard error, to the store through the spool, and to the log beside it.
 
-A record that the disk does not take either stands in a line on standard error.
+A record that cannot be spooled either is written out on standard error.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 from oncecron.core import stderr
+from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Ending, Refusal
 from oncecron.run import spool_records
@@ -15,13 +17,14 @@ from oncecron.run.log_mirror import LogMirror
 from oncecron.run.spool import SpoolError
 
 if TYPE_CHECKING:
-    from oncecron.core.errors import StoreUnavailable
-    from oncecron.core.model import Firing
+    from oncecron.core.errors import OncecronError
+    from oncecron.core.model import Firing, Lease
+    from oncecron.run.events import NotRetried, Refused
     from oncecron.run.spec import RunSpec
 
 
 class Reporter:
-    """The words of one firing, in the guard's process."""
+    """The reports of one firing, in the guard's process."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -33,25 +36,46 @@ class Reporter:
         named = text.startswith((f"{name}:", f"{name},"))
         stderr.complain(text if named else f"{name}: {text}")
 
-    def refused(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
-        """Tell a person at a terminal, and the log beside the store; the store knows."""
-        if self._spec.verbose or os.isatty(2):
-            stderr.complain(stderr.refusal_sentence(firing, refusal, waits=waits))
-        self.log.tell(spool_records.skip_record(firing, refusal))
+    def cannot_start(self, error: OSError) -> None:
+        """Say why the command cannot be executed."""
+        cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
+        self.say(f"cannot start {self._spec.command[0]}: {error.strerror}{cure}")
 
-    def no_store(self, error: StoreUnavailable) -> int:
-        """Say and record that the store is away; return the exit status of a firing that starts nothing."""
-        spec = self._spec
-        if spec.spool.note_unreachable(spec.firing.key):
-            self.say(str(error))
-        if spec.on_store_error != "run":
-            record = spool_records.skip_record(spec.firing, Refusal("no-store", detail=str(error)))
-            self.spool(record)
-            self.log.tell(record)
-        return spec.skip_exit if spec.on_store_error == "skip" else error.exit_status
+    def refused(self, event: Refused) -> None:
+        """Report that a shard was refused; the store has recorded it."""
+        firing, refusal, unanswered, waits = event
+        self._skip(firing, refusal, waits=waits)
+        if unanswered and (refusal.reason, refusal.holder) == ("done", firing.holder):
+            self.not_started(firing, "its claim was answered when the lease had ended")
+
+    def not_retried(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
+        """Report that no further attempt was begun; return what is noted on the last one.
+
+        `stop_reason` is why the firing was ended meanwhile, if it was.
+        """
+        firing = self._spec.firing_of(lease)
+        if isinstance(event.why, Refusal):
+            self._skip(firing, event.why, waits=False)
+            detail = f" ({event.why.detail})" if event.why.detail else ""
+            why = f"no further attempt: {event.why.reason}{detail}"
+        elif stop_reason:
+            why = stop_reason
+        else:
+            why = f"the next attempt could not be begun: {event.why}"
+            self.say(why)
+        if event.unanswered:
+            self.not_started(firing, why)
+        return why
+
+    def store_failed(self, error: OncecronError) -> int:
+        """Report why the claim failed; return the exit status of a firing that starts nothing."""
+        if isinstance(error, StoreUnavailable):
+            return self._no_store(error)
+        self.say(str(error))
+        return error.exit_status
 
     def not_started(self, firing: Firing, why: str) -> None:
-        """Keep the positive word that alone re-opens a tick, for a lease that may have been granted."""
+        """Spool the positive word that alone re-opens a tick, for a lease that may have been granted."""
         ending = Ending("not-started", None, None, 0.0, why)
         self.spool(spool_records.execution_record(firing, None, ending))
 
@@ -61,3 +85,18 @@ class Reporter:
             self._spec.spool.add(record)
         except SpoolError as error:
             self.say(f"a record is lost: {error}: {record}")
+
+    def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
+        if self._spec.verbose or os.isatty(2):
+            stderr.complain(stderr.refusal_sentence(firing, refusal, waits=waits))
+        self.log.tell(spool_records.skip_record(firing, refusal))
+
+    def _no_store(self, error: StoreUnavailable) -> int:
+        spec = self._spec
+        if spec.spool.note_unreachable(spec.firing.key):
+            self.say(str(error))
+        if spec.on_store_error != "run":
+            record = spool_records.skip_record(spec.firing, Refusal("no-store", detail=str(error)))
+            self.spool(record)
+            self.log.tell(record)
+        return spec.skip_exit if spec.on_store_error == "skip" else error.exit_status

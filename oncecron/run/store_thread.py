@@ -1,22 +1,27 @@
-"""The thread of the guard that talks to the store: claim, heartbeats, the record of the end.
+"""The store thread of the guard: claims, heartbeats, the record of the end.
 
 Everything that can block in the network, in name resolution or in TLS happens here, and nobody ever waits for
 this thread on the way to a kill. It is the only user of its store object. The guard's orders come in a mailbox and
-are obeyed one after another; its answers are events:
+are obeyed one after another; the answers are events, posted in the order in which things happened:
 
-    claim    see `claiming`.  Granted -> parked until the job has been started (the guard forks while this thread
-             holds no lock of any library).  Asked, and never answered -> the guard is told that it may have been
-             granted.  Nothing is to be had -> `Over`
-    renew    once, for a lease that was granted too slowly to start with; asked within the budget of a claim
-    begin    the job has been started: renews every sixth of the ttl, at once when the connection stirs (the first
-             sign that a server is going, or that somebody asks for something: it listens after a second), and
-             again and again with jitter while the store is away.  Each renewal moves the end of trust and tells
-             what is asked of the holder; a lease that is lost for good is an event for the guard
-    keep     records how an attempt ended and keeps the lease, which is renewed on.  What cannot be recorded is
-             treated as an end
-    retry    begins the next attempt, parked like a claim; asked within the budget of a claim
-    end      records how the job ended, within a bounded time; what cannot be recorded is spooled by the guard.
-             Ordered to `go_on`, the next part is claimed
+    claim        (see `claimer`) is what the thread begins with.  `Granted` or `Unconfirmed`: the lease is parked until
+                 the next order (the guard forks while this thread holds no lock of any library).  `NoShardLeft`, or
+                 `Failed` with the shards that may have been granted: the thread ends.  Before that, any `Refused`
+    renew        renews once a lease that was granted too slowly to start with, within the budget of a claim:
+                 `Granted`, `Lost` or `Failed`
+    begin        starts the heartbeats: the job runs.  A renewal every sixth of the ttl, at once when the connection
+                 has something to read (the first sign that a server is going, or that somebody asks for something: it
+                 listens after a second), and again and again with jitter while the store is away.  `Renewed` moves the
+                 end of trust and brings what is asked of the holder; after `Lost` no heartbeat follows
+    keep         records how an attempt ended and keeps the lease, whose heartbeats go on: `Kept`.  If the store does
+                 not take it, or the lease is lost, it is treated as `end`: `Recorded`
+    retry        begins the next attempt, within the budget of a claim: `Granted` (parked like a claim), `NotRetried`
+                 (the heartbeats go on) or `Lost`
+    end          records how the job ended, within a bounded time: `Recorded`, with an error if the guard is to spool it
+    claim next   claims the next shard after `Recorded`.  Any other order ends the thread then
+    withdraw     ends a claim or retry that is still unanswered: `Failed` or `NotRetried`.  It comes at any time
+
+A bug of ours ends the thread with `Crashed`, in whatever it is doing.
 """
 
 from __future__ import annotations
@@ -27,25 +32,20 @@ import select
 import threading
 
 from oncecron.core import clock, stderr
-from oncecron.core.errors import StoreError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff
-from oncecron.core.timing import (
-    CALL_TIMEOUT,
-    HEARTBEATS_PER_TTL,
-    LISTEN_AFTER,
-    NEVER,
-    RECORD_TIMEOUT,
-)
+from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, LISTEN_AFTER, NEVER
 from oncecron.run.claimer import Claims, Line
 from oncecron.run.events import (
+    Crashed,
     Failed,
     Granted,
     Kept,
     Lost,
+    NoShardLeft,
     NotRetried,
-    Over,
     Recorded,
     Refused,
     Renewed,
@@ -60,16 +60,11 @@ if TYPE_CHECKING:
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
-
-class _Order(NamedTuple):
-    """What the guard wants."""
-
-    name: str
-    ending: Ending | None = None
+_RECORD_TIMEOUT = 10.0  # seconds to record an end before it is spooled
 
 
-class Abandoned(Exception):  # noqa: N818 - no error: the guard gave up waiting
-    """The firing was told to stop before it got an answer."""
+class Withdrawn(OncecronError):  # noqa: N818 - the firing is to end
+    """The firing was told to stop before the store answered."""
 
 
 class StoreThread:
@@ -80,15 +75,16 @@ class StoreThread:
         self._open_store = open_store
         self._claims: Claims | None = None
         self._events: collections.deque[Event] = collections.deque()
-        self._orders: collections.deque[_Order] = collections.deque()
+        self._orders: collections.deque[tuple[str, Ending | None]] = collections.deque()
+        """What the guard wants: the name of an order, and how a job ended."""
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._abandoned = False
+        self._withdrawn = False
         self._holding = self._beating = False
         self._renew_at = self._listen_at = NEVER
-        self._give_up_at = NEVER
+        self._renew_deadline = NEVER
         self._interval = spec.firing.ttl / HEARTBEATS_PER_TTL
-        self._patience = min(CALL_TIMEOUT, self._interval)
+        self._ask_timeout = min(CALL_TIMEOUT, self._interval)
 
     def start(self) -> None:
         """Begin to claim."""
@@ -104,11 +100,11 @@ class StoreThread:
 
     @property
     def asked_for(self) -> Firing | None:
-        """The part that is being claimed, or was last; the thread may be waiting for the answer."""
+        """The shard that is being claimed, or was last; the thread may be waiting for the answer."""
         return self._claims.asked_for if self._claims else None
 
     def renew(self) -> None:
-        """Renew before the job is started; answered by `Renewed`, `Lost` or `Failed`."""
+        """Renew before the job is started; answered by `Granted`, `Lost` or `Failed`."""
         self._order("renew")
 
     def begin(self) -> None:
@@ -127,17 +123,17 @@ class StoreThread:
         """Record the end and release the lease; answered by `Recorded`."""
         self._order("end", ending)
 
-    def go_on(self) -> None:
-        """Claim the next part, when an end has been recorded."""
-        self._order("go on")
+    def claim_next(self) -> None:
+        """Claim the next shard after an end was recorded; answered like the first claim."""
+        self._order("claim next")
 
-    def abandon(self) -> None:
-        """Stop asking: the firing was told to end. A lease that comes all the same is given back."""
-        self._abandoned = True
+    def withdraw(self) -> None:
+        """Stop asking. A lease that comes all the same is for the guard to give back."""
+        self._withdrawn = True
         self._wake()
 
     def _order(self, name: str, ending: Ending | None = None) -> None:
-        self._orders.append(_Order(name, ending))
+        self._orders.append((name, ending))
         self._wake()
 
     def _wake(self) -> None:
@@ -160,41 +156,43 @@ class StoreThread:
             while lease := self._claim(claims):
                 if not self._held_to_its_end(lease):
                     return
-        except Exception as error:  # noqa: BLE001 - the guard tells the user, whatever it is
+        except OncecronError as error:
             self._post(Failed(error, self._claims.unanswered if self._claims else []))
+        except Exception as error:  # noqa: BLE001 - the guard reports it, whatever it is
+            self._post(Crashed(error))
 
     def _now(self) -> float:
         return clock.lease_time(self._clock)
 
     def _sleep(self, seconds: float, fd: int | None = None) -> bool:
-        """Wait, or until the guard wants something; return whether the descriptor stirred."""
+        """Wait, or until the guard wants something; return whether the descriptor is readable."""
         poll = select.poll()
         poll.register(self._wake_fd, select.POLLIN)
         if fd is not None:
             poll.register(fd, select.POLLIN)
         # A timer of poll(2) stands still while the machine is suspended: look at the clock every second.
-        end = self._now() + seconds
-        while (left := end - self._now()) > 0:
-            stirred = [descriptor for descriptor, _ in poll.poll(min(1.0, left) * 1000 + 1)]
-            if self._wake_fd in stirred:
+        deadline = self._now() + seconds
+        while (remaining := deadline - self._now()) > 0:
+            readable = [descriptor for descriptor, _ in poll.poll(min(1.0, remaining) * 1000 + 1)]
+            if self._wake_fd in readable:
                 os.eventfd_read(self._wake_fd)
-            if stirred:
-                return fd in stirred
+            if readable:
+                return fd in readable
         return False
 
     # Claiming
 
     def _claim(self, claims: Claims) -> Lease | None:
-        """Return a lease of which the guard was told; None when it was told that there is none."""
+        """Return a lease that was posted to the guard; None when it was told that there is none."""
         try:
             answer = claims.next()
-        except Abandoned:
+        except Withdrawn:
             answer = claims.unconfirmed()
             if answer is None:
                 self._line.close()
                 raise
         if answer is None:
-            self._post(Over())
+            self._post(NoShardLeft())
             return None
         if isinstance(answer, Unconfirmed):
             self._post(answer)
@@ -203,10 +201,10 @@ class StoreThread:
         return answer
 
     def _pause(self, seconds: float, fd: int | None) -> bool:
-        stirred = not self._abandoned and seconds > 0 and self._sleep(seconds, fd)
-        if self._abandoned:
-            raise Abandoned
-        return stirred
+        readable = not self._withdrawn and seconds > 0 and self._sleep(seconds, fd)
+        if self._withdrawn:
+            raise Withdrawn
+        return readable
 
     def _tell_refused(
         self, firing: Firing, refusal: Refusal, unanswered: bool, waits: bool
@@ -216,15 +214,15 @@ class StoreThread:
     # Holding a lease
 
     def _held_to_its_end(self, lease: Lease) -> bool:
-        """Hold the lease until its end is on record; return whether the guard wants another part."""
+        """Hold the lease until its end is on record; return whether the guard wants another shard."""
         try:
             self._hold(lease)
-        except Exception as error:  # noqa: BLE001 - a bug of ours: the guard's deadline ends the job
-            self._post(Recorded(error))
+        except Exception as error:  # noqa: BLE001 - the guard ends a job before its lease ends
+            self._post(Crashed(error))
             return False
         while not self._orders:
             self._sleep(3600)
-        return self._orders.popleft().name == "go on"
+        return self._orders.popleft()[0] == "claim next"
 
     def _hold(self, lease: Lease) -> None:
         self._lease = lease
@@ -233,7 +231,7 @@ class StoreThread:
         self._park()
         while self._holding:
             if self._orders:
-                self._obey(self._orders.popleft())
+                self._obey(*self._orders.popleft())
                 continue
             now = self._now()
             if now >= self._renew_at:
@@ -245,28 +243,28 @@ class StoreThread:
                 if self._sleep(min(3600.0, self._renew_at - now, self._listen_at - now), fd):
                     self._renew_at = self._now()
 
-    def _obey(self, order: _Order) -> None:
-        if order.name == "renew":
+    def _obey(self, order: str, ending: Ending | None) -> None:
+        if order == "renew":
             self._renew_at = self._now()
-            self._give_up_at = self._renew_at + self._spec.connect_timeout
-        elif order.name == "begin":
+            self._renew_deadline = self._renew_at + self._spec.connect_timeout
+        elif order == "begin":
             self._begin()
-        elif order.name == "retry":
+        elif order == "retry":
             self._retry()
-        elif order.ending and order.name == "keep":
-            self._keep(order.ending)
-        elif order.ending:
-            self._record(order.ending)
+        elif ending and order == "keep":
+            self._keep(ending)
+        elif ending:
+            self._record(ending)
 
     def _park(self) -> None:
         """Do nothing but what is ordered."""
         self._beating = False
-        self._renew_at = self._listen_at = self._give_up_at = NEVER
+        self._renew_at = self._listen_at = self._renew_deadline = NEVER
 
     def _begin(self) -> None:
         now = self._now()
         self._beating = True
-        self._give_up_at = NEVER
+        self._renew_deadline = NEVER
         self._renew_at = now + self._interval
         self._listen_at = now + LISTEN_AFTER
         if self._others_spooled:
@@ -276,7 +274,7 @@ class StoreThread:
     def _listen(self) -> None:
         self._listen_at = NEVER
         try:
-            self._line.listen(self._spec.firing_of(self._lease), self._now() + self._patience)
+            self._line.listen(self._spec.firing_of(self._lease), self._now() + self._ask_timeout)
         except StoreError:
             self._line.close()
             self._renew_at = self._now()
@@ -284,13 +282,13 @@ class StoreThread:
     def _renew(self) -> None:
         firing = self._spec.firing_of(self._lease)
         try:
-            renewed = self._line.store.renew(self._lease, deadline=self._now() + self._patience)
+            renewed = self._line.store.renew(self._lease, deadline=self._now() + self._ask_timeout)
         except StoreError as error:
             if self._spec.verbose:
                 stderr.complain(f"key {firing.key}: not renewed yet: {error}")
             self._line.close()
             self._renew_at = self._now() + 0.01 + self._backoff.delay()
-            if self._renew_at > self._give_up_at:
+            if self._renew_at > self._renew_deadline:
                 self._park()
                 self._post(Failed(error, []))
             return
@@ -299,15 +297,19 @@ class StoreThread:
             self._post(Lost())
             return
         self._lease = renewed
-        self._post(Renewed(renewed))
         self._backoff.reset()
+        if self._renew_deadline < NEVER:  # to start a job with
+            self._park()
+            self._post(Granted(renewed))
+            return
+        self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER
         if self._beating and self._listen_at == NEVER and not self._line.listens(firing):
             self._listen_at = self._now()  # a new connection
 
     def _keep(self, ending: Ending) -> None:
         store, lease = self._line.store, self._lease
-        answer = self._told(lambda deadline: store.keep(lease, ending, deadline=deadline))
+        answer = self._answer(lambda deadline: store.keep(lease, ending, deadline=deadline))
         if answer is True:
             self._renew_at = self._now() + self._interval
             self._post(Kept())
@@ -317,18 +319,20 @@ class StoreThread:
             self._ended(answer)
 
     def _retry(self) -> None:
-        give_up, backoff, unanswered = self._now() + self._spec.connect_timeout, Backoff(), False
-        answer: Lease | Refusal | Exception | None = Abandoned()
-        while not self._abandoned:
+        deadline, backoff, unanswered = self._now() + self._spec.connect_timeout, Backoff(), False
+        answer: Lease | Refusal | OncecronError | None = Withdrawn()
+        while not self._withdrawn:
             try:
-                answer = self._line.store.retry(self._lease, deadline=self._now() + self._patience)
+                answer = self._line.store.retry(
+                    self._lease, deadline=self._now() + self._ask_timeout
+                )
                 break
             except StoreError as error:
                 answer = error
                 unanswered |= error.unanswered
                 self._line.close()
                 pause = backoff.delay()
-                if not isinstance(error, StoreUnavailable) or self._now() + pause > give_up:
+                if not isinstance(error, StoreUnavailable) or self._now() + pause > deadline:
                     break
                 self._sleep(pause)
         if answer is None:
@@ -343,7 +347,7 @@ class StoreThread:
 
     def _record(self, ending: Ending) -> None:
         store, lease, retention = self._line.store, self._lease, self._spec.retention
-        answer = self._told(
+        answer = self._answer(
             lambda deadline: store.finish(lease, ending, retention, deadline=deadline)
         )
         self._ended(None if isinstance(answer, bool) else answer)
@@ -353,16 +357,16 @@ class StoreThread:
         self._holding = False
         self._post(Recorded(error))
 
-    def _told(self, tell: Callable[[float], bool]) -> bool | StoreError:
-        """Tell the store, again and again for a bounded time; return its answer, or why there is none."""
-        give_up, backoff = self._now() + RECORD_TIMEOUT, Backoff()
+    def _answer(self, ask: Callable[[float], bool]) -> bool | StoreError:
+        """Ask the store again and again until `_RECORD_TIMEOUT`; return its answer, or why there is none."""
+        deadline, backoff = self._now() + _RECORD_TIMEOUT, Backoff()
         while True:
             try:
-                return tell(self._now() + self._patience)
+                return ask(self._now() + self._ask_timeout)
             except StoreError as error:
                 self._line.close()
                 pause = backoff.delay()
-                if self._now() + pause > give_up:
+                if self._now() + pause > deadline:
                     return error
             self._sleep(pause)
 
@@ -372,4 +376,4 @@ class StoreThread:
         def wanted(number: int) -> bool:
             return key is not None or (number < OTHERS_AT_ONCE and not self._orders)
 
-        self._spec.spool.deliver(self._line.store, key, wanted=wanted, within=self._patience)
+        self._spec.spool.deliver(self._line.store, key, wanted=wanted, within=self._ask_timeout)

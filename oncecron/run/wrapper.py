@@ -1,7 +1,7 @@
 """The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
 
     the guard reports `exit N`   -> leave with N, once the output that is captured has been passed on.  `job`: that one
-                                    runs; `idle`: none does, and the end of the last attempt or part is on record
+                                    runs; `idle`: none does, and the end of the last attempt or shard is on record
     the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
     trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
       the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
@@ -25,6 +25,8 @@ from oncecron.core.model import Ending, Lease
 from oncecron.core.timing import (
     GUARD_LEAVES_WITHIN,
     KILL_TIMEOUT,
+    LONGEST_SLEEP,
+    NEVER,
     OUTPUT_TIMEOUT,
     WRAPPER_KILLS_BEFORE,
 )
@@ -32,6 +34,7 @@ from oncecron.run import process_tree, spool_records
 from oncecron.run.guard import NOTE_ONLY, Guard
 from oncecron.run.job import ENDING_SIGNALS
 from oncecron.run.spool import SpoolError
+from oncecron.run.states import Claiming
 from oncecron.run.trust import Trust
 
 if TYPE_CHECKING:
@@ -57,8 +60,8 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     if guard == 0:
         os.close(orders_write)
         os.close(reports_read)
-        guard_of_it = Guard(spec, trust, orders_read, reports_write, open_store, capture)
-        _be_guard(guard_of_it, signals, group, spec)
+        process = Guard(spec, trust, orders_read, reports_write, open_store, capture)
+        _be_guard(process, signals, group, spec)
     os.close(orders_read)
     os.close(reports_write)
     if capture:
@@ -85,8 +88,8 @@ def _be_guard(guard: Guard, signals: process_tree.Signals, group: int, spec: Run
         process_tree.become_subreaper()
         for descriptor in guard.pipes:
             os.set_blocking(descriptor, False)
-        status = guard.run(signals, group)
-        guard.report_exit(status)
+        status = guard.run(signals, group, Claiming)
+        guard.report(f"exit {status}")
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
         stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
         if spec.verbose > 1:
@@ -118,7 +121,7 @@ class Wrapper:
         self._tree = process_tree.Tree()
         self._lease: Lease | None = None
         self._started = 0.0
-        self._told_to_end = False
+        self._asked_to_end = False
 
     def watch(self) -> int:
         """Wait for the guard's last word, or do what it can no longer do."""
@@ -129,7 +132,7 @@ class Wrapper:
         poll.register(self._signals.fd, select.POLLIN)
         unread = b""
         while True:
-            poll.poll(self._timeout() * 1000)
+            poll.poll(self._poll_timeout() * 1000)
             self._forward_signals()
             self._tree.reap()  # as PID 1 of a container too
             data = self._read_reports()
@@ -140,8 +143,8 @@ class Wrapper:
                 if word == "exit":
                     self._wait_for_guard()
                     if self._capture:
-                        patience = OUTPUT_TIMEOUT if self._told_to_end else None
-                        self._capture.pass_on(self._signals, patience)
+                        timeout = OUTPUT_TIMEOUT if self._asked_to_end else None
+                        self._capture.pass_on(self._signals, timeout)
                     return int(fields[0])
                 self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
@@ -157,9 +160,10 @@ class Wrapper:
     def _margin(self) -> float:
         return self._spec.firing.ttl * WRAPPER_KILLS_BEFORE
 
-    def _timeout(self) -> float:
+    def _poll_timeout(self) -> float:
         until = self._trust.until
-        return min(1.0, max(0.0, until - self._margin - self._now()) + 0.001) if until else 1.0
+        due = until - self._margin if until else NEVER
+        return min(LONGEST_SLEEP, max(0.0, due - self._now()) + 0.001)
 
     def _read_reports(self) -> bytes | None:
         try:
@@ -171,7 +175,7 @@ class Wrapper:
         for number, from_terminal in self._signals.read():
             if number == signal.SIGCHLD:
                 continue
-            self._told_to_end |= number in ENDING_SIGNALS
+            self._asked_to_end |= number in ENDING_SIGNALS
             note = NOTE_ONLY if self._spec.terminal and from_terminal else 0
             try:
                 os.write(self._orders, bytes([number | note]))
@@ -182,15 +186,18 @@ class Wrapper:
         """Let the guard leave first: cron waits for everybody who holds the command's output."""
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
-        give_up = time.monotonic() + GUARD_LEAVES_WITHIN
+        deadline = time.monotonic() + GUARD_LEAVES_WITHIN
         self._tree.reap()
-        while self._guard not in self._tree.statuses and (left := give_up - time.monotonic()) > 0:
-            poll.poll(left * 1000)
-            self._forward_signals()  # whoever is told to end now does not wait for a slow reader
+        while (
+            self._guard not in self._tree.statuses
+            and (remaining := deadline - time.monotonic()) > 0
+        ):
+            poll.poll(remaining * 1000)
+            self._forward_signals()  # whoever is asked to end now does not wait for a slow reader
             self._tree.reap()
 
     def _remembered(self, fields: list[str]) -> Lease:
-        """Return what the guard tells of the job that it has started, for the record of its loss."""
+        """Return what the guard reports of the job that it has started, for the record of its loss."""
         firing = self._spec.firing
         shard, execution_id, attempt, token, started_at, cause = fields
         self._started = self._now()
@@ -210,13 +217,9 @@ class Wrapper:
 
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         """Kill everything, the guard too, and record the loss."""
-        give_up = time.monotonic() + KILL_TIMEOUT
-        gone = True
         if self._guard not in self._tree.statuses:  # first: a stopped one keeps zombies in our way
             process_tree.signal_one(self._guard, signal.SIGKILL)
-        while gone and self._tree.kill():
-            select.select((), (), (), 0.002)  # a killed process needs a moment to leave
-            gone = time.monotonic() < give_up
+        gone = self._tree.kill_all(KILL_TIMEOUT)
         key = self._spec.firing.key
         exit_status = EX_TEMPFAIL
         if os.WIFEXITED(self._tree.statuses.get(self._guard, signal.SIGKILL)):

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 TTL = 6
 STOPS_BEFORE_THE_START = """
 import os, signal
-from oncecron.guard import Guard
-start = Guard._start
-def stopped(guard):
+from oncecron.run import states
+start = states._start
+def stopped(guard, lease):
     os.kill(os.getpid(), signal.SIGSTOP)
-    start(guard)
-Guard._start = stopped
+    return start(guard, lease)
+states._start = stopped
 from oncecron.__main__ import main
 main()
 """
 
 FAILS_WHILE_THE_JOB_RUNS = """
 import os
-from oncecron.guard import Guard
-judge = Guard._judge
-def failing(guard, now):
+from oncecron.run.states import Running
+judge = Running.judge
+def failing(state, now):
     if os.path.exists("fail"):
         raise ValueError("planted")
-    judge(guard, now)
-Guard._judge = failing
+    return judge(state, now)
+Running.judge = failing
 from oncecron.__main__ import main
 main()
 """

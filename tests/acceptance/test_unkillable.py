@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS_NOBODY = """
-from oncecron import child, wrapper
+from oncecron.run import process_tree, wrapper
 wrapper.KILL_TIMEOUT = 0.2
-child.Tree.kill = lambda tree: True
+process_tree.Tree.kill = lambda tree: True
 from oncecron.__main__ import main
 main()
 """

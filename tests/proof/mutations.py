@@ -145,7 +145,7 @@ _MUTATIONS = (
             Change(
                 "run/guard.py",
                 "        self._wrapper_gone = True\n",
-                "        self._wrapper_gone = True\n        os._exit(EX_TEMPFAIL)\n",
+                "        self._wrapper_gone = True\n        os._exit(75)\n",
             ),
             Change(
                 "run/process_tree.py",
@@ -180,8 +180,8 @@ _MUTATIONS = (
         "the next tick after the lease's end, and the grandchild still lives.",
         (
             Change(
-                "run/wrapper.py",
-                "        while gone and self._tree.kill():\n",
+                "run/process_tree.py",
+                "        while self.kill():\n",
                 "        while False:\n",
             ),
         ),

@@ -371,7 +371,7 @@ def test_a_copy_runs_its_own_code(directory: Path) -> None:
     "change",
     [
         mutations.Change("run/guard.py", "nobody has ever written this", ""),
-        mutations.Change("run/guard.py", "self._job", ""),
+        mutations.Change("run/guard.py", "self._state", ""),
         mutations.Change("no_such_file.py", "x", ""),
     ],
     ids=["the text is gone", "the text is there twice", "the file is gone"],

@@ -4,20 +4,18 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core import clock
-from oncecron.core.errors import StoreUnavailable
+from oncecron.core.errors import OncecronError, StoreUnavailable
 from oncecron.core.model import Ending, Lease
-from oncecron.run.guard import Guard
+from oncecron.run import process_tree, states
+from oncecron.run.guard import Guard, State
 from oncecron.run.spec import make_spec
 from oncecron.run.trust import Trust
-
-if TYPE_CHECKING:
-    from oncecron.run import process_tree
 
 
 class Silent:
@@ -73,6 +71,18 @@ class Slow:
         return Lease("k", 0, "t", owner, 1, 42, 9, 60.0, 0.0, trusted_until)
 
 
+class Buggy(Slow):
+    """A store with a bug of ours."""
+
+    def __init__(self, bug: Exception) -> None:
+        super().__init__(failures=0)
+        self.bug = bug
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease:
+        """Fail as nobody foresaw."""
+        raise self.bug
+
+
 class NoSignals:
     """Signals of a process that gets none."""
 
@@ -86,15 +96,31 @@ class NoSignals:
         return []
 
 
+NO_SIGNALS = cast("process_tree.Signals", NoSignals())
+
+
 def run(guard: Guard) -> int:
     """Let the guard do its work, up to the start of a job; return its status."""
-
-    def start() -> None:
-        guard._endings.leave(0 if guard._lease is None else int(guard._lease.trusted_until))
-
-    guard._start = start  # type: ignore[method-assign]
     os.set_blocking(guard.pipes[0], False)
-    return guard.run(cast("process_tree.Signals", NoSignals()), 0)
+    return guard.run(NO_SIGNALS, 0, states.Claiming)
+
+
+def leave_without_an_answer(guard: Guard) -> None:
+    """End the firing while the store is asked, and let the time for its answer pass."""
+    states.Claiming(guard).wrapper_gone().judge(float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the guard leave instead, with the end of trust for a status, or 0 without a lease."""
+
+    def start(guard: Guard, lease: Lease | None) -> State:
+        return states.Over(guard, int(lease.trusted_until) if lease else 0)
+
+    monkeypatch.setattr(states, "_start", start)
+    monkeypatch.setattr(
+        process_tree.Tree, "kill_all", lambda *_: True
+    )  # or an error would end our servers
 
 
 @pytest.fixture
@@ -121,19 +147,19 @@ def test_who_leaves_without_an_answer_tells_of_the_part_that_was_asked_for(
     """It may have been granted; no other part can have been."""
     store = Silent()
     guard = new_guard(store, shards="64")
-    guard._heartbeat.start()
+    guard.heartbeat.start()
     assert store.was_asked.wait(10)
-    guard._gave_up()
+    leave_without_an_answer(guard)
     store.may_answer.set()
-    told = [record["shard"] for _, record in guard._spec.spool.pending("k")]
+    told = [record["shard"] for _, record in guard.spec.spool.pending("k")]
     assert told == store.asked
 
 
 def test_who_has_not_asked_tells_of_nothing(new_guard: Callable[..., Guard]) -> None:
     """The store was away before any claim."""
     guard = new_guard(Silent())
-    guard._gave_up()
-    assert list(guard._spec.spool.pending("k")) == []
+    leave_without_an_answer(guard)
+    assert list(guard.spec.spool.pending("k")) == []
 
 
 def test_a_lease_that_cannot_be_renewed_before_the_start_is_given_back(
@@ -165,3 +191,12 @@ def test_who_is_to_run_without_the_store_starts_without_a_lease(
     store = Slow(failures=float("inf"))
     assert run(new_guard(store, connect_timeout="1s", on_store_error="run")) == 0
     assert store.finished == []
+
+
+@pytest.mark.parametrize("bug", [ZeroDivisionError("a bug"), OncecronError("a bug")])
+def test_a_bug_in_the_store_thread_is_the_guards_while_nothing_runs(
+    new_guard: Callable[..., Guard], bug: Exception
+) -> None:
+    """It is reported as one, and nobody waits for the thread; also if it is an error of our own tree."""
+    with pytest.raises(type(bug), match="a bug"):
+        run(new_guard(Buggy(bug)))

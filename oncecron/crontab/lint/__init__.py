@@ -1,6 +1,6 @@
 """What is unsafe or surprising in crontabs: text in, findings out; a finding names the line and the cure.
 
-Lines are read as Debian's cron reads them (`scanner`), commands as a shell does, as far as that is needed (`shell`).
+Lines are read as Debian's cron reads them (`scanner`), commands as a shell does, as far as needed (`simple_commands`).
 Nothing is run and no store is asked. Files that have one name, or all where that is said, are those of several hosts.
 """
 

@@ -64,7 +64,7 @@ _INIT_CURE = (
 
 
 class PostgresInspector:
-    """The people's half of the store on PostgreSQL; see `oncecron.store.Inspector`."""
+    """The people's half of the store on PostgreSQL; see `oncecron.stores.api.Inspector`."""
 
     has_roles = True
 

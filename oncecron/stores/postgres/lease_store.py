@@ -35,7 +35,7 @@ _BACKEND_START = (
 
 
 class PostgresLeaseStore:
-    """The firing half of the store on PostgreSQL; see `oncecron.store.LeaseStore`."""
+    """The firing half of the store on PostgreSQL; see `oncecron.stores.api.LeaseStore`."""
 
     lease_clock = clock.BOOTTIME
 

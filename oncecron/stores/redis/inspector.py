@@ -59,7 +59,7 @@ _SLACK = 86400.0
 
 
 class RedisInspector:
-    """The people's half of the store on Redis or Valkey; see `oncecron.store.Inspector`."""
+    """The people's half of the store on Redis or Valkey; see `oncecron.stores.api.Inspector`."""
 
     has_roles = False
 

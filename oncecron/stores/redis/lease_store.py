@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RedisLeaseStore:
-    """The firing half of the store on Redis or Valkey; see `oncecron.store.LeaseStore`."""
+    """The firing half of the store on Redis or Valkey; see `oncecron.stores.api.LeaseStore`."""
 
     lease_clock = clock.BOOTTIME
 

@@ -1,4 +1,4 @@
-"""The claim on SQLite, step by step as `oncecron.store` tells it; the numbers are that text's.
+"""The claim on SQLite, step by step as `oncecron.stores.api` tells it; the numbers are that text's.
 
 Both halves run in a transaction that the caller began. `look` (steps 0 to 2) only reads, and most losers end
 there. `decide` (all steps) has the file's write lock, which is step 4: it locks every key, for about as long as

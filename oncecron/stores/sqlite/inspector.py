@@ -53,7 +53,7 @@ _SIGNATURE = b"SQLite format 3\0"
 
 
 class SQLiteInspector:
-    """The people's half of the store in a SQLite file; see `oncecron.store.Inspector`.
+    """The people's half of the store in a SQLite file; see `oncecron.stores.api.Inspector`.
 
     Only `initialise` makes a file that is not there.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SQLiteLeaseStore:
-    """The firing half of the store in a SQLite file; see `oncecron.store.LeaseStore`.
+    """The firing half of the store in a SQLite file; see `oncecron.stores.api.LeaseStore`.
 
     `path` is absolute, and the file of the default namespace: any other has a file beside it.
     """

@@ -1,4 +1,4 @@
--- Ask for (key, tick); the steps are those of oncecron.store. Answers name and value in turn, or 'late TIME'.
+-- Ask for (key, tick); the steps are those of oncecron.stores.api. Answers name and value in turn, or 'late TIME'.
 
 local INFO = {}
 local function info(section)

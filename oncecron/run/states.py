@@ -1,0 +1,496 @@
+"""The states of one firing in the guard's process, and what follows each event.
+
+    Claiming   The store is asked for a lease.
+    Renewing   A lease was granted too late to start with. It is renewed first.
+    Leaving    The firing is to end while the store is asked. The store has 5 s more to answer.
+    Running    The job runs under a lease.
+    Unclaimed  The job runs without a lease (--on-store-error run).
+    Keeping    An attempt has ended and another follows. Its end is being recorded and the lease kept.
+    Recording  An attempt has ended and none follows. Its end is being recorded and the lease released.
+    Waiting    The delay before the next attempt is running. The lease is renewed.
+    Retrying   The store is asked for the next attempt.
+    Over       The guard leaves with an exit status. It ignores whatever comes now.
+
+A cell names what may follow. `=`: the state stays. `-`: the event cannot happen. `!`: it is an error of its own.
+
+                Claiming   Renewing   Leaving    Running    Unclaimed  Keeping    Recording  Waiting    Retrying
+    Granted     Running    Running    Recording  -          -          -          -          -          Running
+                Renewing   Renewing                                                                     Renewing
+                Recording  Recording                                                                    Recording
+    Unconfirmed Recording  -          Recording  -          -          -          -          -          -
+                Running
+                Renewing
+    Refused     =          -          =          -          -          -          -          -          -
+    NoShardLeft Over       -          Over       -          -          -          -          -          -
+    Failed      Over       Recording  Over       -          -          -          -          -          -
+                Unclaimed  Unclaimed  Recording
+                           Over
+    Renewed     -          -          =          =          -          =          =          =          =
+                                                                                             Recording  Leaving
+    Lost        -          Over       Over       =          -          =          =          Over       Over
+    Kept        -          -          -          -          -          Waiting    -          -          -
+                                                                       Recording
+    NotRetried  -          -          Recording  -          -          -          -          -          Recording
+    Recorded    -          -          -          -          -          Over       Over       -          -
+                                                                       Claiming   Claiming
+    Crashed     !          !          !          =          =          Over       Over       !          !
+
+    stop        Leaving    Leaving    Leaving    =          =          =          =          Recording  Leaving
+    USR1        =          =          =          =          =          =          =          =          =
+    clock       =          =          Over       Keeping    Over       Over       Over       Retrying   =
+                                                 Recording
+
+The first group comes from the store thread (`events`). That thread obeys one order after another and posts in that
+order. So an order is followed by its own answer, except for what was posted before the thread read the order: a
+`Renewed` or `Lost` may still come in Leaving, Keeping, Recording and Retrying. The wrapper writes at any time: `stop`
+is TERM, INT, QUIT, HUP (which only concerns the job while one runs) or the end of the wrapper. `clock`: a deadline has
+passed, or the job is gone.
+
+An event that cannot happen is a bug of ours and an error. The guard then kills all that it has started before it
+leaves: no job runs on without its guard.
+"""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreUnavailable
+from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.model import Ending
+from oncecron.core.timing import ABANDON_TIMEOUT, RECORD_GIVE_UP
+from oncecron.run import spool_records
+from oncecron.run.guard import WRAPPER_KILLED, State
+from oncecron.run.job import ENDING_SIGNALS, JobEnd, Stop, request_note, signal_note
+
+if TYPE_CHECKING:
+    from oncecron.core.errors import OncecronError
+    from oncecron.core.model import Lease, Outcome, Unconfirmed
+    from oncecron.run.events import Event, Failed, NotRetried, Refused
+    from oncecron.run.guard import Guard
+    from oncecron.run.job import Job
+
+_NEXT_SHARD_AFTER = ("succeeded", "failed", "timed-out")
+_TOLD_TO_STOP = "told to stop"
+_BEFORE_THE_START = "before the command was started"
+
+
+class Claiming(State):
+    """The store is asked for a lease."""
+
+    def _granted(self, lease: Lease) -> State:
+        return _begin(self._guard, lease, None)
+
+    def _unconfirmed(self, claim: Unconfirmed) -> State:
+        """Give back what was granted and does not count: only a positive word re-opens its tick."""
+        exit_status = self._guard.reporter.store_failed(claim.error)
+        if _runs_without(self._guard, claim.error):
+            return self._granted(claim.lease)
+        return _give_back(self._guard, claim.lease, str(claim.error), exit_status)
+
+    def _refused(self, event: Refused) -> State:
+        self._guard.reporter.refused(event)
+        return self
+
+    def _no_shard_left(self) -> State:
+        return _no_shard_left(self._guard)
+
+    def _failed(self, event: Failed) -> State:
+        exit_status = self._guard.reporter.store_failed(event.error)
+        if _runs_without(self._guard, event.error):
+            return _start(self._guard, None)
+        for firing in event.unanswered:
+            self._guard.reporter.not_started(firing, str(event.error))
+        return _leave(self._guard, exit_status)
+
+    def _stop(self, why: str, exit_status: int) -> State:
+        return Leaving(self._guard, None, None, why, exit_status)
+
+
+class Renewing(State):
+    """A lease was granted too late to start with. It is renewed first."""
+
+    def __init__(self, guard: Guard, lease: Lease, last: JobEnd | None) -> None:
+        """Remember how the last attempt ended, if there was one."""
+        super().__init__(guard)
+        self._lease = lease
+        self._last = last
+
+    def _granted(self, lease: Lease) -> State:
+        return _begin(self._guard, lease, self._last)
+
+    def _lost(self) -> State:
+        return _lost(self._guard, self._last)
+
+    def _failed(self, event: Failed) -> State:
+        exit_status = self._guard.reporter.store_failed(event.error)
+        if self._last is None and _runs_without(self._guard, event.error):
+            return _start(self._guard, None)  # the lease ends by itself
+        if self._last:
+            exit_status = self._last.exit_status
+        return _give_back(self._guard, self._lease, str(event.error), exit_status)
+
+    def _stop(self, why: str, exit_status: int) -> State:
+        return Leaving(self._guard, self._lease, self._last, why, exit_status)
+
+
+class Leaving(State):
+    """The firing is to end while the store is asked. What it grants now is given back."""
+
+    def __init__(
+        self, guard: Guard, lease: Lease | None, last: JobEnd | None, why: str, exit_status: int
+    ) -> None:
+        """`lease` is the one that is renewed or retried under, if there is one."""
+        super().__init__(guard)
+        self._lease = lease
+        self._last = last
+        self._why = why
+        self._exit_status = last.exit_status if last else exit_status
+        self._deadline = guard.now() + ABANDON_TIMEOUT
+        guard.heartbeat.withdraw()
+
+    def _granted(self, lease: Lease) -> State:
+        if self._last is None:
+            return _give_back(self._guard, lease, _TOLD_TO_STOP, self._exit_status)
+        ending = _no_start("stopped", f"{self._why}, {_BEFORE_THE_START}")
+        return _record(self._guard, lease, JobEnd(ending, self._exit_status))
+
+    def _unconfirmed(self, claim: Unconfirmed) -> State:
+        return self._granted(claim.lease)
+
+    def _refused(self, event: Refused) -> State:
+        self._guard.reporter.refused(event)
+        return self
+
+    def _no_shard_left(self) -> State:
+        return _no_shard_left(self._guard)
+
+    def _failed(self, event: Failed) -> State:
+        if self._lease:
+            return _give_back(self._guard, self._lease, _TOLD_TO_STOP, self._exit_status)
+        for firing in event.unanswered:
+            self._guard.reporter.not_started(firing, _TOLD_TO_STOP)
+        return _leave(self._guard, self._exit_status)
+
+    def _renewed(self, lease: Lease) -> State:
+        """Ignore a heartbeat of the last attempt."""
+        return self if self._last else super()._renewed(lease)
+
+    def _lost(self) -> State:
+        return _lost(self._guard, self._last) if self._lease else super()._lost()
+
+    def _not_retried(self, event: NotRetried) -> State:
+        if self._lease is None or self._last is None:
+            return super()._not_retried(event)
+        why = self._guard.reporter.not_retried(self._lease, event, self._why)
+        return _end_retries(self._guard, self._lease, self._last, why, self._why)
+
+    def _stop(self, _why: str, exit_status: int) -> State:
+        return Leaving(self._guard, self._lease, self._last, self._why, exit_status)
+
+    def _due(self) -> State:
+        """Leave although the store may be granting just now."""
+        guard, lease = self._guard, self._lease
+        firing = guard.spec.firing_of(lease) if lease else guard.heartbeat.asked_for
+        if firing:
+            guard.reporter.not_started(firing, _TOLD_TO_STOP)
+        return _leave(guard, self._exit_status)
+
+
+class _WithJob(State):
+    """A job runs."""
+
+    def __init__(self, guard: Guard, job: Job) -> None:
+        super().__init__(guard)
+        self._job = job
+
+    def signalled(self, number: int, *, already_there: bool) -> State:
+        """Pass a signal on to the job."""
+        self._job.forward(number, self._guard.now(), already_there=already_there)
+        return self
+
+    def wrapper_gone(self) -> State:
+        """End the job."""
+        self._job.end(Stop("stopped", WRAPPER_KILLED), self._guard.now())
+        return self
+
+    def poll_timeout(self, now: float) -> float:
+        """Return the seconds until the job is to be judged."""
+        return self._job.poll_timeout(now, self._guard.trust.until)
+
+    def judge(self, now: float) -> State:
+        """Do what is due to the job; record how it ended once nothing of it is left."""
+        end = self._job.judge(now, self._guard.trust.until)
+        return self._gone(end) if end else self
+
+    def _gone(self, end: JobEnd) -> State:
+        raise NotImplementedError
+
+    def _crashed(self, _error: Exception) -> State:
+        """Let the job run on while its lease, which nobody renews now, can be trusted."""
+        return self
+
+
+class Unclaimed(_WithJob):
+    """The job runs without a lease (--on-store-error run)."""
+
+    def __init__(self, guard: Guard, job: Job, started: float) -> None:
+        """Remember when the job started (wall time): no lease knows it."""
+        super().__init__(guard, job)
+        self._started = started
+
+    def _gone(self, end: JobEnd) -> State:
+        return _record_unclaimed(self._guard, end, self._started)
+
+
+class Running(_WithJob):
+    """The job runs under a lease."""
+
+    def __init__(self, guard: Guard, job: Job, lease: Lease) -> None:
+        super().__init__(guard, job)
+        self._lease = lease
+        self._stop_reason: str | None = None
+
+    def signalled(self, number: int, *, already_there: bool) -> State:
+        """Pass a signal on to the job; one that ends means the whole firing."""
+        if number in ENDING_SIGNALS:
+            self._stop_reason = signal_note(number)
+        return super().signalled(number, already_there=already_there)
+
+    def wrapper_gone(self) -> State:
+        """End the job and the firing."""
+        self._stop_reason = WRAPPER_KILLED
+        return super().wrapper_gone()
+
+    def _renewed(self, lease: Lease) -> State:
+        self._guard.trust.until = lease.trusted_until
+        if lease.request:
+            self._stop_reason = request_note(lease.request)
+            self._job.obey(lease.request, self._guard.now())
+        return self
+
+    def _lost(self) -> State:
+        stop = Stop("lost", "the lease was lost: killed at once", EX_TEMPFAIL, "revoked")
+        self._job.kill(stop, self._guard.now())
+        self._guard.reporter.say("the lease was lost; the command was killed")
+        return self
+
+    def _gone(self, end: JobEnd) -> State:
+        return _record(self._guard, self._lease, end, self._stop_reason)
+
+
+class Recording(State):
+    """An attempt has ended and none follows. Its end is being recorded and the lease released."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        lease: Lease,
+        end: JobEnd,
+        record: dict[str, object],
+        stop_reason: str | None = None,
+    ) -> None:
+        """`record` is spooled if the store does not take the end; `stop_reason`: why nothing follows."""
+        super().__init__(guard)
+        self._lease = lease
+        self._end = end
+        self._record = record
+        self._stop_reason = stop_reason
+        self._deadline = guard.now() + RECORD_GIVE_UP
+
+    def _recorded(self, error: Exception | None) -> State:
+        """Claim the next shard, unless this one did not go as it should."""
+        guard, (ending, exit_status) = self._guard, self._end
+        if error is not None:
+            guard.reporter.say(f"the end could not be recorded and is kept for later: {error}")
+            guard.reporter.spool(self._record)
+        last = self._stop_reason or ending.outcome not in _NEXT_SHARD_AFTER
+        if error is not None or last or guard.spec.firing.shards == 1:
+            return _leave(guard, exit_status)
+        guard.tally.add(exit_status)
+        guard.report("idle")
+        guard.heartbeat.claim_next()
+        return Claiming(guard)
+
+    def _crashed(self, error: Exception) -> State:
+        return self._recorded(error)
+
+    def _due(self) -> State:
+        return self._recorded(StoreUnavailable("the store does not answer"))
+
+    def _renewed(self, _lease: Lease) -> State:
+        return self
+
+    def _lost(self) -> State:
+        return self
+
+    def _stop(self, why: str, _exit_status: int) -> State:
+        self._stop_reason = self._stop_reason or why
+        return self
+
+
+class Keeping(Recording):
+    """An attempt has ended and another follows. Its end is being recorded and the lease kept."""
+
+    def _kept(self) -> State:
+        self._guard.report("idle")
+        if self._stop_reason:
+            return _end_retries(
+                self._guard, self._lease, self._end, self._stop_reason, self._stop_reason
+            )
+        return Waiting(self._guard, self._lease, self._end)
+
+
+class _BetweenAttempts(State):
+    """An attempt was recorded, the lease is kept, and another attempt is to follow."""
+
+    def __init__(self, guard: Guard, lease: Lease, last: JobEnd) -> None:
+        super().__init__(guard)
+        self._lease = lease
+        self._last = last
+
+    def _renewed(self, lease: Lease) -> State:
+        return self._stop(request_note(lease.request), EX_TEMPFAIL) if lease.request else self
+
+    def _lost(self) -> State:
+        return _lost(self._guard, self._last)
+
+
+class Waiting(_BetweenAttempts):
+    """The delay before the next attempt is running. The lease is renewed."""
+
+    def __init__(self, guard: Guard, lease: Lease, last: JobEnd) -> None:
+        super().__init__(guard, lease, last)
+        self._deadline = guard.now() + guard.spec.retrying.seconds_after(lease.attempt)
+
+    def _stop(self, why: str, _exit_status: int) -> State:
+        return _end_retries(self._guard, self._lease, self._last, why, why)
+
+    def _due(self) -> State:
+        self._guard.heartbeat.retry()
+        return Retrying(self._guard, self._lease, self._last)
+
+
+class Retrying(_BetweenAttempts):
+    """The store is asked for the next attempt."""
+
+    def _granted(self, lease: Lease) -> State:
+        return _begin(self._guard, lease, self._last)
+
+    def _not_retried(self, event: NotRetried) -> State:
+        why = self._guard.reporter.not_retried(self._lease, event)
+        return _end_retries(self._guard, self._lease, self._last, why, None)
+
+    def _stop(self, why: str, exit_status: int) -> State:
+        return Leaving(self._guard, self._lease, self._last, why, exit_status)
+
+
+class Over(State):
+    """The guard leaves with an exit status. It ignores whatever comes now."""
+
+    def __init__(self, guard: Guard, exit_status: int) -> None:
+        super().__init__(guard)
+        self.exit_status = exit_status
+
+    def take(self, _event: Event) -> State:
+        """Ignore it: the thread may have posted more before it could know."""
+        return self
+
+    def _stop(self, _why: str, _exit_status: int) -> State:
+        return self
+
+
+# What follows from more than one state
+
+
+def _begin(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
+    """Start the job, unless somebody asks for its end or too little trust is left to start with."""
+    if lease.request:
+        ending = _no_start("stopped", _BEFORE_THE_START)._replace(request=lease.request)
+        return _record(guard, lease, JobEnd(ending, 128 + lease.request.signal))
+    if guard.may_start(lease):
+        return _start(guard, lease)
+    guard.heartbeat.renew()
+    return Renewing(guard, lease, last)
+
+
+def _start(guard: Guard, lease: Lease | None) -> State:
+    """Start the job, under a lease or without one."""
+    started = clock.wall()
+    try:
+        job = guard.start_job(lease)
+    except OSError as error:
+        guard.reporter.cannot_start(error)
+        ending = _no_start("not-started", f"cannot be started: {error.strerror}")
+        end = JobEnd(ending, EX_NOT_EXECUTABLE)
+        return _record(guard, lease, end) if lease else _record_unclaimed(guard, end, started)
+    if lease is None:
+        return Unclaimed(guard, job, started)
+    guard.announce_job(lease)
+    return Running(guard, job, lease)
+
+
+def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = None) -> State:
+    """Record how an attempt ended, and keep the lease if another follows."""
+    spec, (ending, exit_status) = guard.spec, end
+    ending = guard.finish_job(ending)
+    follows = not stop_reason and spec.retrying.wanted(ending, lease.attempt)
+    if follows and exit_status in spec.retrying.permanent:
+        note = _joined(ending.note, f"exit status {exit_status} is not retried")
+        ending, follows = ending._replace(note=note), False
+    record = spool_records.execution_record(spec.firing_of(lease), lease, ending)
+    guard.reporter.log.tell(record)
+    (guard.heartbeat.keep if follows else guard.heartbeat.end)(ending)
+    state = Keeping if follows else Recording
+    return state(guard, lease, JobEnd(ending, exit_status), record, stop_reason)
+
+
+def _give_back(guard: Guard, lease: Lease, note: str, exit_status: int) -> State:
+    """Record that nothing was started, which alone re-opens the tick."""
+    return _record(guard, lease, JobEnd(_no_start("not-started", note), exit_status))
+
+
+def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
+    """Spool the end of a job that ran without a lease: nothing follows."""
+    ending = guard.finish_job(end.ending)
+    note = _joined(f"without a lease, {ending.outcome}", ending.note)
+    ending = ending._replace(outcome="unclaimed", note=note)
+    record = spool_records.execution_record(guard.spec.firing, None, ending, started_at=started)
+    guard.reporter.log.tell(record)
+    guard.reporter.spool(record)
+    return _leave(guard, end.exit_status)
+
+
+def _end_retries(
+    guard: Guard, lease: Lease, last: JobEnd, why: str, stop_reason: str | None
+) -> State:
+    """Release the lease that was kept; what is recorded of the last attempt stays, with a note."""
+    noted = last.ending._replace(note=_joined(last.ending.note, why))
+    record = spool_records.execution_record(guard.spec.firing_of(lease), lease, noted)
+    guard.heartbeat.end(last.ending._replace(note=why))
+    return Recording(guard, lease, last, record, stop_reason)
+
+
+def _lost(guard: Guard, last: JobEnd | None) -> State:
+    when = "between two attempts" if last else _BEFORE_THE_START
+    guard.reporter.say(f"the lease was lost {when}")
+    return _leave(guard, last.exit_status if last else EX_TEMPFAIL)
+
+
+def _no_shard_left(guard: Guard) -> State:
+    return _leave(guard, 0 if guard.tally.ran else guard.spec.skip_exit)
+
+
+def _leave(guard: Guard, exit_status: int) -> State:
+    """Leave with the status of the first shard that failed, if one did, else with this one."""
+    return Over(guard, guard.tally.exit_status or exit_status)
+
+
+def _runs_without(guard: Guard, error: OncecronError) -> bool:
+    return isinstance(error, StoreUnavailable) and guard.spec.on_store_error == "run"
+
+
+def _no_start(outcome: Outcome, note: str) -> Ending:
+    return Ending(outcome, None, None, 0.0, note)
+
+
+def _joined(*notes: str | None) -> str:
+    return "; ".join(filter(None, notes))

@@ -1,0 +1,138 @@
+"""What a state of the guard works with, without a store, a job or a wrapper."""
+
+import os
+from typing import Any, cast
+
+from oncecron.core.model import Ending, Lease, Refusal
+from oncecron.run.guard import Guard
+from oncecron.run.job import JobEnd
+from oncecron.run.reporter import Reporter
+from oncecron.run.spec import RunSpec
+from oncecron.run.trust import Trust
+
+NOW = 100.0
+TTL = 60.0
+LEASE = Lease("k", 0, "t", "o", 1, 42, 9, TTL, 0.0, NOW + TTL)
+NEXT_LEASE = LEASE._replace(attempt=2, execution_id=43, token=10)
+LATE_LEASE = LEASE._replace(trusted_until=NOW)
+SUCCEEDED = JobEnd(Ending("succeeded", 0, None, 1.0), 0)
+FAILED = JobEnd(Ending("failed", 3, None, 1.0), 3)
+
+
+class Orders:
+    """The mailbox of the store thread."""
+
+    asked_for = None
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, str | None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Note the order, and the note of its ending."""
+        return lambda ending=None: self.given.append((name, ending.note if ending else None))
+
+    @property
+    def names(self) -> list[str]:
+        """The orders without their notes."""
+        return [name for name, _ in self.given]
+
+
+class Told:
+    """What a firing would report; nothing of it is written anywhere."""
+
+    def __init__(self) -> None:
+        self.log = self
+        self.lines: list[str] = []
+        self.spooled: list[dict[str, Any]] = []
+        self.unstarted: list[tuple[int, str]] = []
+
+    def say(self, text: str) -> None:
+        """Note a line."""
+        self.lines.append(text)
+
+    def spool(self, record: dict[str, Any]) -> None:
+        """Note a record."""
+        self.spooled.append(record)
+
+    def not_started(self, firing: Any, why: str) -> None:
+        """Note for which shard the positive word was given."""
+        self.unstarted.append((firing.shard, why))
+
+    def store_failed(self, _error: Exception) -> int:
+        """Return the exit status of a firing whose store is away."""
+        return 69
+
+    def not_retried(self, _lease: Lease, event: Any, stop_reason: str | None = None) -> str:
+        """Return a note."""
+        return event.why.reason if isinstance(event.why, Refusal) else stop_reason or "away"
+
+    def tell(self, _record: object) -> None:
+        """Ignore the log."""
+
+    def refused(self, _event: object) -> None:
+        """Ignore a refusal."""
+
+    def cannot_start(self, _error: OSError) -> None:
+        """Ignore it."""
+
+
+class FakeJob:
+    """A job that ends when the test says so."""
+
+    cannot_start = False
+    ended: JobEnd | None = None
+
+    def __init__(self, **_: Any) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def start(self, *_: Any) -> None:
+        """Start, if there is such a command."""
+        if self.cannot_start:
+            raise OSError(8, "Exec format error")
+
+    def judge(self, _now: float, _trusted_until: float) -> JobEnd | None:
+        """Return how it ended."""
+        return self.ended
+
+    def poll_timeout(self, _now: float, _trusted_until: float) -> float:
+        """Wait for nothing but its end."""
+        return 7.0
+
+    def forward(self, number: int, _now: float, *, already_there: bool) -> None:
+        """Note a signal."""
+        self.calls.append(("forward", number, already_there))
+
+    def obey(self, request: Any, _now: float) -> None:
+        """Note a request."""
+        self.calls.append(("obey", request))
+
+    def kill(self, stop: Any, _now: float) -> None:
+        """Note why it was killed."""
+        self.calls.append(("kill", stop.outcome))
+
+    def end(self, stop: Any, _now: float) -> None:
+        """Note why it was ended."""
+        self.calls.append(("end", stop.note))
+
+
+class Bench(Guard):
+    """A guard without processes, pipes and thread: its states are given what happens by the test."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        super().__init__(spec, Trust(), -1, -1, cast("Any", None))
+        for descriptor in (self.heartbeat.event_fd, self.heartbeat._wake_fd):
+            os.close(descriptor)
+        self.time = NOW
+        self.orders = self.heartbeat = cast("Any", Orders())
+        self.told = self.reporter = cast("Any", Told())
+        self.reports: list[str] = []
+        self.report = self.reports.append  # type: ignore[method-assign]
+
+    def now(self) -> float:
+        """Return the time that the test says."""
+        return self.time
+
+    def really_reporting(self) -> "Bench":
+        """Let the reports go where those of a firing go."""
+        self.reporter = Reporter(self.spec)
+        return self

@@ -1,0 +1,423 @@
+"""Every state of the guard is fed with every event; the table in `states` says what may follow."""
+
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from state_parts import FAILED, LATE_LEASE, LEASE, NEXT_LEASE, NOW, SUCCEEDED, TTL, Bench, FakeJob
+
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.model import Ending, Refusal, Request, Unconfirmed
+from oncecron.run import events, states
+from oncecron.run.guard import ImpossibleEventError, State
+from oncecron.run.job import JobEnd
+from oncecron.run.spec import RunSpec, make_spec
+
+STOP = Request("stop", "eve@desk", signal.SIGTERM, None)
+AWAY = StoreUnavailable("away")
+HELD = Refusal("held")
+BUG = ZeroDivisionError("a bug")
+RECORD: dict[str, object] = {}
+TERM_NOTE = "after SIGTERM to oncecron"
+
+Table = dict[tuple[str, str], set[str]]
+
+
+def read_table() -> Table:
+    """Return the cells of the docstring's table, by state and event."""
+    lines = (states.__doc__ or "").splitlines()
+    start = next(
+        at for at, line in enumerate(lines) if line.split()[:2] == ["Claiming", "Renewing"]
+    )
+    header = lines[start]
+    columns = [(name, header.index(name)) for name in header.split()]
+    table: Table = {}
+    event = ""
+    for line in lines[start + 1 : lines.index("", lines.index("", start) + 1)]:
+        event = line[: columns[0][1]].strip() or event
+        for name, column in columns:
+            if cell := line[column : column + 11].split():
+                table.setdefault((name, event), set()).update(cell)
+    return table
+
+
+TABLE = read_table()
+
+
+def in_state(name: str, bench: Bench) -> Iterator[State]:
+    """Yield the forms of a state."""
+    job = FakeJob()
+    if name == "Claiming":
+        yield states.Claiming(bench)
+    elif name == "Renewing":
+        yield states.Renewing(bench, LATE_LEASE, None)
+        yield states.Renewing(bench, LATE_LEASE, FAILED)
+    elif name == "Leaving":
+        yield states.Leaving(bench, None, None, TERM_NOTE, 143)
+        yield states.Leaving(bench, LATE_LEASE, None, TERM_NOTE, 143)
+        yield states.Leaving(bench, LEASE, FAILED, TERM_NOTE, 143)
+    elif name == "Running":
+        yield states.Running(bench, job, LEASE)  # type: ignore[arg-type]
+    elif name == "Unclaimed":
+        yield states.Unclaimed(bench, job, 1.0)  # type: ignore[arg-type]
+    elif name in ("Keeping", "Recording"):
+        for reason in (None, TERM_NOTE):
+            yield getattr(states, name)(bench, LEASE, FAILED, RECORD, reason)
+    else:
+        yield getattr(states, name)(bench, LEASE, FAILED)
+
+
+def forms_of(event: str, bench: Bench) -> Iterator[Callable[[State], State]]:
+    """Yield the forms of an event, each as what it does to a state."""
+    asked = LEASE._replace(request=STOP)
+    posted: dict[str, list[Any]] = {
+        "Granted": [events.Granted(lease) for lease in (NEXT_LEASE, LATE_LEASE, asked)],
+        "Unconfirmed": [
+            Unconfirmed(lease, error)
+            for lease in (LEASE, LATE_LEASE)
+            for error in (AWAY, StoreRefusesError("not so"))
+        ],
+        "Refused": [events.Refused(bench.spec.firing, HELD, False, False)],
+        "NoShardLeft": [events.NoShardLeft()],
+        "Failed": [events.Failed(AWAY, []), events.Failed(StoreRefusesError("not so"), [])],
+        "Renewed": [events.Renewed(LEASE), events.Renewed(asked)],
+        "Lost": [events.Lost()],
+        "Kept": [events.Kept()],
+        "NotRetried": [events.NotRetried(HELD), events.NotRetried(AWAY, unanswered=True)],
+        "Recorded": [events.Recorded(None), events.Recorded(AWAY)],
+        "Crashed": [events.Crashed(BUG)],
+    }
+    for each in posted.get(event, ()):
+        yield lambda state, each=each: state.take(each)  # type: ignore[misc]
+    if event == "stop":
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            yield lambda state, number=number: state.signalled(number, already_there=False)  # type: ignore[misc]
+        yield lambda state: state.wrapper_gone()
+    elif event == "USR1":
+        yield lambda state: state.signalled(signal.SIGUSR1, already_there=False)
+    elif event == "clock":
+        yield lambda state: state.judge(NOW)
+        yield lambda state: state.judge(NOW + 1000)
+
+
+@pytest.fixture
+def new_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
+    """Give a function that makes a spec from options; the command is never started."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("oncecron.run.guard.Job", FakeJob)
+
+    def make(**given: str) -> RunSpec:
+        options = {name.replace("_", "-"): value for name, value in given.items()}
+        told = {"key": "k", "tick": "t", "store": "local", **options}
+        return make_spec(ParsedRun(told, ["true"]))
+
+    return make
+
+
+@pytest.fixture
+def bench(new_spec: Callable[..., RunSpec]) -> Bench:
+    """Give the context of a firing with retries."""
+    return Bench(new_spec(retries="2"))
+
+
+def what_follows(state: State, happens: Callable[[State], State]) -> str:
+    """Return what the table would say."""
+    try:
+        after = happens(state)
+    except ImpossibleEventError:
+        return "-"
+    except ZeroDivisionError:
+        return "!"
+    return "=" if after is state else type(after).__name__
+
+
+@pytest.mark.parametrize(("name", "event"), TABLE)
+def test_what_follows_is_what_the_table_says(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, name: str, event: str
+) -> None:
+    """Neither more nor less, whatever the options, whether the job can be started, and however it ended."""
+    specs = [new_spec(retries="2", **given) for given in ({}, {"shards": "2"}, {"on_store_error": "run"})]  # fmt: skip
+    seen = set()
+    for spec, broken, end in itertools.product(specs, (False, True), (None, SUCCEEDED, FAILED)):
+        monkeypatch.setattr(FakeJob, "cannot_start", broken)
+        monkeypatch.setattr(FakeJob, "ended", end)
+        forms = range(len(list(in_state(name, Bench(spec)))))
+        events_ = range(len(list(forms_of(event, Bench(spec)))))
+        for form, number in itertools.product(forms, events_):
+            bench = Bench(spec)
+            state = list(in_state(name, bench))[form]
+            seen.add(what_follows(state, list(forms_of(event, bench))[number]))
+    if event == "clock" and len(seen) > 1:
+        seen.remove("=")  # nothing was due yet
+    assert seen - {"-"} == TABLE[name, event] - {"-"}
+    assert ("-" in TABLE[name, event]) == (seen == {"-"})
+
+
+def test_the_table_has_every_state_and_every_event() -> None:
+    """None that is new can be forgotten."""
+    is_state = [
+        each.__name__
+        for each in vars(states).values()
+        if isinstance(each, type) and issubclass(each, State) and each.__module__ == "oncecron.run.states"
+    ]  # fmt: skip
+    named = {name for name in is_state if not name.startswith("_")}
+    assert {name for name, _ in TABLE} == named - {"Over"}
+    posted = {kind.__name__ for kind in events.Event.__args__}
+    assert {event for _, event in TABLE} == posted | {"stop", "USR1", "clock"}
+    assert len(TABLE) == (len(named) - 1) * (len(posted) + 3)
+
+
+@pytest.mark.parametrize("event", sorted({event for _, event in TABLE}))
+def test_whatever_comes_when_it_is_over_is_ignored(bench: Bench, event: str) -> None:
+    """A lease that was lost and an order to retry may have crossed."""
+    over = states.Over(bench, 3)
+    for happens in forms_of(event, bench):
+        assert happens(over) is over
+    assert over.exit_status == 3
+
+
+# What a state does
+
+
+def test_a_job_starts_under_a_lease_that_the_wrapper_can_see(bench: Bench) -> None:
+    """With heartbeats, and a report of which execution it is."""
+    running = states.Claiming(bench).take(events.Granted(LEASE))
+    assert isinstance(running, states.Running)
+    assert bench.trust.until == LEASE.trusted_until
+    assert bench.orders.names == ["begin"]
+    assert bench.reports == ["job 0 42 1 9 0.0 schedule"]
+
+
+def test_a_lease_with_less_than_half_of_its_trust_is_renewed_first(bench: Bench) -> None:
+    """Nothing is to be fenced meanwhile."""
+    late = LEASE._replace(trusted_until=NOW + TTL / 2 - 0.01)
+    renewing = states.Claiming(bench).take(events.Granted(late))
+    assert isinstance(renewing, states.Renewing)
+    assert (bench.orders.names, bench.trust.until) == (["renew"], 0.0)
+    assert isinstance(renewing.take(events.Granted(LEASE)), states.Running)
+
+
+def test_a_guard_that_slept_while_the_wrapper_was_told_does_not_start(bench: Bench) -> None:
+    """It looks at the clock again, and there is nothing to fence."""
+    times = iter([NOW, NOW + TTL])
+    bench.now = lambda: next(times)  # type: ignore[method-assign]
+    assert not bench.may_start(LEASE)
+    assert bench.trust.until == 0.0
+
+
+def test_who_asked_for_the_end_before_the_start_is_obeyed(bench: Bench) -> None:
+    """Nothing is started."""
+    recording = states.Claiming(bench).take(events.Granted(LEASE._replace(request=STOP)))
+    note = "before the command was started"
+    assert bench.orders.given == [("end", note)]
+    over = recording.take(events.Recorded(None))
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 143
+
+
+def test_what_is_granted_to_who_leaves_is_given_back(bench: Bench) -> None:
+    """The positive word re-opens the tick; the status is that of the signal."""
+    leaving = states.Claiming(bench).signalled(signal.SIGTERM, already_there=False)
+    recording = leaving.take(events.Granted(LEASE))
+    assert bench.orders.given == [("withdraw", None), ("end", "told to stop")]
+    over = recording.take(events.Recorded(None))
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 143
+
+
+def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
+    """Then it says of what was asked for that it did not start."""
+    bench.orders.asked_for = bench.spec.firing._replace(shard=5)  # type: ignore[assignment]
+    leaving = states.Claiming(bench).wrapper_gone()
+    assert leaving.poll_timeout(NOW + 1) == 4
+    assert leaving.judge(NOW + 4.9) is leaving
+    over = leaving.judge(NOW + 5)
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 75
+    assert bench.told.unstarted == [(5, "told to stop")]
+
+
+def test_who_leaves_before_anything_was_asked_tells_of_nothing(bench: Bench) -> None:
+    """The store was away before any claim."""
+    states.Claiming(bench).wrapper_gone().judge(NOW + 5)
+    assert bench.told.unstarted == []
+
+
+def test_an_attempt_that_is_granted_to_who_leaves_is_stopped(bench: Bench) -> None:
+    """Its tick is not re-opened: an attempt of it has run. The status is that attempt's."""
+    leaving = states.Retrying(bench, LEASE, FAILED).signalled(signal.SIGTERM, already_there=False)  # fmt: skip
+    again = leaving.signalled(signal.SIGHUP, already_there=False)
+    recording = again.take(events.Granted(NEXT_LEASE))
+    assert bench.orders.given[-1] == ("end", f"{TERM_NOTE}, before the command was started")
+    over = recording.take(events.Recorded(None))
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 3
+
+
+def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> None:
+    """And the store has five seconds from then on."""
+    leaving = states.Claiming(bench).signalled(signal.SIGTERM, already_there=False)
+    bench.time += 3
+    again = leaving.signalled(signal.SIGINT, already_there=False)
+    assert again.poll_timeout(bench.time) == 5
+    over = again.take(events.Failed(AWAY, [bench.spec.firing]))
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 130
+    assert bench.told.unstarted == [(0, "told to stop")]
+
+
+@pytest.mark.parametrize("happens", [events.Renewed(LEASE), events.Lost(), events.NotRetried(HELD)])
+def test_who_leaves_without_a_lease_is_told_of_none(bench: Bench, happens: events.Event) -> None:
+    """They are answers to what was not ordered."""
+    with pytest.raises(ImpossibleEventError, match="Leaving cannot take"):
+        states.Leaving(bench, None, None, TERM_NOTE, 143).take(happens)
+
+
+def running(bench: Bench) -> tuple[states.Running, FakeJob]:
+    """Return a state with its job."""
+    job = FakeJob()
+    return states.Running(bench, job, LEASE), job  # type: ignore[arg-type]
+
+
+def test_a_renewal_moves_trust_and_brings_what_is_asked(bench: Bench) -> None:
+    """Of the job that runs; and no attempt follows."""
+    state, job = running(bench)
+    state.take(events.Renewed(LEASE._replace(trusted_until=500.0, request=STOP)))
+    assert bench.trust.until == 500.0
+    assert job.calls == [("obey", STOP)]
+    job.ended = FAILED
+    assert type(state.judge(NOW)) is states.Recording
+
+
+def test_a_lost_lease_kills_the_job(bench: Bench) -> None:
+    """At once."""
+    state, job = running(bench)
+    assert state.take(events.Lost()) is state
+    assert job.calls == [("kill", "lost")]
+    assert bench.told.lines == ["the lease was lost; the command was killed"]
+
+
+@pytest.mark.parametrize(
+    ("number", "follows"), [(signal.SIGTERM, "Recording"), (signal.SIGHUP, "Keeping"), (signal.SIGUSR1, "Keeping")]
+)  # fmt: skip
+def test_a_signal_goes_to_the_job(bench: Bench, number: int, follows: str) -> None:
+    """One that ends means the firing as well."""
+    state, job = running(bench)
+    assert state.signalled(number, already_there=True) is state
+    assert job.calls == [("forward", number, True)]
+    job.ended = FAILED
+    assert type(state.judge(NOW)).__name__ == follows
+
+
+def test_the_end_of_the_wrapper_ends_job_and_firing(bench: Bench) -> None:
+    """No attempt follows."""
+    state, job = running(bench)
+    state.wrapper_gone()
+    assert job.calls == [("end", "the oncecron process that cron started was killed")]
+    job.ended = FAILED
+    assert type(state.judge(NOW)) is states.Recording
+
+
+def test_a_job_is_judged_as_often_as_it_wants(bench: Bench) -> None:
+    """Its deadlines are its own."""
+    assert running(bench)[0].poll_timeout(NOW) == 7
+
+
+def test_when_the_job_is_gone_there_is_nothing_to_fence(bench: Bench) -> None:
+    """The wrapper sees that before the end is recorded."""
+    bench.trust.until = 500.0
+    state, job = running(bench)
+    job.ended = SUCCEEDED
+    state.judge(NOW)
+    assert bench.trust.until == 0.0
+    assert bench.orders.names == ["end"]
+
+
+def test_a_job_without_a_lease_is_spooled_as_unclaimed(new_spec: Callable[..., RunSpec]) -> None:
+    """Nothing follows it, and nobody was told that it runs."""
+    bench = Bench(new_spec(retries="2", on_store_error="run"))
+    state = states.Claiming(bench).take(events.Failed(AWAY, []))
+    assert isinstance(state, states.Unclaimed)
+    assert (bench.orders.given, bench.reports, bench.trust.until) == ([], [], 0.0)
+    state._job.ended = FAILED  # type: ignore[attr-defined]
+    over = state.judge(NOW)
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 3
+    [record] = bench.told.spooled
+    assert (record["outcome"], record["note"]) == ("unclaimed", "without a lease, failed")
+
+
+def test_after_an_attempt_a_store_that_is_away_starts_nothing(
+    new_spec: Callable[..., RunSpec],
+) -> None:
+    """--on-store-error run is for the first: the lease may still be ours."""
+    bench = Bench(new_spec(retries="2", on_store_error="run"))
+    state = states.Renewing(bench, LATE_LEASE, FAILED).take(events.Failed(AWAY, []))
+    assert isinstance(state, states.Recording)
+    assert bench.orders.given == [("end", "away")]
+
+
+@pytest.mark.parametrize(("last", "status"), [(None, 75), (FAILED, 3)])
+def test_a_lease_that_is_lost_while_nothing_runs_ends_the_firing(
+    bench: Bench, last: JobEnd | None, status: int
+) -> None:
+    """With the status of the last attempt, if there was one."""
+    over = states.Renewing(bench, LATE_LEASE, last).take(events.Lost())
+    assert isinstance(over, states.Over)
+    assert over.exit_status == status
+    when = "between two attempts" if last else "before the command was started"
+    assert bench.told.lines == [f"the lease was lost {when}"]
+
+
+def test_the_status_of_shards_is_that_of_the_first_that_failed(
+    new_spec: Callable[..., RunSpec],
+) -> None:
+    """Another is claimed after each that ran, until there is none."""
+    bench = Bench(new_spec(shards="3"))
+    state: State = states.Claiming(bench)
+    for end in (SUCCEEDED, FAILED, JobEnd(Ending("failed", 4, None, 1.0), 4)):
+        state = states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
+        assert isinstance(state, states.Claiming)
+    over = state.take(events.NoShardLeft())
+    assert isinstance(over, states.Over)
+    assert over.exit_status == 3
+    assert bench.orders.names == ["claim_next"] * 3
+    assert bench.reports == ["idle"] * 3
+
+
+@pytest.mark.parametrize(("ran", "status"), [(False, 9), (True, 0)])
+def test_a_firing_that_was_refused_has_the_status_of_a_skip(
+    new_spec: Callable[..., RunSpec], ran: bool, status: int
+) -> None:
+    """Unless it has run a shard."""
+    bench = Bench(new_spec(shards="2", skip_exit="9"))
+    if ran:
+        bench.tally.add(0)
+    over = states.Claiming(bench).take(events.NoShardLeft())
+    assert isinstance(over, states.Over)
+    assert over.exit_status == status
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "lost", "not-started"])
+def test_no_shard_follows_one_that_did_not_go_as_it_should(
+    new_spec: Callable[..., RunSpec], outcome: Any
+) -> None:
+    """It ended by somebody's will, or by a fault."""
+    bench = Bench(new_spec(shards="3"))
+    end = JobEnd(Ending(outcome, None, None, 1.0), 75)
+    over = states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
+    assert isinstance(over, states.Over)
+    assert bench.orders.given == []
+
+
+def test_a_permanent_failure_is_not_retried(new_spec: Callable[..., RunSpec]) -> None:
+    """Its note says so."""
+    bench = Bench(new_spec(retries="2", no_retry_on="3"))
+    state, job = running(bench)
+    job.ended = FAILED
+    assert type(state.judge(NOW)) is states.Recording
+    assert bench.orders.given == [("end", "exit status 3 is not retried")]
