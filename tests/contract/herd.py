@@ -1,39 +1,71 @@
-"""Processes that begin at the same moment."""
+"""Processes that begin at the same moment.
+
+Run as a program it is their parent: it imports once what all of them need, and forks.
+"""
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run_at_once(programs: Sequence[Sequence[str]]) -> None:
-    """Run Python with each list of arguments, all from one start, and see that all succeed.
+def run_at_once(program: str, herd: Sequence[Sequence[str]]) -> None:
+    """Run a module of this suite once for each list of words, in a process each, and see that all succeed.
 
-    A program prints `ready` and waits for a line on stdin; it can import what this suite imports.
+    Its `prepare(*words)` gets ready and returns the function that all processes call at the same moment.
     """
     paths = os.pathsep.join(path for path in sys.path if path)
-    herd = [
-        subprocess.Popen(
-            [sys.executable, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-        for arguments in programs
-    ]
-    for process in herd:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-    for process in herd:
-        assert process.stdin is not None
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
-    said = [process.communicate()[1].decode() for process in herd]
-    failed = [words for words, process in zip(said, herd, strict=True) if process.returncode]
-    assert not failed, "\n".join(failed)
+    ended = subprocess.run(
+        [sys.executable, __file__, program],
+        input=json.dumps([list(words) for words in herd]),
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+
+
+def run_one(program: str, words: Sequence[str], ready: int, start: int) -> NoReturn:
+    """Get ready, say so, wait for the others, and run; end this process."""
+    failed = True
+    try:
+        run = importlib.import_module(program).prepare(*words)
+        os.write(ready, b"r")
+        os.read(start, 1)  # closed when everybody is ready
+        run()
+        failed = False
+    finally:
+        if failed:
+            traceback.print_exc()
+        os._exit(failed)
+
+
+def main(program: str) -> int:
+    """Run the herd; return how many processes failed."""
+    herd = json.load(sys.stdin)
+    importlib.import_module(program)
+    (told, ready), (start, starter) = os.pipe(), os.pipe()
+    pids = []
+    for words in herd:
+        pid = os.fork()
+        if pid == 0:
+            os.close(starter)
+            run_one(program, words, ready, start)
+        pids.append(pid)
+    os.close(ready)
+    for _ in herd:
+        if not os.read(told, 1):  # somebody has failed, all others are ready
+            break
+    os.close(starter)
+    return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,21 +1,23 @@
 """One process of the race: claims each tick until somebody has it, and writes what it does to a shared file.
 
-Usage: racer.py KIND ADDRESS JOURNAL NAME TICKS. Prints `ready`, waits for a line on stdin, runs. The journal is
-opened for appending, so that its lines stand in the order in which they were written.
+The journal is opened for appending, so that its lines stand in the order in which they were written.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import sys
 import time
+from typing import TYPE_CHECKING
 
 from contract_stores import KINDS
 from hosts import Host
 
 from oncecron.core.model import AskAgain, Lease
 from oncecron.core.tick import minute_tick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def race(host: Host, journal: int, first: int, ticks: int) -> None:
@@ -37,16 +39,15 @@ def race(host: Host, journal: int, first: int, ticks: int) -> None:
             )  # somebody runs: nothing tells when it has ended
 
 
-def main() -> None:
-    """Take the arguments, wait for the start."""
-    kind, address, path, name, first, ticks = sys.argv[1:]
+def prepare(
+    kind: str, address: str, path: str, name: str, first: str, ticks: str
+) -> Callable[[], None]:
+    """Return the race of one host for `ticks` ticks from the minute `first` on, written to the journal at `path`."""
     host = Host(KINDS[kind].connect(address), name)
     journal = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    race(host, journal, int(first), int(ticks))
-    host.store.close()
 
+    def run() -> None:
+        race(host, journal, int(first), int(ticks))
+        host.store.close()
 
-if __name__ == "__main__":
-    main()
+    return run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,21 +12,21 @@ from herd import run_at_once
 from oncecron.core import clock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Log
     from contract_stores import StoreKind
 
 PROCESSES = int(os.environ.get("ONCECRON_TEST_RACE_PROCESSES", "20"))
 TICKS = int(os.environ.get("ONCECRON_TEST_RACE_TICKS", "10"))
-RACER = Path(__file__).with_name("racer.py")
 
 
 def race(kind: str, address: str, journal: Path) -> list[tuple[str, int, int]]:
     """Run the processes from one start; return what they wrote, in order: verb, tick, token."""
     first = int(clock.wall()) - 60 * TICKS
-    command = [str(RACER), kind, address, str(journal)]
-    run_at_once(
-        [[*command, f"host{number}", str(first), str(TICKS)] for number in range(PROCESSES)]
-    )
+    words = [kind, address, str(journal)]
+    herd = [[*words, f"host{number}", str(first), str(TICKS)] for number in range(PROCESSES)]
+    run_at_once("racer", herd)
     lines = (line.split() for line in journal.read_text().splitlines())
     return [(verb, int(tick), int(token)) for verb, tick, token in lines]
 

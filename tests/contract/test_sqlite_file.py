@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     _peoples_half: type[Inspector] = SQLiteInspector
 
 INSTALLERS = 20
-INSTALL = (
-    "import sys; from contract_stores import SQLiteKind; from hosts import Host, minute;"
-    " host = Host(SQLiteKind.connect(sys.argv[1]), sys.argv[2]);"
-    " print('ready', flush=True); sys.stdin.readline();"
-    " host.run(minute(1), key=sys.argv[2])"
-)
 
 
 @pytest.fixture
@@ -71,7 +65,7 @@ def test_the_first_firing_makes_the_file_for_its_user_alone(path: Path) -> None:
 
 def test_twenty_first_firings_at_once_install_it_once(path: Path) -> None:
     """Each of them gets its lease."""
-    run_at_once([["-c", INSTALL, str(path), f"key{number}"] for number in range(INSTALLERS)])
+    run_at_once("installer", [[str(path), f"key{number}"] for number in range(INSTALLERS)])
     people = SQLiteInspector(str(path), namespace="oncecron")
     assert len(list(people.history(HistoryQuery()))) == INSTALLERS
     people.close()

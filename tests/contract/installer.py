@@ -1,0 +1,17 @@
+"""One of several first firings: finds no schema, and runs a tick all the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contract_stores import SQLiteKind
+from hosts import Host, minute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def prepare(path: str, key: str) -> Callable[[], object]:
+    """Return the run of a key on a store in the file at `path`."""
+    host = Host(SQLiteKind.connect(path), key)
+    return lambda: host.run(minute(1), key=key)
