@@ -18,6 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # also under --import-mode=importlib
 
+import story_stores
 from servers import (
     Certificates,
     CronHost,
@@ -52,9 +53,22 @@ for name in list(os.environ):
         del os.environ[name]
 
 
+def pytest_configure() -> None:
+    """Choose the seed before processes are started, which inherit it."""
+    story_stores.seed()
+
+
+def pytest_report_header() -> str:
+    """Say how to repeat the choice of stores."""
+    return f"ONCECRON_TEST_SEED={story_stores.seed()} ONCECRON_TEST_STORES={story_stores.wanted()}"
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, then mix tests that wait with tests that work, whatever else the order is."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave each story its store. Begin with what takes long, then mix tests that wait with tests that work."""
+    chosen = story_stores.choose(items, " ".join([*config.args, config.option.keyword]))
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = chosen
     directories = [item.path.parent for item in items]
     sizes = Counter(directories)
     given: Counter[Path] = Counter()
@@ -81,9 +95,11 @@ def _fail_if_it_must_not_be_skipped(report: Any) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, Any, Any]:
-    """Turn loud skips of tests into failures where everything must be proved."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Turn loud skips of tests into failures where everything must be proved; say how a store was chosen."""
     report = yield
+    if story_stores.stores_of(item):
+        report.sections.append(("choice of stores", pytest_report_header()))
     if everything_required():
         _fail_if_it_must_not_be_skipped(report)
     return report

@@ -1,0 +1,99 @@
+"""On which of its stores a test runs.
+
+A story, which is a test of tests/acceptance with the same words for several stores, runs on one of them in each run.
+The seed of the run chooses it: each story goes to its next store with the next seed, so that as many runs with
+successive seeds as there are stores prove all of them. ONCECRON_TEST_SEED repeats a choice.
+
+All other tests run on all of their stores, the contract of the stores among them. The marker `stores` says otherwise:
+`stores("all")` for a story whose promise each store keeps in its own way, `stores(2)` for a test that runs on two.
+
+ONCECRON_TEST_STORES=all runs everything on all stores; `sqlite` or `postgres,redis` only on those.
+"""
+
+import os
+import random
+import re
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = {"cluster", "logged", "pooled", "postgres", "redis", "sentinel", "sqlite"}
+PARAMETERS = ("breakable", "kind", "log", "store", "store_kind")
+"""The parameters of tests and fixtures that name a store."""
+ACCEPTANCE = Path(__file__).parent / "acceptance"
+LARGEST_SEED = 100_000
+
+
+def seed() -> int:
+    """Return the seed of this run; the first call chooses one, for all processes that are started from here."""
+    chosen = os.environ.get("ONCECRON_TEST_SEED")
+    if chosen is None:
+        chosen = str(random.SystemRandom().randrange(LARGEST_SEED))
+        os.environ["ONCECRON_TEST_SEED"] = chosen
+    return int(chosen)
+
+
+def wanted() -> str:
+    """Return `one`, `all` or the names of stores."""
+    return os.environ.get("ONCECRON_TEST_STORES", "one")
+
+
+def choose(items: list[pytest.Item], typed: str = "") -> list[pytest.Item]:
+    """Return the tests to run, in their order; `typed` are pytest's arguments.
+
+    Whoever names a store there, as in `-k redis` or `test_it[redis]`, gets all tests so named.
+    """
+    if wanted() == "all" or NAMES.intersection(re.findall(r"\w+", typed)):
+        return items
+    stories: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if stores_of(item):
+            stories.setdefault(_story(item), []).append(item)
+    left_out = {item for name, story in stories.items() for item in _left_out(name, story)}
+    return [item for item in items if item not in left_out]
+
+
+def stores_of(item: pytest.Item) -> list[str]:
+    """Return the names of the stores among a test's parameters."""
+    callspec = getattr(item, "callspec", None)
+    parameters = sorted(callspec.params.items(), key=lambda each: each[0]) if callspec else []
+    return [value for name, value in parameters if _names_a_store(name, value)]
+
+
+def rotated(names: Iterable[Any], turn: int, count: int) -> list[Any]:
+    """Return `count` of the names, beginning with the next one at each turn."""
+    names = list(names)
+    return [names[(turn + n) % len(names)] for n in range(min(count, len(names)))]
+
+
+def _left_out(name: str, story: list[pytest.Item]) -> set[pytest.Item]:
+    if wanted() != "one":
+        named = wanted().split(",")
+        return {item for item in story if not set(stores_of(item)) <= set(named)}
+    count = _count(story[0])
+    if count == "all":
+        return set()
+    in_order = sorted(story, key=stores_of)
+    return set(story) - set(rotated(in_order, zlib.crc32(name.encode()) + seed(), count))
+
+
+def _count(item: pytest.Item) -> Any:
+    """Return on how many of its stores a test runs: a number, or "all"."""
+    marker = item.get_closest_marker("stores")
+    if marker:
+        return marker.args[0]
+    return 1 if item.path.is_relative_to(ACCEPTANCE) else "all"
+
+
+def _story(item: pytest.Item) -> str:
+    """Return what names the test whatever its stores."""
+    place, _, parameters = item.nodeid.partition("[")
+    stores = stores_of(item)
+    return "-".join([place, *(part for part in parameters[:-1].split("-") if part not in stores)])
+
+
+def _names_a_store(name: str, value: Any) -> bool:
+    return name in PARAMETERS and isinstance(value, str) and value in NAMES
