@@ -63,6 +63,14 @@ def pytest_report_header() -> str:
     return f"ONCECRON_TEST_SEED={story_stores.seed()} ONCECRON_TEST_STORES={story_stores.wanted()}"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what waits for nothing as quick: units, documents, and the contract of the store that is a file."""
+    directory = item.path.parent.name
+    is_quick = directory in ("unit", "docs") or story_stores.stores_of(item) == ["sqlite"]
+    if is_quick and directory != "acceptance" and not item.get_closest_marker("slow"):
+        item.add_marker("quick")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave each story its store. Begin with what takes long, then mix tests that wait with tests that work."""

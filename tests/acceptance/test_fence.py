@@ -5,9 +5,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from servers import Database, Journal, eventually, job
-from servers.oncecron import Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Firing, Oncecron
 
-TTL = 6
+TTL = SHORT_TTL
 
 
 SHOW = ("sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"')

@@ -35,6 +35,7 @@ def cluster(store: Store, new_host: Hosts) -> Oncecron:
     return a
 
 
+@pytest.mark.quick
 def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
     """Every published field, on every store."""
     billing, never, report = answer(cluster, "jobs", "--utc")

@@ -10,12 +10,12 @@ import pytest
 from answers import answer, refused
 from log_of import PostgresLog, SQLiteLog, Store
 from servers import Database, Journal, PostgresServer, assert_exclusive, eventually, job
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import free_port
 
 pytestmark = pytest.mark.own_log
 
-TTL = 6
+TTL = SHORT_TTL
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -11,11 +11,11 @@ import pytest
 from answers import refused
 from log_of import PostgresLog, Store
 from servers import Database, FaultProxy, Journal, eventually, job
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Oncecron
 
 pytestmark = pytest.mark.own_log
 
-TTL = 6
+TTL = SHORT_TTL
 FAULTS = ["refuse", "deaf", "reset"]
 TELL = ("sh", "-c", "echo out; echo err >&2; exit 7")
 

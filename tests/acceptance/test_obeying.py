@@ -8,14 +8,14 @@ from typing import Literal
 import pytest
 from log_of import Store
 from servers import Journal, eventually, job
-from servers.oncecron import Ended, Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 
 from oncecron.core.model import Request
 from oncecron.stores import open_inspector
 from oncecron.stores.address import parse_address
 
 WHO = "eve@desk"
-TTL = ("--ttl", "6s")
+TTL = ("--ttl", SHORT_TTL)
 
 
 def ask(

@@ -120,6 +120,7 @@ def test_drain_and_undrain(
     assert reasons(store) == [("t2", "drained")]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("words", [("pause", "k"), ("pause", "--all"), ("drain", "host-a")])
 def test_a_running_child_is_not_touched(
     store: Store, host: Oncecron, operator: Oncecron, journal: Journal, words: tuple[str, ...]

@@ -107,6 +107,7 @@ def first_records(store: Store) -> dict[str, Record]:
     return {kind: store.executions(kind)[0] for kind in TREES}
 
 
+@pytest.mark.quick
 def test_a_killed_wrapper_takes_its_tree_along(
     store: Store, new_host: Callable[..., Oncecron], new_journal: Callable[[str], Journal]
 ) -> None:

@@ -57,6 +57,7 @@ def test_history_tells_what_was_run_the_newest_first(past: Oncecron) -> None:
     assert killed["fencing_token"] > 0
 
 
+@pytest.mark.quick
 def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     """By key, host, outcome, tick, age, number."""
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from log_of import RedisLog
 from servers import Journal, RedisServer, assert_exclusive, eventually, job, skewed
-from servers.oncecron import Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Firing, Oncecron
 from servers.process import send
 
-TTL = 6
+TTL = SHORT_TTL
 AT_ONCE = 3.0
 """Seconds within which a firing that waits for nothing has ended, on a busy machine."""
 LEASE = "oncecron:{oncecron}:lease:k#0"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 from servers import Journal, RedisCluster, RedisServer, assert_exclusive, eventually, job
-from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron
 
-TTL = 6
+TTL = SHORT_TTL
 RUN = ("--ttl", TTL, "--connect-timeout", "10s")
 
 

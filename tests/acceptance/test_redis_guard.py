@@ -8,9 +8,9 @@ import pytest
 import redis
 from log_of import RedisLog
 from servers import Journal, RedisServer, assert_exclusive, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron
 
-TTL = 6
+TTL = SHORT_TTL
 
 
 @pytest.fixture

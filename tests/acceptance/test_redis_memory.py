@@ -7,9 +7,9 @@ import pytest
 import redis
 from log_of import RedisLog
 from servers import Journal, RedisServer, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron
 
-TTL = 6
+TTL = SHORT_TTL
 
 
 def fill(server: RedisServer) -> None:

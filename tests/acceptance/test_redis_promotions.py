@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 from servers import Journal, RedisServer, assert_exclusive, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron
 
-TTL = 6
+TTL = SHORT_TTL
 AT_ONCE = 3.0
 """Seconds within which a firing that does not wait for a guard has ended, on a busy machine."""
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 from log_of import RedisLog
 from servers import Journal, RedisServer, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron
 from servers.process import send
 
 from oncecron.stores.redis.explain import ACL_RULE
 
-TTL = 6
+TTL = SHORT_TTL
 LEASE = "oncecron:{oncecron}:lease:k#0"
 SHORT = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "one")
 

@@ -18,10 +18,10 @@ from servers import (
     eventually,
     job,
 )
-from servers.oncecron import Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Firing, Oncecron
 from servers.process import send
 
-TTL = 6
+TTL = SHORT_TTL
 LEASE = "oncecron:{oncecron}:lease:k#0"
 AWAY = (AssertionError, redis.ConnectionError, redis.TimeoutError)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from log_of import Store
 from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree, send
 
-TTL = ("--ttl", "6s")
+TTL = ("--ttl", SHORT_TTL)
 SOON = ("--retry-delay", "100ms")
 FAILS = ("sh", "-c", "exit 3")
 

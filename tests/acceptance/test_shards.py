@@ -4,12 +4,13 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
 from log_of import Store
 from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree
 
-TTL = ("--ttl", "6s")
+TTL = ("--ttl", SHORT_TTL)
 FOUR = ("--shards", 4)
 ROWS = 40
 
@@ -35,6 +36,7 @@ def test_one_host_runs_all_parts_one_after_another(
     assert all(run.started > end for run, end in zip(runs[1:], ends, strict=False))
 
 
+@pytest.mark.quick
 def test_hosts_share_the_parts(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

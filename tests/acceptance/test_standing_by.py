@@ -24,13 +24,13 @@ from servers import (
     eventually,
     job,
 )
-from servers.oncecron import Ended, Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import kill_tree
 
-TTL = 6
+TTL = SHORT_TTL
 WITHIN = TTL + 2 + 1.5  # the promise, and what two busy cores take to start three processes
 TAKEOVERS = int(os.environ.get("ONCECRON_TEST_TAKEOVERS", "2"))
-FAILOVER = ("--ttl", f"{TTL}s", "--failover")
+FAILOVER = ("--ttl", TTL, "--failover")
 DAEMON = (*FAILOVER, "--no-tick")
 SHORT = ("--beats", "--sleep", 0.3)
 LONG = ("--beats", "--sleep", 60)
@@ -88,6 +88,7 @@ def taken_over(store: Store, key: str, journal: Journal, lost_at: float) -> None
     assert int(first.token) < int(second.token)
 
 
+@pytest.mark.quick
 def test_one_of_those_that_wait_takes_over(
     store: Store, three: tuple[Oncecron, Oncecron, Oncecron], journal: Journal
 ) -> None:

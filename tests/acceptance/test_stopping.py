@@ -15,12 +15,12 @@ from breakable import start_breakable
 from log_of import LoggedRedis, Store
 from servers import Journal, assert_exclusive, eventually, job
 from servers.journal import assert_tokens_rise
-from servers.oncecron import Ended, Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import Process, kill_tree, send
 from servers.skew import skewed
 
 Hosts = Callable[..., Oncecron]
-TTL = 6
+TTL = SHORT_TTL
 ME = f"{getpass.getuser()}@host-a"
 
 
@@ -95,6 +95,7 @@ def next_tick_runs(host: Oncecron, journal: Journal) -> None:
 # stop
 
 
+@pytest.mark.quick
 def test_a_running_job_is_stopped(
     store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
 ) -> None:
@@ -323,6 +324,7 @@ def test_one_part_is_stopped(
 # Cut off
 
 
+@pytest.mark.stores("all")  # PostgreSQL has a session that can be ended, Redis has none
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 def test_a_holder_that_is_cut_off(
     kind: str,

@@ -41,6 +41,7 @@ def turns(proxy: FaultProxy) -> int:
     return proxy.connections()[-1].round_trips
 
 
+@pytest.mark.stores("all")  # each protocol has round trips of its own
 def test_a_claim_and_an_end_are_one_round_trip_each(
     store: Breakable, public_path: Path, new_proxy: Callable[..., FaultProxy]
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_claim_and_an_end_are_one_round_trip_each(
     assert turns(proxy) == with_nothing + 1
 
 
+@pytest.mark.stores("all")  # each protocol has round trips of its own
 def test_a_heartbeat_is_one_round_trip(
     store: Breakable, public_path: Path, new_proxy: Callable[..., FaultProxy], journal: Journal
 ) -> None:

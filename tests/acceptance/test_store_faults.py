@@ -10,10 +10,12 @@ import pytest
 from breakable import Breakable, start_breakable
 from log_of import between_firings
 from servers import Journal, PostgresServer, RedisServer, assert_exclusive, eventually, job
-from servers.oncecron import Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Firing, Oncecron
 from servers.process import send
 
-TTL = 6
+pytestmark = pytest.mark.stores("all")  # each client of a store connects again in its own way
+
+TTL = SHORT_TTL
 
 
 @pytest.fixture(params=["postgres", "redis"])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from servers import Database, Journal, PostgresServer, eventually, job
-from servers.oncecron import Oncecron, installed
+from servers.oncecron import SHORT_TTL, Oncecron, installed
 
-TTL = 6
+TTL = SHORT_TTL
 
 
 def log_of(ready: Database) -> list[tuple[Any, ...]]:

@@ -137,6 +137,7 @@ def test_a_wait_ends_in_time_and_is_recorded(
     holder.wait()
 
 
+@pytest.mark.quick
 def test_several_who_wait_run_one_at_a_time(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

@@ -9,13 +9,13 @@ import pytest
 from answers import answer
 from log_of import Store
 from servers import Journal, eventually, job
-from servers.oncecron import Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron
 from servers.process import kill_tree
 from test_audit import Ticks, kinds
 from test_why import told, told_with, why
 
 Hosts = Callable[..., Oncecron]
-TTL = 6
+TTL = SHORT_TTL
 QUICK = ("--retry-delay", "0s..0s")
 FAILS_ONCE = "test $ONCECRON_ATTEMPT = 2"
 
@@ -34,6 +34,7 @@ def ends(store: Store, *wanted: str) -> None:
 # Retries
 
 
+@pytest.mark.quick
 def test_a_retry_that_succeeds(store: Store, host: Oncecron) -> None:
     """Told in order; the tick has succeeded, and nothing is a dead letter or a finding."""
     host.run("billing", "--retries", 2, *QUICK, "--tick", "t1", "--", "sh", "-c", FAILS_ONCE)

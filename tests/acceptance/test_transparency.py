@@ -328,6 +328,7 @@ for seed in (1, 2):
     assert [sums[1], sums[2]] == written.stdout.split()
 
 
+@pytest.mark.quick
 def test_nothing_is_said_of_success_or_skip(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

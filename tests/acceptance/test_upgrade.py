@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import Database, RedisServer, eventually
-from servers.oncecron import Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron
 
 import oncecron
 from oncecron.stores.postgres import libpq
 
-TTL = 6
+TTL = SHORT_TTL
 
 Fault = Callable[[], AbstractContextManager[object]]
 

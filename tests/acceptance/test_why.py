@@ -117,6 +117,7 @@ def test_running(store: Store, new_host: Hosts, journal: Journal) -> None:
     firing.wait()
 
 
+@pytest.mark.quick
 def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     store: Store, new_host: Hosts, journal: Journal
 ) -> None:

@@ -31,7 +31,6 @@ def race(kind: str, address: str, journal: Path) -> list[tuple[str, int, int]]:
     return [(verb, int(tick), int(token)) for verb, tick, token in lines]
 
 
-@pytest.mark.herd
 @pytest.mark.timeout(60 + PROCESSES * TICKS // 10)
 def test_one_start_a_tick_and_never_two_at_a_time(
     store: StoreKind, store_kind: str, log: Log, tmp_path: Path

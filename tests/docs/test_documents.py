@@ -364,9 +364,9 @@ def test_links_lead_somewhere() -> None:
         assert not anchor or anchor in anchors, target
 
 
-def test_names_of_other_tests_and_files_in_the_readme_exist() -> None:
-    """`tests/run` and the environment variables of the tests."""
-    text = README.read_text(encoding="utf-8")
+def test_the_variables_of_the_tests_are_documented() -> None:
+    """All of them and no others."""
+    text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
     shell = [ROOT / "tests" / name for name in ("run", "environment.sh")]
     sources = [*shell, *(ROOT / "tests").rglob("*.py")]
     used = {

@@ -41,6 +41,7 @@ def told(history: History) -> str:
     return "\n\n".join([summary(verdict, history), *drawn])
 
 
+@pytest.mark.stores(2)
 @pytest.mark.parametrize("store", clusters.KINDS)
 def test_every_promise_holds(store: str, kept: Path) -> None:
     """No violation outside the documented holes, whatever the nemesis draws."""
