@@ -385,10 +385,9 @@ def container(host: Oncecron) -> Callable[..., tuple[Firing, Process]]:
     return start
 
 
-def test_as_pid_1_the_exit_status_is_right(any_store: Store, container: Any) -> None:
+def test_as_pid_1_the_exit_status_is_right(host: Oncecron, container: Any) -> None:
     """The container ends with the command's status."""
-    firing, _ = container("--", "sh", "-c", "exit 42")
-    assert firing.wait().status == 42
+    assert host.run("k", "--", "sh", "-c", "exit 42").status == 42
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])

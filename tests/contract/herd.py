@@ -38,6 +38,7 @@ def run_one(program: str, words: Sequence[str], ready: int, start: int) -> NoRet
     try:
         run = importlib.import_module(program).prepare(*words)
         os.write(ready, b"r")
+        os.close(ready)
         os.read(start, 1)  # closed when everybody is ready
         run()
         failed = False
@@ -61,7 +62,7 @@ def main(program: str) -> int:
         pids.append(pid)
     os.close(ready)
     for _ in herd:
-        if not os.read(told, 1):  # somebody has failed, all others are ready
+        if not os.read(told, 1):  # nobody is left who could say so: somebody has failed
             break
     os.close(starter)
     return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids)

@@ -71,6 +71,12 @@ def test_twenty_first_firings_at_once_install_it_once(path: Path) -> None:
     people.close()
 
 
+def test_one_of_a_herd_that_fails_is_told(path: Path) -> None:
+    """The others do not wait for it."""
+    with pytest.raises(AssertionError, match="ConfigurationError"):
+        run_at_once("installer", [[str(path), "key"], ["not absolute", "key"]])
+
+
 @pytest.mark.parametrize(
     ("namespace", "file"),
     [

@@ -20,7 +20,7 @@ from oncecron.core.units import LARGEST_SIZE, parse_size
         ("0064k", 65536),
     ],
 )
-def test_reads_what_people_write(text: str, size: int) -> None:
+def test_reads_sizes_as_people_write_them(text: str, size: int) -> None:
     """A bare number is bytes; k is 1024 of them, M is 1024 k."""
     assert parse_size(text) == size
 

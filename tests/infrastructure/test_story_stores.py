@@ -1,0 +1,149 @@
+"""Which stores a test runs on: the next one with the next seed, the same in all processes, or those that are named."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import story_stores
+from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron
+
+STORES = ["logged", "postgres", "redis", "sqlite"]
+TESTS = Path(__file__).parent.parent
+
+
+class Item:
+    """What is asked of a test that pytest has collected."""
+
+    def __init__(
+        self, name: str, *, directory: str = "acceptance", count: Any = None, **parameters: Any
+    ) -> None:
+        ids = "-".join(str(value) for value in parameters.values())
+        self.path = TESTS / directory / "test_x.py"
+        self.nodeid = f"tests/{directory}/test_x.py::{name}" + (f"[{ids}]" if ids else "")
+        self.callspec = SimpleNamespace(params=parameters)
+        self.count = count
+
+    def get_closest_marker(self, name: str) -> Any:
+        """Return the marker `stores`, if it was given."""
+        assert name == "stores"
+        return None if self.count is None else SimpleNamespace(args=(self.count,))
+
+
+@pytest.fixture(autouse=True)
+def _as_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCECRON_TEST_SEED", "0")
+    monkeypatch.delenv("ONCECRON_TEST_STORES", raising=False)
+
+
+def story(**parameters: Any) -> list[Any]:
+    """Return the items of one story on four stores."""
+    return [Item("test_it", **parameters, store=store) for store in STORES]
+
+
+def chosen(items: list[Any], typed: str = "") -> list[list[str]]:
+    """Return the stores of the tests that are left."""
+    return [story_stores.stores_of(item) for item in story_stores.choose(items, typed)]
+
+
+def test_a_story_goes_to_its_next_store_with_the_next_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four successive seeds are all four stores, one each."""
+    seen = []
+    for seed in range(4):
+        monkeypatch.setenv("ONCECRON_TEST_SEED", str(seed))
+        [one] = chosen(story())
+        seen += one
+    assert sorted(seen) == STORES
+    monkeypatch.setenv("ONCECRON_TEST_SEED", "2")
+    assert chosen(story()) == [[seen[2]]]
+
+
+def test_stories_do_not_all_choose_the_same_store() -> None:
+    """Within one run every store gets its share."""
+    items = [Item(f"test_{n}", store=store) for n in range(40) for store in STORES]
+    counts = [chosen(items).count([store]) for store in STORES]
+    assert sum(counts) == 40
+    assert min(counts) > 3
+
+
+def test_other_parameters_make_other_stories() -> None:
+    """Each of them runs, on one store."""
+    items = [*story(seconds=90), *story(seconds=-90)]
+    assert [item.callspec.params["seconds"] for item in story_stores.choose(items)] == [90, -90]
+
+
+def test_two_stores_of_one_test_are_one_choice() -> None:
+    """A lease's store and a log beside it: one pair of them."""
+    pairs = [Item("test_it", store=s, log=log) for s in STORES for log in ("postgres", "sqlite")]
+    assert len(chosen(pairs)) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "number"),
+    [
+        ({"directory": "contract"}, 4),
+        ({"directory": "contract", "count": 2}, 2),
+        ({"count": "all"}, 4),
+        ({"count": 9}, 4),
+    ],
+)
+def test_contracts_and_marked_tests_run_on_more(parameters: dict[str, Any], number: int) -> None:
+    """The contract on all stores, and whatever has the marker on as many as it says."""
+    assert len(chosen(story(**parameters))) == number
+
+
+@pytest.mark.parametrize(
+    ("stores", "left"),
+    [
+        ("all", [[store] for store in STORES]),
+        ("sqlite", [["sqlite"]]),
+        ("postgres,redis", [["postgres"], ["redis"]]),
+    ],
+)
+def test_the_stores_can_be_named(
+    monkeypatch: pytest.MonkeyPatch, stores: str, left: list[list[str]]
+) -> None:
+    """For all tests, the contract's too; a test that names no store always runs."""
+    monkeypatch.setenv("ONCECRON_TEST_STORES", stores)
+    assert chosen([*story(), Item("test_that")]) == [*left, []]
+    assert chosen(story(directory="contract")) == left
+
+
+@pytest.mark.parametrize("typed", ["tests -k redis", "tests/x.py::test_it[redis]"])
+def test_a_store_in_the_arguments_is_not_left_out(typed: str) -> None:
+    """Pytest leaves out the others itself."""
+    assert len(chosen(story(), typed)) == 4
+    assert len(chosen(story(), "tests/acceptance/test_redis_wire.py -k again")) == 1
+
+
+def test_the_seed_is_printed_and_is_of_all_processes(tmp_path: Path) -> None:
+    """In the head, and with a failure, which comes from another process."""
+    conftest = (TESTS / "conftest.py").read_text()
+    conftest = conftest.replace("Path(__file__).parent", f"Path({str(TESTS)!r})")
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_fails.py").write_text(
+        "import pytest\n\n@pytest.mark.parametrize('store', ['redis', 'sqlite'])\n"
+        "@pytest.mark.parametrize('n', range(5))\ndef test_it(store, n):\n    assert False\n"
+    )
+    environment = {name: os.environ[name] for name in os.environ if name != "ONCECRON_TEST_SEED"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", str(tmp_path)],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    seeds = [line for line in done.stdout.splitlines() if line.startswith("ONCECRON_TEST_SEED=")]
+    assert "10 failed" in done.stdout, done.stdout
+    assert len(seeds) == 11
+    assert len(set(seeds)) == 1
+
+
+def test_a_short_ttl_is_of_the_tests_alone(tmp_path: Path) -> None:
+    """The script that users have refuses it, and takes nothing else for it."""
+    host = Oncecron(f"sqlite:///{tmp_path}/oncecron.db", tmp_path)
+    assert host.run("k", "--ttl", SHORT_TTL, "--", "true").status == 0
+    command = [str(CONSOLE_SCRIPT), "run", "--key", "k", "--ttl", str(SHORT_TTL), "--", "true"]
+    refused = subprocess.run(command, env=host.environment, capture_output=True, check=False)
+    assert refused.returncode == 64
+    assert host.run("k", "--ttl", SHORT_TTL - 1, "--", "true").status == 64
