@@ -480,18 +480,12 @@ def test_a_guard_that_leaves_slowly_is_waited_for_but_not_for_ever(
     """Cron waits for whoever holds the output; one that does not leave costs a second, and no status."""
     last = "        os._exit(status if 0 <= status <= 255"
     plant(host, public_path, "wrapper.py", last, f"__import__('time').sleep({lingers})")
-    firing = host.start(
-        "run",
-        "--key",
-        "k",
-        "--",
-        "sh",
-        "-c",
-        "exit 3",
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    go = public_path / "go"
+    command = ("sh", "-c", f"until test -e {go}; do sleep 0.01; done; exit 3")
+    nothing = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    firing = host.start("run", "--key", "k", "--", *command, **nothing)
     guard = firing.guard()
+    go.touch()
     since = time.monotonic()
     assert firing.process.wait(20) == 3
     assert guard.alive() is not waited

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import shlex
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -78,13 +79,20 @@ def sessions(store: Standing) -> set[str]:
 @contextlib.contextmanager
 def breaks(store: Standing) -> Iterator[None]:
     """End the session of a running job, which goes on."""
-    firing = store.fire("sleep", 3)
-    firing.job()
+    firing = store.fire("sleep", 60)
+    job = firing.job()
     before = eventually(lambda: sessions(store) or None)
     yield
     assert not before & eventually(lambda: sessions(store) or None, retry_on=Exception)
+    assert job.alive()
+    stop(firing)
+
+
+def stop(firing: Firing) -> None:
+    """End a running job, which nothing has disturbed."""
+    os.kill(firing.wrapper.pid, signal.SIGTERM)
     ended = firing.wait()
-    assert (ended.status, ended.err) == (0, "")
+    assert (ended.status, ended.err) == (128 + signal.SIGTERM, "")
 
 
 @contextlib.contextmanager
@@ -208,10 +216,10 @@ def test_the_register_takes_the_present_token_only(store: Standing) -> None:
 @pytest.mark.parametrize("store", FAULTS, indirect=True)
 def test_what_is_left_is_named(store: Standing) -> None:
     """The lease of a running job is, and nothing when it has ended."""
-    firing = store.fire("sleep", 1)
+    firing = store.fire("sleep", 60)
     firing.job()
     assert any("lease" in line for line in store.cluster.leftovers())
-    assert firing.wait().status == 0
+    stop(firing)
     eventually(lambda: store.cluster.leftovers() == [])
 
 
