@@ -471,11 +471,14 @@ def test_a_stopped_forwarder_does_not_hold_up_the_record(
     assert (ended.status, ended.out) == (124, b"TERM\n")
 
 
-def test_nothing_outlives_it(store: Store, host: Oncecron) -> None:
+def test_nothing_outlives_it(store: Store, host: Oncecron, public_path: Path) -> None:
     """The forwarder too is gone then; every store has the output."""
-    firing = fire(host, "4k", "--", "sh", "-c", "echo ready; sleep 0.3; echo ü; exit 2")
+    go = public_path / "go"
+    script = f"echo ready; until test -e {go}; do sleep 0.01; done; echo ü; exit 2"
+    firing = fire(host, "4k", "--", "sh", "-c", script)
     _, forwarder = start_and_find(firing)
     tree = descendants(firing.process.pid)
+    go.touch()
     assert firing.wait() == Ended(2, "ü\n".encode(), "")
     wait_gone([*tree, forwarder])
     assert output(host) == ("ready\nü\n", 0)

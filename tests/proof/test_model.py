@@ -108,7 +108,7 @@ def search(directory: Path, macros: list[str], *optimise: str) -> str:
     """Let spin make a program of the model, and run it; return all that it said."""
     shutil.copytree(MODEL.parent, directory, dirs_exist_ok=True)
     defined = [f"-D{macro}" for macro in macros]
-    limit = 3600 if LONG else 110
+    limit = 3600 if LONG else 280
     for command in (
         [program("spin"), *defined, "-a", MODEL.name],
         [program("gcc"), *PAN, *optimise, "-o", "pan", "pan.c"],
@@ -127,7 +127,7 @@ def named(pattern: str) -> set[str]:
     return {name for source in sources for name in re.findall(pattern, source, re.MULTILINE)}
 
 
-@pytest.mark.timeout(3900 if LONG else 120)
+@pytest.mark.timeout(3900 if LONG else 300)
 @pytest.mark.parametrize("right", RIGHT, ids=[right.name for right in RIGHT])
 def test_the_protocol_keeps_its_promises(right: Right, tmp_path: Path) -> None:
     """In every state that can be reached; and what puts them at stake is reached."""
