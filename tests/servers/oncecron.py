@@ -35,7 +35,7 @@ def _short_script() -> Path:
     imports = "from oncecron.__main__ import main\n"
     text = CONSOLE_SCRIPT.read_text()
     assert text.count(imports) == 1, text
-    allowed = f"import oncecron.model\noncecron.model.MINIMUM_TTL = {SHORT_TTL}.0\n"
+    allowed = f"import oncecron.core.timing\noncecron.core.timing.MINIMUM_TTL = {SHORT_TTL}.0\n"
     script = public_directory("short-ttl") / CONSOLE_SCRIPT.name
     script.write_text(text.replace(imports, allowed + imports))
     script.chmod(0o755)
