@@ -8,7 +8,7 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {
     "test_cron_daemons.py": "they look at what the same two minutes have left",
     "test_clusters.py": "they share clusters",
-    "test_skew.py": "they share a server with a clock of its own",
+    "test_clock_skew.py": "they share a server with a clock of its own",
 }
 """The files whose tests run in one process, and why."""
 
