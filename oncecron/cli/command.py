@@ -245,7 +245,7 @@ def store_and_log(settings: Settings) -> Iterator[tuple[Inspector, Inspector]]:
         yield stores["store"], stores.get("log", stores["store"])
 
 
-def told_of(answers: dict[str, str]) -> str:
+def labelled(answers: dict[str, str]) -> str:
     """Return the answers of `all_inspectors` as text: each with its name where there are two."""
     if len(answers) == 1:
         return answers["store"]
@@ -297,9 +297,9 @@ __all__ = [
     "TableCommand",
     "all_inspectors",
     "answer",
+    "labelled",
     "moment",
     "output_format",
     "store_and_log",
     "store_inspector",
-    "told_of",
 ]

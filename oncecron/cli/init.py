@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, told_of
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
 from oncecron.config.options import Option
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
 def _prepared(stores: dict[str, Inspector], roles: Roles) -> str:
     """Prepare all; the roles go to those that have any."""
     some = any(store.has_roles for store in stores.values())
-    return told_of(
+    return labelled(
         {
             name: store.initialise(roles if store.has_roles or not some else type(roles)())
             for name, store in stores.items()

@@ -102,10 +102,10 @@ class Writer:
     def _written(self, lines: Iterable[tuple[int, str]]) -> int:
         count = 0
         for records, text in lines:
-            with _told():
+            with _explained_errors():
                 self._stream.write(text)
             count += records
-        with _told():
+        with _explained_errors():
             self._stream.flush()
         return count
 
@@ -129,7 +129,7 @@ class Writer:
             yield 1, json.dumps(self._published(record)) + "\n"
 
     def _csv(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
-        line = _Line()
+        line = _TextLine()
         writer = csv.writer(line)
         if not self._headed:
             self._headed = True
@@ -198,7 +198,7 @@ def _how_much(output: str, bytes_cut: int) -> str:
     return "all of it:" if output else "nothing was written"
 
 
-class _Line:
+class _TextLine:
     """The file that the csv module writes to: holds the last line, ended as others end theirs.
 
     Told to end lines so itself, the module would leave a carriage return within a field unquoted.
@@ -212,7 +212,7 @@ class _Line:
 
 def say(text: str, stream: TextIO) -> None:
     """Write a sentence, or a script, as it is. Raises `BrokenPipeError`, `OutputError`."""
-    with _told():
+    with _explained_errors():
         stream.write(text.rstrip("\n") + "\n")
         stream.flush()
 
@@ -220,13 +220,13 @@ def say(text: str, stream: TextIO) -> None:
 def give(data: bytes) -> None:
     """Write bytes to standard output. Raises `BrokenPipeError`, `OutputError`."""
     stream = standard_output()
-    with _told():
+    with _explained_errors():
         stream.buffer.write(data)
         stream.buffer.flush()
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _explained_errors() -> Iterator[None]:
     """Say what is wrong with the output, unless its reader has gone."""
     try:
         yield

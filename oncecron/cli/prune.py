@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, told_of
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
 from oncecron.config.options import Option
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -36,7 +36,7 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     stream = output.standard_output()
     with all_inspectors(settings) as stores:
         removed = {name: _removed(*store.prune(retention)) for name, store in stores.items()}
-    output.say(told_of(removed), stream)
+    output.say(labelled(removed), stream)
     return 0
 
 

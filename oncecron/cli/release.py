@@ -82,12 +82,16 @@ def _let_go(store: Inspector, living: Sequence[LeaseView], settings: Settings) -
     from oncecron.core.timing import HEARTBEATS_PER_TTL
     from oncecron.reports.stop_request import ttl_of
 
-    def patience(lease: LeaseView, silent: bool) -> float:
-        heard_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
-        return heard_within if silent else heard_within + settings["grace"] + RELEASE_MARGIN
+    def timeout(lease: LeaseView, silent: bool) -> float:
+        acknowledged_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
+        return (
+            acknowledged_within
+            if silent
+            else acknowledged_within + settings["grace"] + RELEASE_MARGIN
+        )
 
     request = Request("release", author(), int(SIGTERM), None)
-    fates = asked(store, living, request, patience=patience, linger=0.0)
+    fates = asked(store, living, request, timeout=timeout, linger=0.0)
     return [next(fate for fate in fates[::-1] if fate.shard == lease.shard) for lease in living]
 
 
@@ -139,13 +143,13 @@ def _still_alive(name: str, fate: Fate) -> str:
     from oncecron.core.text import visible
 
     host = visible(fate.host or "-")
-    heard = (
-        f"{host} (pid {fate.pid}) has heard and has not ended it yet"
-        if fate.heard_at
+    progress = (
+        f"{host} (pid {fate.pid}) has acknowledged it and has not ended yet"
+        if fate.acknowledged_at
         else f"{host} (pid {fate.pid}) has not answered"
     )
     return (
-        f"{name} is not released: {heard}, and its lease lives until {time_of(fate.lease_ends_at)} at least; "
+        f"{name} is not released: {progress}, and its lease lives until {time_of(fate.lease_ends_at)} at least; "
         "try again then"
     )
 

@@ -134,7 +134,7 @@ def _stopped(store: Inspector, living: Sequence[LeaseView], settings: Settings) 
         store,
         living,
         request,
-        patience=lambda lease, _silent: waited + ttl_of(lease) + STOP_MARGIN,
+        timeout=lambda lease, _silent: waited + ttl_of(lease) + STOP_MARGIN,
         linger=TAKEOVER_WITHIN,
     )
 
@@ -206,10 +206,14 @@ def _complain_of(alive: Sequence[Fate], clock: Clock) -> int:
     from oncecron.reports.stop_request import name_of
 
     for fate in alive:
-        heard = f"heard at {clock.seconds(fate.heard_at)}" if fate.heard_at else "has not heard"
+        progress = (
+            f"acknowledged it at {clock.seconds(fate.acknowledged_at)}"
+            if fate.acknowledged_at
+            else "has not acknowledged it"
+        )
         complain(
-            f"{name_of(fate)} has not ended: {visible(fate.host or '-')} (pid {fate.pid}) {heard}, and its lease lives "
-            f"until {clock.seconds(fate.lease_ends_at)} at least; what was asked for stays"
+            f"{name_of(fate)} has not ended: {visible(fate.host or '-')} (pid {fate.pid}) {progress}, and its lease "
+            f"lives until {clock.seconds(fate.lease_ends_at)} at least; what was asked for stays"
         )
     return EX_TEMPFAIL if alive else 0
 
@@ -220,11 +224,12 @@ COMMAND = TableCommand(
     _stop,
     short="Stop what runs, wherever it runs.",
     about="Ask the holder of a key, or of each of its shards, on whatever host, to end its command, and wait until it "
-    "has ended. That is final for the tick: it is recorded as stopped with your name, or stays failed where it waited "
-    "for a further attempt, and is neither retried nor taken over. Standard error tells who was asked, who has heard, "
-    "and who cannot be reached: then the end of the lease is waited for, after which the command is dead unless both "
-    "processes of oncecron were stopped or killed. Exit status 75 if something has not ended within the grace and the "
-    "ttl; the grace is --grace, else what is configured here, else 10s: one that was typed at run is not known. A key "
-    "that is not running is no fault (exit status 0). The next tick runs: oncecron pause keeps it from that.",
+    "has ended. That is final for the tick: it is recorded as stopped with your name, or stays failed where it "
+    "waited for a further attempt, and is neither retried nor taken over. Standard error tells who was asked, who "
+    "has acknowledged it, and who cannot be reached: then the end of the lease is waited for, after which the "
+    "command is dead unless both processes of oncecron were stopped or killed. Exit status 75 if something has "
+    "not ended within the grace and the ttl; the grace is --grace, else what is configured here, else 10s: one "
+    "that was typed at run is not known. A key that is not running is no fault (exit status 0). The next tick "
+    "runs: oncecron pause keeps it from that.",
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

@@ -9,7 +9,7 @@ from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
 from oncecron.core.text import ABSENT, part_of, signal_name, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
-from oncecron.reports.jobs import STREAK_AT_MOST, Job
+from oncecron.reports.jobs import STREAK_AT_MOST, JobSummary
 from oncecron.reports.stop_request import Fate
 from oncecron.reports.upcoming import Coming
 
@@ -48,7 +48,7 @@ def _time(name: str) -> Callable[[Any, Clock], str]:
     return lambda record, clock: clock.seconds(getattr(record, name))
 
 
-def _exit(record: Execution | Job, _clock: Clock) -> str:
+def _exit(record: Execution | JobSummary, _clock: Clock) -> str:
     if record.signal is None:
         return ABSENT if record.exit_code is None else str(record.exit_code)
     return signal_name(record.signal) or f"SIG{record.signal}"
@@ -58,17 +58,17 @@ def _duration(record: Execution, _clock: Clock) -> str:
     return ABSENT if record.duration is None else format_duration(record.duration)
 
 
-def _usual(record: Job, _clock: Clock) -> str:
+def _usual(record: JobSummary, _clock: Clock) -> str:
     return ABSENT if record.usual_duration is None else format_duration(record.usual_duration)
 
 
-def _streak(record: Job, _clock: Clock) -> str:
+def _streak(record: JobSummary, _clock: Clock) -> str:
     if not record.streak:
         return ABSENT
     return f"{record.streak}{'+' * (record.streak >= STREAK_AT_MOST)}"
 
 
-def _paused(record: Job, clock: Clock) -> str:
+def _paused(record: JobSummary, clock: Clock) -> str:
     if record.paused_by is None:
         return ABSENT
     until = (
@@ -109,8 +109,12 @@ def _part(record: Execution | LeaseView, _clock: Clock) -> str:
 def _request(record: LeaseView, clock: Clock) -> str:
     if record.requested_by is None:
         return ABSENT
-    heard = record.request_heard_at
-    told = "not heard" if heard is None else f"heard {clock.seconds(heard)}"
+    acknowledged = record.request_acknowledged_at
+    told = (
+        "not acknowledged"
+        if acknowledged is None
+        else f"acknowledged {clock.seconds(acknowledged)}"
+    )
     return visible(f"by {record.requested_by}, {told}")
 
 
@@ -150,7 +154,7 @@ SKIPS = Kind(
     ),
 )
 JOBS = Kind(
-    Job._fields,
+    JobSummary._fields,
     frozenset({"started_at", "succeeded_at", "running_since", "next_at", "paused_until"}),
     (
         Column("KEY", _plain("key")),
@@ -190,7 +194,7 @@ FINDINGS = Kind(
 )
 LEASES = Kind(
     tuple(name for name in LeaseView._fields if name != "asked_at"),
-    frozenset({"acquired_at", "heartbeat_at", "expires_at", "request_heard_at"}),
+    frozenset({"acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"}),
     (
         Column("KEY", _plain("key")),
         Column("TICK", _plain("tick")),
@@ -217,4 +221,4 @@ PAUSES = Kind(
         *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
     ),
 )
-FATES = Kind(Fate._fields, frozenset({"heard_at", "lease_ends_at"}), ())
+FATES = Kind(Fate._fields, frozenset({"acknowledged_at", "lease_ends_at"}), ())

@@ -113,7 +113,7 @@ class LeaseView(NamedTuple):
     shards: int = 1
     requested_by: str | None = None
     """Who asks the holder to stop, if anybody does: USER@HOST."""
-    request_heard_at: float | None = None
+    request_acknowledged_at: float | None = None
     """When the holder was told so."""
     asked_at: float | None = None
     """When the store was asked, by its clock: what the times are compared with. Not published."""

@@ -153,11 +153,11 @@ class Refusal(NamedTuple):
     holder: Holder | None = None
     since: float | None = None
     detail: str | None = None
-    in_the_way: InTheWay | None = None
+    blocked_by: BlockingLease | None = None
     """With `held`."""
 
 
-class InTheWay(NamedTuple):
+class BlockingLease(NamedTuple):
     """The living lease that a firing was refused for, to be waited for."""
 
     execution_id: int

@@ -56,7 +56,7 @@ class Backoff:
         self._n = 0
 
 
-class Retrying(NamedTuple):
+class RetryPolicy(NamedTuple):
     """What a firing does about a job that fails."""
 
     retries: int

@@ -10,7 +10,7 @@
 
 Read part by part in the order of starts, so that memory does not grow with the log. How long an execution lived is
 told by its duration, which the host's monotonic clock measured, from its start by the store's clock: where an end was
-told late, `finished_at` is by another clock than the next start.
+recorded late, `finished_at` is by another clock than the next start.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is audited, and how its findings are told."""
+    """What is audited, and how its findings are reported."""
 
     log: Inspector
     store: Inspector
@@ -67,7 +67,7 @@ class Question(NamedTuple):
     now: float
     clock: Clock
     wait: Callable[[], None]
-    """Called before what seems to have no end is looked at again: a log beside the store is told later."""
+    """Called before what seems to have no end is looked at again: a log beside the store gets it later."""
 
 
 def audit(question: Question) -> Iterator[Finding]:
@@ -76,17 +76,17 @@ def audit(question: Question) -> Iterator[Finding]:
     plans = schedules(question.store, question.log, question.now)
     endless: list[Execution] = []
     divided: set[str] = set()
-    told: list[Finding] = []
+    reported: list[Finding] = []
     for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _part):
         gaps = plans.get((key, shard))
         if gaps:
             gaps.begin(max(question.now - question.kept, question.since or -math.inf))
         for found in _audit_part(question, _noting(rows, divided), living, gaps, endless):
             if found.finding == "no-run":
-                told.append(found)
+                reported.append(found)
             yield found
     for key in sorted(divided):
-        yield from _missing(question, key, [each for each in told if each.key == key])
+        yield from _missing(question, key, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
 
 
@@ -98,13 +98,13 @@ def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
         yield traced
 
 
-def _missing(question: Question, key: str, told: list[Finding]) -> Iterator[Finding]:
-    """Yield the parts without a start that their schedule has not told already."""
+def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[Finding]:
+    """Yield the parts without a start that their schedule has not shown already."""
     kept, now = question.kept, question.now
     for missing in missing_parts(
         question.store, question.log, key, since=question.since, kept=kept, now=now
     ):
-        if not any(_tells_of(each, missing) for each in told):
+        if not any(_covers(each, missing) for each in reported):
             execution = missing.execution
             yield Finding(
                 "no-run", key, missing.shard, execution.tick, None, 1,
@@ -113,7 +113,7 @@ def _missing(question: Question, key: str, told: list[Finding]) -> Iterator[Find
             )  # fmt: skip
 
 
-def _tells_of(finding: Finding, missing: Missing) -> bool:
+def _covers(finding: Finding, missing: Missing) -> bool:
     if finding.shard != missing.shard or missing.instant is None:
         return False
     first = named_tick(finding.tick or "-").instant or math.inf

@@ -44,7 +44,7 @@ _HEADLINES = {
     "not-fired": "did not run: no host is recorded as having fired it",
     "to-come": "is still to come",
 }
-_HOSTS_TOLD = 20
+_HOSTS_NAMED = 20
 _FAILED = ("failed", "timed-out")
 
 
@@ -256,8 +256,12 @@ class _Telling:
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
         yield f"It is running; its lease was renewed {format_duration(ago)} ago."
         if lease.requested_by is not None:
-            heard = lease.request_heard_at
-            told = "has not heard it yet" if heard is None else f"heard it at {self._at(heard)}"
+            acknowledged = lease.request_acknowledged_at
+            told = (
+                "has not acknowledged it yet"
+                if acknowledged is None
+                else f"acknowledged it at {self._at(acknowledged)}"
+            )
             yield f"{visible(lease.requested_by)} has asked for its end; {visible(execution.host)} {told}."
 
     def _fired(self, traced: Traced) -> str:
@@ -270,10 +274,10 @@ class _Telling:
 
     def _others(self) -> Iterator[str]:
         skips = self._facts.skips
-        for traced in skips[:_HOSTS_TOLD]:
+        for traced in skips[:_HOSTS_NAMED]:
             yield self._refused(traced)
-        if len(skips) > _HOSTS_TOLD:
-            yield f"{len(skips) - _HOSTS_TOLD} more were refused (history --skips shows all)."
+        if len(skips) > _HOSTS_NAMED:
+            yield f"{len(skips) - _HOSTS_NAMED} more were refused (history --skips shows all)."
 
     def _refused(self, traced: TracedSkip) -> str:
         skip = traced.skip

@@ -31,7 +31,7 @@ NO_END = "no-end"
 """What people are told instead of `running` where nothing can be running any more."""
 
 
-class Job(NamedTuple):
+class JobSummary(NamedTuple):
     """A key at a glance, in the order of its published fields."""
 
     key: str
@@ -65,7 +65,7 @@ class _Past(NamedTuple):
     usual: float | None
 
 
-def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[Job]:
+def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[JobSummary]:
     """Yield every key by name; `store` knows leases, pauses and schedules, `log` what has happened."""
     parts: dict[str, list[JobKey]] = {}
     for part in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
@@ -191,11 +191,11 @@ def _job(
     running: Sequence[LeaseView],
     pause: Pause | None,
     now: float,
-) -> Job:
+) -> JobSummary:
     ended, success = past.ended, past.success
     known = next((part for part in parts if part.schedule is not None), parts[0])
     since = [lease.acquired_at for lease in running if lease.acquired_at is not None]
-    return Job(
+    return JobSummary(
         key=key,
         outcome=ended.outcome if ended else None,
         exit_code=ended.exit_code if ended else None,

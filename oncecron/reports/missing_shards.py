@@ -36,7 +36,7 @@ class Missing(NamedTuple):
     reason: str
 
 
-class _Tick:
+class _OpenTick:
     """A tick of which not all parts have been met yet."""
 
     def __init__(self, traced: Traced) -> None:
@@ -67,9 +67,9 @@ def missing_parts(
                 yield Missing(execution, found.newest.instant, shard, why)
 
 
-def _incomplete(executions: Iterator[Traced]) -> list[_Tick]:
+def _incomplete(executions: Iterator[Traced]) -> list[_OpenTick]:
     """Return the ticks of which a part is missing; the executions the newest first."""
-    opened: dict[str, _Tick] = {}
+    opened: dict[str, _OpenTick] = {}
     complete: collections.OrderedDict[str, None] = collections.OrderedDict()
     for traced in executions:
         execution = traced.execution
@@ -80,7 +80,7 @@ def _incomplete(executions: Iterator[Traced]) -> list[_Tick]:
             or execution.tick in complete
         ):
             continue
-        found = opened.setdefault(execution.tick, _Tick(traced))
+        found = opened.setdefault(execution.tick, _OpenTick(traced))
         found.met.add(execution.shard)
         if len(found.met) == found.shards:
             del opened[execution.tick]

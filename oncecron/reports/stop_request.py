@@ -1,11 +1,11 @@
 """Asking the holders of a key to end their commands, and watching what becomes of each: for `stop` and `release`.
 
     asked    the request lies on the lease; the holder hears of it at once, or by its next heartbeat
-    heard    a renewal has told the holder
+    acknowledged   a renewal has told the holder
     silent   no renewal for two heartbeats: the holder is stopped, or cut off. Nobody can reach it, but it, or who
              watches it, ends the command before the lease ends: that is waited for
     ended    the lease was given back, and the log tells how the command ended
-    gone     the lease is over and was not given back: nobody has told how the command ended
+    gone     the lease is over and was not given back: nobody has recorded how the command ended
     alive    the lease still lives when nobody waits any longer
     locked   there is no lease, only a session of PostgreSQL that holds the lock: nobody can be asked
 
@@ -51,8 +51,8 @@ class Fate(NamedTuple):
     host: str | None
     pid: int | None
     user: str | None
-    heard_at: float | None
-    """When the holder was told what was asked of it."""
+    acknowledged_at: float | None
+    """When the holder was told what is asked of it."""
     answer: Literal["ended", "gone", "alive", "locked"]
     outcome: str | None
     exit_code: int | None
@@ -69,7 +69,7 @@ class _Watched:
         self.lease = lease
         self.since = _now()
         self.over_since: float | None = None
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
     def silent(self) -> bool:
         """Return whether the holder has missed two heartbeats."""
@@ -88,14 +88,14 @@ class Asking:
         request: Request,
         *,
         tell: Callable[[str], None],
-        patience: Callable[[LeaseView, bool], float],
+        timeout: Callable[[LeaseView, bool], float],
         linger: float,
     ) -> None:
-        """`patience`: seconds to wait for a holder, and a silent one; `linger`: for who takes over what is gone."""
+        """`timeout`: seconds to wait for a holder, and a silent one; `linger`: for who takes over what is gone."""
         self._store = store
         self._request = request
         self._tell = tell
-        self._patience = patience
+        self._timeout = timeout
         self._linger = linger
         self._watched: list[_Watched] = []
         self._fates: list[Fate] = []
@@ -139,17 +139,17 @@ class Asking:
         found = next((each for each in leases if _same_part(each, before)), None)
         if found and found.execution_id == before.execution_id and is_living(found, clock.wall()):
             watched.lease, watched.over_since = found, None
-            self._tell_of(watched)
+            self._report(watched)
             if found.requested_by is None:  # another attempt, or a store that was set back
                 self._send(watched)
             return
         self._over(watched, found)
 
-    def _tell_of(self, watched: _Watched) -> None:
+    def _report(self, watched: _Watched) -> None:
         lease = watched.lease
         host = visible(lease.host or "-")
-        if lease.request_heard_at is not None:
-            self._once(watched, "heard", f"heard by {host}")
+        if lease.request_acknowledged_at is not None:
+            self._once(watched, "acknowledged", f"acknowledged by {host}")
         elif watched.silent():
             left = format_duration(max(0.0, round((lease.expires_at or 0) - (lease.asked_at or 0))))
             since = Clock(utc=False).seconds(lease.heartbeat_at)
@@ -160,8 +160,8 @@ class Asking:
             )
 
     def _once(self, watched: _Watched, event: str, text: str) -> None:
-        if event not in watched.told:
-            watched.told.add(event)
+        if event not in watched.reported:
+            watched.reported.add(event)
             self._tell(text)
 
     def _over(self, watched: _Watched, found: LeaseView | None) -> None:
@@ -171,7 +171,7 @@ class Asking:
             None if lease.execution_id is None else self._store.execution(lease.execution_id)
         )
         fate = fate_of(lease, execution)
-        successor = found if found and _goes_on(fate, found) else None
+        successor = found if found and _resumes(fate, found) else None
         if fate.answer == "gone" and successor is None:
             watched.over_since = watched.over_since or _now()
             if _now() - watched.over_since < self._linger:
@@ -189,7 +189,7 @@ class Asking:
 
     def _give_up(self) -> None:
         for watched in list(self._watched):
-            if _now() - watched.since < self._patience(watched.lease, watched.silent()):
+            if _now() - watched.since < self._timeout(watched.lease, watched.silent()):
                 continue
             if self._away:
                 raise self._away
@@ -203,8 +203,8 @@ class Asking:
 def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
     """Return what became of an execution whose lease is over, by its record in the log; and of a lock without one."""
     locked = lease.execution_id is None
-    told = execution is not None and execution.outcome != "running"
-    told = told and (execution.outcome != "lost" or execution.duration is not None)  # type: ignore[union-attr]
+    reported = execution is not None and execution.outcome != "running"
+    reported = reported and (execution.outcome != "lost" or execution.duration is not None)  # type: ignore[union-attr]
     return Fate(
         key=lease.key,
         shard=lease.shard,
@@ -214,9 +214,9 @@ def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
         host=lease.host,
         pid=lease.pid,
         user=lease.user,
-        heard_at=lease.request_heard_at,
-        answer="ended" if told else "locked" if locked else "gone",
-        outcome=execution.outcome if told and execution else None if locked else "lost",
+        acknowledged_at=lease.request_acknowledged_at,
+        answer="ended" if reported else "locked" if locked else "gone",
+        outcome=execution.outcome if reported and execution else None if locked else "lost",
         exit_code=execution.exit_code if execution else None,
         signal=execution.signal if execution else None,
         lease_ends_at=lease.expires_at,
@@ -254,7 +254,7 @@ def _same_part(one: LeaseView, other: LeaseView) -> bool:
     return (one.key, one.shard) == (other.key, other.shard) and one.execution_id is not None
 
 
-def _goes_on(fate: Fate, lease: LeaseView) -> bool:
+def _resumes(fate: Fate, lease: LeaseView) -> bool:
     """Return whether a living lease is that of a further attempt; without a tick another firing is none."""
     if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
         return False

@@ -87,7 +87,7 @@ def _refuse_missing_interpreter(path: str) -> None:
 def _record_broken(spec: RunSpec, store: LeaseStore, why: str) -> None:
     refusal = Refusal("broken", detail=why)
     log = LogMirror(spec)
-    log.tell(spool_records.skip_record(spec.firing, refusal))
+    log.send(spool_records.skip_record(spec.firing, refusal))
     deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, RECORD_TIMEOUT)
     try:
         spool_records.tell_skip(store, spec.spool, spec.firing, refusal, deadline=deadline)

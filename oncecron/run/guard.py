@@ -89,7 +89,7 @@ class Guard:
         """`orders` is read, `reports` is written: the pipes from and to the wrapper."""
         self.spec = spec
         self.trust = trust
-        self.heartbeat = StoreThread(spec, open_store)
+        self.store_thread = StoreThread(spec, open_store)
         self.reporter = Reporter(spec)
         self.tally = Tally()
         self._capture = capture
@@ -130,15 +130,15 @@ class Guard:
 
     def _watch(self, signals: process_tree.Signals) -> int:
         poll = select.poll()
-        for descriptor in (self._orders, signals.fd, self.heartbeat.event_fd):
+        for descriptor in (self._orders, signals.fd, self.store_thread.event_fd):
             poll.register(descriptor, select.POLLIN)
-        self.heartbeat.start()
+        self.store_thread.start()
         while self._state.exit_status is None:
             poll.poll(self._poll_timeout() * 1000)
             signals.read()  # only the wrapper tells which ones are meant; SIGCHLD wakes
             if not self._take_orders():
                 poll.unregister(self._orders)
-            for event in self.heartbeat.events():
+            for event in self.store_thread.events():
                 self._state = self._state.take(event)
             self._state = self._state.judge(self.now())
         return self._state.exit_status
@@ -200,8 +200,8 @@ class Guard:
         """Begin the heartbeats; tell the wrapper and the log."""
         fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
         self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
-        self.heartbeat.begin()
-        self.reporter.log.tell(spool_records.start_record(self.spec.firing_of(lease), lease))
+        self.store_thread.begin()
+        self.reporter.log.send(spool_records.start_record(self.spec.firing_of(lease), lease))
 
     def finish_job(self, ending: Ending) -> Ending:
         """Tell the wrapper that there is nothing to fence; return the end with the captured output."""

@@ -5,7 +5,7 @@ The lease store records all of it as well, and alone decides. The log being away
     told      by the guard once the claim is answered and the job, if any, has been started: the thread begins
               with the first record.  A further attempt or part may be forked while it holds a lock of a library:
               between fork and exec `child` calls nothing that could wait for one
-    deliver   in order, again and again with jitter while the log is away. What this key left in the log's own
+    deliver   in order, again and again with jitter while the log is away. What this key remaining in the log's own
               spool goes before, a few records of other keys when nothing waits. An end tells all that its
               start does and takes its place if that is still waiting
     close     when nothing is left of the job: waits `LOG_GOODBYE` at most and spools what is undelivered
@@ -52,12 +52,12 @@ class LogMirror:
         self._backlog_until = NEVER
         self._error: Exception | None = None
 
-    def tell(self, record: dict[str, Any]) -> None:
+    def send(self, record: dict[str, Any]) -> None:
         """Hand over a record; see `spool_records`."""
         if self._spec.log is None:
             return
         with self._changed:
-            others = [each for each in self._waiting if not _tells_of_the_same(each, record)]
+            others = [each for each in self._waiting if not _same_execution(each, record)]
             self._waiting = [*others, record]
             self._changed.notify_all()
         if self._thread is None:
@@ -77,9 +77,9 @@ class LogMirror:
         if self._thread:
             self._thread.join(LOG_GOODBYE)
         with self._changed:
-            left, self._waiting = self._waiting, []
-        if left and self._spec.log:
-            self._keep(self._spec.log, left)
+            remaining, self._waiting = self._waiting, []
+        if remaining and self._spec.log:
+            self._keep(self._spec.log, remaining)
 
     def _keep(self, log: LogSpec, records: list[dict[str, Any]]) -> None:
         key = self._spec.firing.key
@@ -166,6 +166,6 @@ def _now() -> float:
     return clock.lease_time(clock.MONOTONIC)
 
 
-def _tells_of_the_same(record: dict[str, Any], later: dict[str, Any]) -> bool:
+def _same_execution(record: dict[str, Any], later: dict[str, Any]) -> bool:
     same = all(record.get(field) == later.get(field) for field in ("kind", "shard"))
     return same and record["kind"] == "execution" and record["attempt"] == later["attempt"]

@@ -89,7 +89,7 @@ class Reporter:
     def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
         if self._spec.verbose or os.isatty(2):
             stderr.complain(stderr.refusal_sentence(firing, refusal, waits=waits))
-        self.log.tell(spool_records.skip_record(firing, refusal))
+        self.log.send(spool_records.skip_record(firing, refusal))
 
     def _no_store(self, error: StoreUnavailable) -> int:
         spec = self._spec
@@ -98,5 +98,5 @@ class Reporter:
         if spec.on_store_error != "run":
             record = spool_records.skip_record(spec.firing, Refusal("no-store", detail=str(error)))
             self.spool(record)
-            self.log.tell(record)
+            self.log.send(record)
         return spec.skip_exit if spec.on_store_error == "skip" else error.exit_status

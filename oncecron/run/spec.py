@@ -23,7 +23,7 @@ from oncecron.core.errors import (
 )
 from oncecron.core.light import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
-from oncecron.core.retry import Retrying
+from oncecron.core.retry import RetryPolicy
 from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.run.spool import spool_of
 
@@ -59,7 +59,7 @@ class RunSpec(NamedTuple):
     timeout: float | None
     wait: float
     """How long a firing that is refused `held` asks again."""
-    retrying: Retrying
+    retry_policy: RetryPolicy
     skip_exit: int
     on_store_error: Literal["fail", "skip", "run"]
     connect_timeout: float
@@ -111,7 +111,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     _check_together(settings, parsed.command)
     command = _command(settings, parsed.command, key)
     firing_tick, schedule = _tick(settings, fired_at)
-    retrying = _retrying(settings)
+    retry_policy = _retry_policy(settings)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
         key=key,
@@ -131,7 +131,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         failover=bool(settings["failover"]),
         retries=FAILOVER_RETRIES
         if settings["failover"] and settings["retries"] is None
-        else retrying.retries,
+        else retry_policy.retries,
     )
     return RunSpec(
         firing=firing,
@@ -144,7 +144,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         grace=settings["grace"],
         timeout=settings["timeout"],
         wait=settings["wait"],
-        retrying=retrying,
+        retry_policy=retry_policy,
         skip_exit=settings["skip-exit"],
         on_store_error=settings["on-store-error"],
         connect_timeout=settings["connect-timeout"],
@@ -234,9 +234,9 @@ def _again(settings: Settings) -> bool:
     return bool(settings["again"])
 
 
-def _retrying(settings: Settings) -> Retrying:
+def _retry_policy(settings: Settings) -> RetryPolicy:
     """Return what to do about failures; a delay or codes that are configured wait for --retries."""
-    return Retrying(
+    return RetryPolicy(
         settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
     )
 

@@ -145,7 +145,7 @@ class Leaving(State):
         self._why = why
         self._exit_status = last.exit_status if last else exit_status
         self._deadline = guard.now() + ABANDON_TIMEOUT
-        guard.heartbeat.withdraw()
+        guard.store_thread.withdraw()
 
     def _granted(self, lease: Lease) -> State:
         if self._last is None:
@@ -189,7 +189,7 @@ class Leaving(State):
     def _due(self) -> State:
         """Leave although the store may be granting just now."""
         guard, lease = self._guard, self._lease
-        firing = guard.spec.firing_of(lease) if lease else guard.heartbeat.asked_for
+        firing = guard.spec.firing_of(lease) if lease else guard.store_thread.asked_for
         if firing:
             guard.reporter.not_started(firing, _TOLD_TO_STOP)
         return _leave(guard, self._exit_status)
@@ -307,7 +307,7 @@ class Recording(State):
             return _leave(guard, exit_status)
         guard.tally.add(exit_status)
         guard.report("idle")
-        guard.heartbeat.claim_next()
+        guard.store_thread.claim_next()
         return Claiming(guard)
 
     def _crashed(self, error: Exception) -> State:
@@ -359,13 +359,13 @@ class Waiting(_BetweenAttempts):
 
     def __init__(self, guard: Guard, lease: Lease, last: JobEnd) -> None:
         super().__init__(guard, lease, last)
-        self._deadline = guard.now() + guard.spec.retrying.seconds_after(lease.attempt)
+        self._deadline = guard.now() + guard.spec.retry_policy.seconds_after(lease.attempt)
 
     def _stop(self, why: str, _exit_status: int) -> State:
         return _end_retries(self._guard, self._lease, self._last, why, why)
 
     def _due(self) -> State:
-        self._guard.heartbeat.retry()
+        self._guard.store_thread.retry()
         return Retrying(self._guard, self._lease, self._last)
 
 
@@ -408,7 +408,7 @@ def _begin(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
         return _record(guard, lease, JobEnd(ending, 128 + lease.request.signal))
     if guard.may_start(lease):
         return _start(guard, lease)
-    guard.heartbeat.renew()
+    guard.store_thread.renew()
     return Renewing(guard, lease, last)
 
 
@@ -432,13 +432,13 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
     """Record how an attempt ended, and keep the lease if another follows."""
     spec, (ending, exit_status) = guard.spec, end
     ending = guard.finish_job(ending)
-    follows = not stop_reason and spec.retrying.wanted(ending, lease.attempt)
-    if follows and exit_status in spec.retrying.permanent:
+    follows = not stop_reason and spec.retry_policy.wanted(ending, lease.attempt)
+    if follows and exit_status in spec.retry_policy.permanent:
         note = _joined(ending.note, f"exit status {exit_status} is not retried")
         ending, follows = ending._replace(note=note), False
     record = spool_records.execution_record(spec.firing_of(lease), lease, ending)
-    guard.reporter.log.tell(record)
-    (guard.heartbeat.keep if follows else guard.heartbeat.end)(ending)
+    guard.reporter.log.send(record)
+    (guard.store_thread.keep if follows else guard.store_thread.end)(ending)
     state = Keeping if follows else Recording
     return state(guard, lease, JobEnd(ending, exit_status), record, stop_reason)
 
@@ -454,7 +454,7 @@ def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
     note = _joined(f"without a lease, {ending.outcome}", ending.note)
     ending = ending._replace(outcome="unclaimed", note=note)
     record = spool_records.execution_record(guard.spec.firing, None, ending, started_at=started)
-    guard.reporter.log.tell(record)
+    guard.reporter.log.send(record)
     guard.reporter.spool(record)
     return _leave(guard, end.exit_status)
 
@@ -465,7 +465,7 @@ def _end_retries(
     """Release the lease that was kept; what is recorded of the last attempt stays, with a note."""
     noted = last.ending._replace(note=_joined(last.ending.note, why))
     record = spool_records.execution_record(guard.spec.firing_of(lease), lease, noted)
-    guard.heartbeat.end(last.ending._replace(note=why))
+    guard.store_thread.end(last.ending._replace(note=why))
     return Recording(guard, lease, last, record, stop_reason)
 
 

@@ -37,7 +37,7 @@ from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, LISTEN_AFTER, NEVER
-from oncecron.run.claimer import Claims, Line
+from oncecron.run.claimer import Claimer, StoreConnection
 from oncecron.run.events import (
     Crashed,
     Failed,
@@ -73,7 +73,7 @@ class StoreThread:
     def __init__(self, spec: RunSpec, open_store: Callable[[], LeaseStore]) -> None:
         self._spec = spec
         self._open_store = open_store
-        self._claims: Claims | None = None
+        self._claimer: Claimer | None = None
         self._events: collections.deque[Event] = collections.deque()
         self._orders: collections.deque[tuple[str, Ending | None]] = collections.deque()
         """What the guard wants: the name of an order, and how a job ended."""
@@ -101,7 +101,7 @@ class StoreThread:
     @property
     def asked_for(self) -> Firing | None:
         """The shard that is being claimed, or was last; the thread may be waiting for the answer."""
-        return self._claims.asked_for if self._claims else None
+        return self._claimer.asked_for if self._claimer else None
 
     def renew(self) -> None:
         """Renew before the job is started; answered by `Granted`, `Lost` or `Failed`."""
@@ -147,17 +147,17 @@ class StoreThread:
 
     def _run(self) -> None:
         try:
-            self._line = Line(self._open_store())
-            self._clock = self._line.store.lease_clock
+            self._connection = StoreConnection(self._open_store())
+            self._clock = self._connection.store.lease_clock
             self._deliver_spooled(self._spec.firing.key)
             self._others_spooled = self._spec.spool.has()
-            claims = Claims(self._spec, self._line, self._pause, self._tell_refused)
-            self._claims = claims
-            while lease := self._claim(claims):
+            claimer = Claimer(self._spec, self._connection, self._pause, self._tell_refused)
+            self._claimer = claimer
+            while lease := self._claim(claimer):
                 if not self._held_to_its_end(lease):
                     return
         except OncecronError as error:
-            self._post(Failed(error, self._claims.unanswered if self._claims else []))
+            self._post(Failed(error, self._claimer.unanswered if self._claimer else []))
         except Exception as error:  # noqa: BLE001 - the guard reports it, whatever it is
             self._post(Crashed(error))
 
@@ -182,14 +182,14 @@ class StoreThread:
 
     # Claiming
 
-    def _claim(self, claims: Claims) -> Lease | None:
+    def _claim(self, claimer: Claimer) -> Lease | None:
         """Return a lease that was posted to the guard; None when it was told that there is none."""
         try:
-            answer = claims.next()
+            answer = claimer.next()
         except Withdrawn:
-            answer = claims.unconfirmed()
+            answer = claimer.unconfirmed()
             if answer is None:
-                self._line.close()
+                self._connection.close()
                 raise
         if answer is None:
             self._post(NoShardLeft())
@@ -239,7 +239,7 @@ class StoreThread:
             elif now >= self._listen_at:
                 self._listen()
             else:
-                fd = self._line.store.watch_fd() if self._beating else None
+                fd = self._connection.store.watch_fd() if self._beating else None
                 if self._sleep(min(3600.0, self._renew_at - now, self._listen_at - now), fd):
                     self._renew_at = self._now()
 
@@ -274,19 +274,23 @@ class StoreThread:
     def _listen(self) -> None:
         self._listen_at = NEVER
         try:
-            self._line.listen(self._spec.firing_of(self._lease), self._now() + self._ask_timeout)
+            self._connection.listen(
+                self._spec.firing_of(self._lease), self._now() + self._ask_timeout
+            )
         except StoreError:
-            self._line.close()
+            self._connection.close()
             self._renew_at = self._now()
 
     def _renew(self) -> None:
         firing = self._spec.firing_of(self._lease)
         try:
-            renewed = self._line.store.renew(self._lease, deadline=self._now() + self._ask_timeout)
+            renewed = self._connection.store.renew(
+                self._lease, deadline=self._now() + self._ask_timeout
+            )
         except StoreError as error:
             if self._spec.verbose:
                 stderr.complain(f"key {firing.key}: not renewed yet: {error}")
-            self._line.close()
+            self._connection.close()
             self._renew_at = self._now() + 0.01 + self._backoff.delay()
             if self._renew_at > self._renew_deadline:
                 self._park()
@@ -304,11 +308,11 @@ class StoreThread:
             return
         self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER
-        if self._beating and self._listen_at == NEVER and not self._line.listens(firing):
+        if self._beating and self._listen_at == NEVER and not self._connection.listens(firing):
             self._listen_at = self._now()  # a new connection
 
     def _keep(self, ending: Ending) -> None:
-        store, lease = self._line.store, self._lease
+        store, lease = self._connection.store, self._lease
         answer = self._answer(lambda deadline: store.keep(lease, ending, deadline=deadline))
         if answer is True:
             self._renew_at = self._now() + self._interval
@@ -323,14 +327,14 @@ class StoreThread:
         answer: Lease | Refusal | OncecronError | None = Withdrawn()
         while not self._withdrawn:
             try:
-                answer = self._line.store.retry(
+                answer = self._connection.store.retry(
                     self._lease, deadline=self._now() + self._ask_timeout
                 )
                 break
             except StoreError as error:
                 answer = error
                 unanswered |= error.unanswered
-                self._line.close()
+                self._connection.close()
                 pause = backoff.delay()
                 if not isinstance(error, StoreUnavailable) or self._now() + pause > deadline:
                     break
@@ -346,14 +350,14 @@ class StoreThread:
             self._post(NotRetried(answer, unanswered))
 
     def _record(self, ending: Ending) -> None:
-        store, lease, retention = self._line.store, self._lease, self._spec.retention
+        store, lease, retention = self._connection.store, self._lease, self._spec.retention
         answer = self._answer(
             lambda deadline: store.finish(lease, ending, retention, deadline=deadline)
         )
         self._ended(None if isinstance(answer, bool) else answer)
 
     def _ended(self, error: StoreError | None) -> None:
-        self._line.close()
+        self._connection.close()
         self._holding = False
         self._post(Recorded(error))
 
@@ -364,7 +368,7 @@ class StoreThread:
             try:
                 return ask(self._now() + self._ask_timeout)
             except StoreError as error:
-                self._line.close()
+                self._connection.close()
                 pause = backoff.delay()
                 if self._now() + pause > deadline:
                     return error
@@ -376,4 +380,6 @@ class StoreThread:
         def wanted(number: int) -> bool:
             return key is not None or (number < OTHERS_AT_ONCE and not self._orders)
 
-        self._spec.spool.deliver(self._line.store, key, wanted=wanted, within=self._ask_timeout)
+        self._spec.spool.deliver(
+            self._connection.store, key, wanted=wanted, within=self._ask_timeout
+        )

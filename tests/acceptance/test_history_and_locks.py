@@ -33,7 +33,7 @@ SKIP = [
 LEASE = [
     *("key", "shard", "tick", "execution_id", "attempt", "state", "host", "pid", "user"),
     *("acquired_at", "heartbeat_at", "expires_at", "fencing_token", "backend_pid"),
-    *("client_address", "shards", "requested_by", "request_heard_at"),
+    *("client_address", "shards", "requested_by", "request_acknowledged_at"),
 ]
 
 

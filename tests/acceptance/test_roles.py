@@ -86,7 +86,7 @@ def test_a_run_role_runs(granted: Database, public_path: Path) -> None:
         "select * from oncecron.release_v1('k', 0, 1, 'me')",
         "select oncecron.give_up_v1(1, null, null, null)",
         "select oncecron.lose_v1(null, 1, 'expired', 'me', now())",
-        "select oncecron.stir_v1(1)",
+        "select oncecron.notify_v1(1)",
         "select oncecron.put_output_v1(1, 'x', 0)",
         "select * from oncecron.executions",
         "select * from oncecron.outputs",

@@ -140,7 +140,7 @@ def test_signal_and_grace_are_chosen(
     running.is_over()
     [fate] = json.loads(ended(done))
     assert (fate["answer"], fate["outcome"], fate["signal"]) == ("ended", "stopped", 9)
-    assert fate["heard_at"].endswith("Z")
+    assert fate["acknowledged_at"].endswith("Z")
     assert "oncecron: heard by host-a\n" in done.err
     assert running.journal.runs()[0].signals == ["INT"]
     running.firing.wait()
@@ -244,7 +244,7 @@ def test_a_frozen_holder_keeps_its_key(
     assert (done.status, done.out) == (75, b"")
     assert "try again then" in done.err
     [lease] = answer(host, "locks")
-    assert (lease["requested_by"], lease["request_heard_at"]) == (ME, None)
+    assert (lease["requested_by"], lease["request_acknowledged_at"]) == (ME, None)
     refusal = host.run("k", "--ttl", 20, "--tick", "t1", "--", *job(running.journal))
     assert (refusal.status, refusal.out) == (0, b"")
     send([running.firing.guard()], signal.SIGCONT)  # it hears now

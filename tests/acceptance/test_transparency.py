@@ -192,7 +192,7 @@ def plant(host: Oncecron, public_path: Path, module: str, before: str, statement
     ("module", "before", "where"),
     [
         ("firing.py", "    fired_at = clock.process_started()\n", "before anything"),
-        ("guard.py", "        self.heartbeat.start()\n", "in the guard"),
+        ("guard.py", "        self.store_thread.start()\n", "in the guard"),
         ("stores/__init__.py", '    if address.kind == "sqlite":\n', "in the thread of the store"),
     ],
 )

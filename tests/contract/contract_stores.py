@@ -100,7 +100,7 @@ class SQLiteKind:
             "job_execution": ("started_at", "finished_at", "lost_at"),
             "lease": (
                 *("heartbeat_on_lease_clock", "expires_on_lease_clock"),
-                *("acquired_at", "heartbeat_at", "expires_at", "request_heard_at"),
+                *("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
             ),
             "skip": ("at",),
             "pause": ("at", "until"),

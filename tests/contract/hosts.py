@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from oncecron.core import clock
 from oncecron.core.model import (
     AskAgain,
+    BlockingLease,
     Ending,
     Firing,
     Holder,
-    InTheWay,
     Lease,
     Output,
     Refusal,
@@ -155,13 +155,13 @@ def ending(outcome: str, note: str | None = None, output: Output | None = None) 
     return Ending(outcome, codes.get(outcome), None, 1.5, note, output, lost_reason)  # type: ignore[arg-type]
 
 
-def in_the_way(answer: Lease | Refusal | AskAgain) -> InTheWay:
+def blocked_by(answer: Lease | Refusal | AskAgain) -> BlockingLease:
     """Return the living lease that was told: by `held`, or by what `held` will be if nobody asks again."""
     refusal = answer.refusal if isinstance(answer, AskAgain) else answer
     assert isinstance(refusal, Refusal), refusal
     assert refusal.reason == "held"
-    assert refusal.in_the_way is not None
-    return refusal.in_the_way
+    assert refusal.blocked_by is not None
+    return refusal.blocked_by
 
 
 def execution_record(

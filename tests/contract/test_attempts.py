@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import KEY, TTL, Host, execution_record, in_the_way, minute
+from hosts import KEY, TTL, Host, blocked_by, execution_record, minute
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery
@@ -380,7 +380,7 @@ def test_a_tick_goes_on_that_was_to_be_followed(
     """Its host died in the delay: a failover firing makes the attempt, for all others the tick is done."""
     first = a.win(minute(1), failover=True, retries=2)
     a.keep(first)
-    assert in_the_way(b.fire(minute(1), failover=True, retries=2)).execution_id == (
+    assert blocked_by(b.fire(minute(1), failover=True, retries=2)).execution_id == (
         first.execution_id
     )
     store.expire(KEY)

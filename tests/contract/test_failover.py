@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from at_once import at_once
-from hosts import INTERVAL, KEY, TTL, Host, execution_record, in_the_way, minute
+from hosts import INTERVAL, KEY, TTL, Host, blocked_by, execution_record, minute
 
 from oncecron.core.model import Lease, Refusal, Request, Retention
 from oncecron.core.tick import NO_TICK, named_tick
@@ -135,7 +135,7 @@ def test_one_of_many_goes_on(a: Host, store: StoreKind, log: Log) -> None:
     [winner] = [answer for answer in answers if isinstance(answer, Lease)]
     assert winner.attempt == 2
     losers = [answer for answer in answers if answer is not winner]
-    assert {in_the_way(answer).execution_id for answer in losers} == {winner.execution_id}
+    assert {blocked_by(answer).execution_id for answer in losers} == {winner.execution_id}
     assert sorted(log.outcomes()) == ["lost", "running"]
 
 
@@ -161,7 +161,7 @@ def test_a_tick_does_not_go_on_beyond_its_deadline(a: Host, b: Host, store: Stor
 def test_who_is_held_learns_what_is_in_the_way(a: Host, b: Host, tick: Tick) -> None:
     """Which execution, and how long its lease lasts if nobody renews it."""
     lease = a.win(tick, **GOES_ON)
-    told = in_the_way(b.fire(tick, **GOES_ON))
+    told = blocked_by(b.fire(tick, **GOES_ON))
     assert told.execution_id == lease.execution_id
     assert told.ends_in == pytest.approx(TTL, abs=5)
 
@@ -170,7 +170,7 @@ def test_a_lease_in_the_way_runs_out(a: Host, b: Host, store: StoreKind) -> None
     """What is told is what is left, so that whoever waits wakes at its end."""
     a.win(minute(1), **GOES_ON)
     store.age(2.5 * INTERVAL)
-    told = in_the_way(b.fire(minute(1), **GOES_ON))
+    told = blocked_by(b.fire(minute(1), **GOES_ON))
     assert told.ends_in == pytest.approx(TTL - 2.5 * INTERVAL, abs=5)
 
 
@@ -184,10 +184,10 @@ def test_a_heartbeat_is_the_same_while_its_holder_is_silent(
     if kept:
         a.keep(lease)
     firing = b.firing(tick, **GOES_ON)
-    first, second = (in_the_way(b.ask(firing)).heartbeat for _ in range(2))
+    first, second = (blocked_by(b.ask(firing)).heartbeat for _ in range(2))
     assert first == second
     assert a.renew(lease)
-    assert in_the_way(b.ask(firing)).heartbeat != first
+    assert blocked_by(b.ask(firing)).heartbeat != first
 
 
 def test_without_a_tick_a_silent_holder_is_in_the_way_too(
@@ -196,7 +196,7 @@ def test_without_a_tick_a_silent_holder_is_in_the_way_too(
     """Asked again or held: whoever waits knows until when."""
     lease = a.win(NO_TICK, **GOES_ON)
     store.age(2.5 * INTERVAL)
-    told = in_the_way(b.fire(NO_TICK, **GOES_ON))
+    told = blocked_by(b.fire(NO_TICK, **GOES_ON))
     assert told.execution_id == lease.execution_id
     assert told.ends_in == pytest.approx(TTL - 2.5 * INTERVAL, abs=5)
 
@@ -224,7 +224,7 @@ def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind, log: Log) -> Non
     """With the owner that it had when it was refused."""
     lease = a.win(minute(1), **GOES_ON)
     firing = b.firing(minute(1), **GOES_ON)
-    in_the_way(b.ask(firing))
+    blocked_by(b.ask(firing))
     store.expire(KEY)
     answer = b.ask(firing, awaited=lease.execution_id)
     assert isinstance(answer, Lease)
@@ -238,7 +238,7 @@ def led(a: Host, b: Host, store: StoreKind, outcome: str) -> tuple[Any, Lease]:
     """Return what a standby gets once the leader has ended so, and the leader's lease."""
     lease = a.win(NO_TICK, **GOES_ON)
     firing = b.firing(NO_TICK, **GOES_ON)
-    in_the_way(b.ask(firing))
+    blocked_by(b.ask(firing))
     if outcome == "lost":
         store.expire(KEY)
     else:
@@ -327,7 +327,7 @@ def test_standbys_wait_for_all_attempts_of_the_leader(a: Host, b: Host) -> None:
     """What they awaited was followed by another while nobody looked: that one's end counts."""
     first = a.win(NO_TICK, **GOES_ON)
     second = a.retried(first)
-    told = in_the_way(b.fire(NO_TICK, awaited=first.execution_id, **GOES_ON))
+    told = blocked_by(b.fire(NO_TICK, awaited=first.execution_id, **GOES_ON))
     assert told.execution_id == second.execution_id
     a.finish(second)
     answer = b.fire(NO_TICK, awaited=first.execution_id, **GOES_ON)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from hosts import KEY, Host, in_the_way, minute
+from hosts import KEY, Host, blocked_by, minute
 from servers import eventually
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
@@ -219,7 +219,7 @@ def test_a_silent_holder_that_was_watched_is_not_watched_again(
     """Its session has the lock still: who saw it silent goes on at once, and ends that session when it renews."""
     lease = a.win(minute(1), **GOES_ON)
     firing = b.firing(minute(1), **GOES_ON)
-    told = in_the_way(b.ask(firing))
+    told = blocked_by(b.ask(firing))
     lapse(store)
     stale = b.ask(firing)
     assert isinstance(stale, AskAgain)
@@ -242,7 +242,7 @@ def test_a_holder_that_renewed_is_not_taken_for_silent(
     """The store's clock had stepped, or it was slow: its heartbeat is another one."""
     lease = a.win(minute(1), **GOES_ON)
     firing = b.firing(minute(1), **GOES_ON)
-    told = in_the_way(b.ask(firing))
+    told = blocked_by(b.ask(firing))
     a.renew(lease)
     lapse(store)
     stale = b.store.claim(firing, deadline=b.deadline(), watched=told.heartbeat)

@@ -50,11 +50,11 @@ def test_a_holder_is_told_by_its_next_renewal(a: Host, log: Log, request_: Reque
     assert heard(a, lease) is None
     assert ask(log, lease, request_)
     [view] = log.leases()
-    assert (view.requested_by, view.request_heard_at) == (request_.author, None)
+    assert (view.requested_by, view.request_acknowledged_at) == (request_.author, None)
     assert heard(a, lease) == request_
     [view] = log.leases()
     assert view.requested_by == request_.author
-    assert view.request_heard_at == pytest.approx(clock.wall(), abs=5)
+    assert view.request_acknowledged_at == pytest.approx(clock.wall(), abs=5)
     assert heard(a, lease) == request_
 
 
@@ -67,7 +67,7 @@ def test_only_a_renewal_tells(a: Host, log: Log) -> None:
     assert isinstance(a.ask(firing), Lease)
     assert a.keep(lease)
     [view] = log.leases()
-    assert (view.requested_by, view.request_heard_at) == (ANN, None)
+    assert (view.requested_by, view.request_acknowledged_at) == (ANN, None)
     assert heard(a, lease) == STOP
 
 
@@ -79,7 +79,7 @@ def test_when_it_was_told_first_is_kept(a: Host, store: StoreKind, log: Log) -> 
     [first] = log.leases()
     a.renew(lease)
     [second] = log.leases()
-    assert first.request_heard_at == second.request_heard_at is not None
+    assert first.request_acknowledged_at == second.request_acknowledged_at is not None
 
 
 def test_a_later_request_takes_the_place_of_the_first(a: Host, log: Log) -> None:
@@ -90,7 +90,7 @@ def test_a_later_request_takes_the_place_of_the_first(a: Host, log: Log) -> None
     harder = Request("stop", BOB, 9, 0.0)
     assert ask(log, lease, harder)
     [view] = log.leases()
-    assert (view.requested_by, view.request_heard_at) == (BOB, None)
+    assert (view.requested_by, view.request_acknowledged_at) == (BOB, None)
     assert heard(a, lease) == harder
 
 
@@ -124,7 +124,7 @@ def test_a_request_ends_with_its_execution(a: Host, b: Host, log: Log) -> None:
     following = b.win(minute(2))
     assert heard(b, following) is None
     [view] = log.leases()
-    assert (view.requested_by, view.request_heard_at) == (None, None)
+    assert (view.requested_by, view.request_acknowledged_at) == (None, None)
 
 
 def test_a_request_to_who_was_lost_ends_with_it(
@@ -153,7 +153,7 @@ def test_a_request_does_not_go_over_to_the_next_attempt(a: Host, log: Log) -> No
     assert second.request is None
     assert heard(a, second) is None
     [view] = log.leases()
-    assert (view.requested_by, view.request_heard_at) == (None, None)
+    assert (view.requested_by, view.request_acknowledged_at) == (None, None)
     assert not ask(log, first)
     assert ask(log, second)
     assert heard(a, second) == STOP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import Host, execution_record, in_the_way, minute
+from hosts import Host, blocked_by, execution_record, minute
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease, Retention
@@ -147,7 +147,7 @@ def test_retention_leaves_what_is_to_be_followed(
     store.age(5)
     log.people.prune(NOTHING, names_kept=1)
     assert lease.execution_id in [each.execution_id for each in log.executions()]
-    assert in_the_way(b.fire(tick)).execution_id == lease.execution_id
+    assert blocked_by(b.fire(tick)).execution_id == lease.execution_id
     second = a.retry(lease)
     assert isinstance(second, Lease)
     assert second.attempt == 2

@@ -107,8 +107,8 @@ _MUTATIONS = (
         (
             Change(
                 "run/claimer.py",
-                "        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):\n",
-                "        if isinstance(error, StoreUnavailable) and self._goes_on(self.due):\n"
+                "        if isinstance(error, StoreUnavailable) and self._within_budget(self.due):\n",
+                "        if isinstance(error, StoreUnavailable) and self._within_budget(self.due):\n"
                 "            from oncecron.run.spec import _random_uuid\n\n"
                 "            self.firing = self.firing._replace(owner=_random_uuid())\n",
             ),
@@ -354,9 +354,9 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/redis/lua/claim.lua",
-                "  if lease.owner and tonumber(lease.expires_at) > now then return in_the_way(lease) end\n",
+                "  if lease.owner and tonumber(lease.expires_at) > now then return blocked_by(lease) end\n",
                 "  local lives = lease.owner and tonumber(lease.expires_at) > now\n"
-                "  if lives and not (given.failover and given.awaited) then return in_the_way(lease) end\n",
+                "  if lives and not (given.failover and given.awaited) then return blocked_by(lease) end\n",
             ),
             Change(
                 "stores/sqlite/claim.py",

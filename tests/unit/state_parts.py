@@ -120,10 +120,10 @@ class Bench(Guard):
 
     def __init__(self, spec: RunSpec) -> None:
         super().__init__(spec, Trust(), -1, -1, cast("Any", None))
-        for descriptor in (self.heartbeat.event_fd, self.heartbeat._wake_fd):
+        for descriptor in (self.store_thread.event_fd, self.store_thread._wake_fd):
             os.close(descriptor)
         self.time = NOW
-        self.orders = self.heartbeat = cast("Any", Orders())
+        self.orders = self.store_thread = cast("Any", Orders())
         self.told = self.reporter = cast("Any", Told())
         self.reports: list[str] = []
         self.report = self.reports.append  # type: ignore[method-assign]

@@ -10,8 +10,8 @@ import pytest
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.model import AskAgain, Holder, InTheWay, Lease, Refusal, Unconfirmed
-from oncecron.run.claimer import Claims, Line
+from oncecron.core.model import AskAgain, BlockingLease, Holder, Lease, Refusal, Unconfirmed
+from oncecron.run.claimer import Claimer, StoreConnection
 from oncecron.run.spec import RunSpec, make_spec
 
 TTL = 60.0
@@ -89,7 +89,7 @@ def new_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 def held(ends_in: float, heartbeat: float = 1.0, **parts: Any) -> Refusal:
     """Return that somebody runs, whose lease ends then."""
-    return Refusal("held", HOLDER, in_the_way=InTheWay(42, ends_in, heartbeat, **parts))
+    return Refusal("held", HOLDER, blocked_by=BlockingLease(42, ends_in, heartbeat, **parts))
 
 
 def granted(shard: int) -> Lease:
@@ -98,26 +98,33 @@ def granted(shard: int) -> Lease:
 
 
 def wait(
-    store: Scripted, spec: RunSpec, stir_at: float | None = None
+    store: Scripted, spec: RunSpec, notify_at: float | None = None
 ) -> tuple[Any, list[tuple[str, bool]]]:
     """Claim until there is an answer; return it, and the refusals that were told."""
     told: list[tuple[str, bool]] = []
     started = store.time.now
 
     def sleep(seconds: float, fd: int | None) -> bool:
-        nonlocal stir_at
+        nonlocal notify_at
         stirs = (
-            fd is not None and stir_at is not None and store.time.now + seconds > started + stir_at
+            fd is not None
+            and notify_at is not None
+            and store.time.now + seconds > started + notify_at
         )
         store.time.now = (
-            started + stir_at if stirs and stir_at is not None else store.time.now + seconds
+            started + notify_at if stirs and notify_at is not None else store.time.now + seconds
         )
         if stirs:
-            stir_at = None
+            notify_at = None
         return stirs
 
-    claims = Claims(spec, Line(store), sleep, lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)))  # type: ignore[arg-type]  # fmt: skip
-    return claims.next(), told
+    claimer = Claimer(
+        spec,
+        StoreConnection(store),  # type: ignore[arg-type]
+        sleep,
+        lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)),
+    )
+    return claimer.next(), told
 
 
 def test_who_waits_asks_when_the_lease_ends_and_not_at_the_next_poll(
@@ -164,7 +171,7 @@ def test_who_is_stirred_asks_within_half_a_second(
     """At a random moment."""
     start = time.now
     store = Scripted(time, lambda _, now: held(TTL, now) if now < start + 5 else DONE, stirs=True)
-    assert wait(store, new_spec(failover="true"), stir_at=5.0)[0] is None
+    assert wait(store, new_spec(failover="true"), notify_at=5.0)[0] is None
     assert 5 <= store.times[-1] <= 5.5
 
 
@@ -317,14 +324,14 @@ def test_parts_are_asked_for_in_turn_and_those_that_are_held_again(
     store = Scripted(
         time, lambda part, _: {0: DONE, 1: held(TTL)}.get(part) or granted(part), stirs=True
     )
-    claims = Claims(
+    claimer = Claimer(
         new_spec(shards="4"),
-        Line(store),
+        StoreConnection(store),
         lambda *_: False,
         lambda *_: None,  # type: ignore[arg-type]
     )
     given = []
-    while lease := claims.next():
+    while lease := claimer.next():
         assert isinstance(lease, Lease)
         given.append(lease.shard)
     assert sorted(given) == [2, 3]

@@ -147,7 +147,7 @@ def test_who_leaves_without_an_answer_tells_of_the_part_that_was_asked_for(
     """It may have been granted; no other part can have been."""
     store = Silent()
     guard = new_guard(store, shards="64")
-    guard.heartbeat.start()
+    guard.store_thread.start()
     assert store.was_asked.wait(10)
     leave_without_an_answer(guard)
     store.may_answer.set()

@@ -43,7 +43,7 @@ def test_without_a_thread_the_records_are_spooled(
 ) -> None:
     """With the reason, and without a wait; the run is not told."""
     log = LogMirror(spec)
-    log.tell(record("succeeded"))
+    log.send(record("succeeded"))
     log.close()
     assert kept(spec) == [(1, "succeeded")]
     assert "can't start new thread" in capfd.readouterr().err
@@ -53,7 +53,7 @@ def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
     """Of its own attempt alone."""
     log = LogMirror(spec)
     for told in (record("running"), record("failed"), record("running", 2)):
-        log.tell(told)
+        log.send(told)
     assert [(each["attempt"], each["outcome"]) for each in log._waiting] == [
         *((1, "failed"), (2, "running")),
     ]
@@ -64,6 +64,6 @@ def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
 def test_without_a_log_nothing_is_kept(spec: RunSpec, tmp_path: Path) -> None:
     """Nor is there a thread."""
     log = LogMirror(spec._replace(log=None))
-    log.tell(record("succeeded"))
+    log.send(record("succeeded"))
     log.close()
     assert not (tmp_path / "state").exists()

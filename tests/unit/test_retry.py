@@ -3,9 +3,9 @@
 import pytest
 
 from oncecron.core.model import Ending
-from oncecron.core.retry import Retrying, retry_delay
+from oncecron.core.retry import RetryPolicy, retry_delay
 
-RETRYING = Retrying(2, (5.0, 300.0), frozenset({64}))
+RETRYING = RetryPolicy(2, (5.0, 300.0), frozenset({64}))
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ PUBLISHED = {
     "finished_at duration fencing_token owner note shards cause lost_reason request requested_by",
     SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
     LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
-    "fencing_token backend_pid client_address shards requested_by request_heard_at",
+    "fencing_token backend_pid client_address shards requested_by request_acknowledged_at",
     PAUSES: "key host author reason since until",
 }
 RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE, PAUSES: PAUSE}
@@ -346,7 +346,7 @@ def test_a_request_is_shown_with_whether_it_was_heard() -> None:
     """By whom, in the last column."""
     asked = LEASE._replace(requested_by="ann@web1")
     assert written([asked], LEASES).endswith("by ann@web1, not heard\n")
-    heard = asked._replace(request_heard_at=1795140014.0)
+    heard = asked._replace(request_acknowledged_at=1795140014.0)
     assert written([heard], LEASES).endswith("by ann@web1, heard 2026-11-20T02:00:14Z\n")
 
 

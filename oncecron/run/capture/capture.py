@@ -1,7 +1,7 @@
 """Keeping the last of what the job writes (`--capture`), seen from wrapper and guard.
 
     wrapper   makes the pipes and forks the forwarder, before the guard; leaves when all has been passed on that the
-              job wrote, or at a signal. A daemon that the job left does not hold it up
+              job wrote, or at a signal. A daemon that the job remaining does not hold it up
     guard     gives the pipes to each attempt, and when its tree is gone takes what is in the ring. It waits for the
               forwarder a second at most, and never on the way to a kill
     neither   needs the forwarder: killed before a start, the job writes where it would have without us; killed
@@ -100,16 +100,16 @@ class Capture:
         `within`: seconds; None: for as long as the reader takes, as the job itself would have waited.
         """
         self._tell(FINISH)
-        give_up = time.monotonic() + (NEVER if within is None else within)
+        deadline = time.monotonic() + (NEVER if within is None else within)
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         poll.register(signals.fd, select.POLLIN)
-        while (left := give_up - time.monotonic()) > 0:
+        while (remaining := deadline - time.monotonic()) > 0:
             if FINISH in self._read() or self._gone:
                 return
             if any(one.number in _LEAVE_AT for one in signals.read()):
                 return
-            poll.poll(min(left, 1.0) * 1000)
+            poll.poll(min(remaining, 1.0) * 1000)
 
     # In both
 
@@ -132,12 +132,12 @@ class Capture:
     def _wait_for(self, reply: int, within: float) -> bool:
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
-        give_up = time.monotonic() + within
+        deadline = time.monotonic() + within
         while reply not in self._read():
-            left = give_up - time.monotonic()
-            if self._gone or left <= 0:
+            remaining = deadline - time.monotonic()
+            if self._gone or remaining <= 0:
                 return False
-            poll.poll(left * 1000)
+            poll.poll(remaining * 1000)
         return True
 
     def _read(self) -> bytes:

@@ -9,8 +9,8 @@ Nobody's child but init's: what ends the job, guard or wrapper does not end it, 
     asked to SETTLE           -> all that is in the pipes by now is in the ring. Not what waits to be passed on: the
                                  record of the end does not depend on who reads
     asked to FINISH           -> all that was in the pipes by then has been passed on
-    nobody holds the pipes    -> the ring is complete, and it leaves. A daemon that the job left keeps it, as it would
-                                 have kept cron's pipe
+    nobody holds the pipes    -> the ring is complete, and it leaves. A daemon that the job left keeps it, as it
+                                 would have kept cron's pipe
     it is killed              -> the job gets SIGPIPE; guard and wrapper see the end of the pipe of replies
 """
 
@@ -86,8 +86,8 @@ class _Forwarder:
     ) -> None:
         lock = _thread.allocate_lock()
         self._ring = ring
-        self._stirred = os.eventfd(0, os.EFD_CLOEXEC)
-        self._streams = [_Stream(pipe, ring, lock, self._stirred, errors_begin) for pipe in pipes]
+        self._progress = os.eventfd(0, os.EFD_CLOEXEC)
+        self._streams = [_Stream(pipe, ring, lock, self._progress, errors_begin) for pipe in pipes]
         self._orders = orders
         self._replies = replies
         self._finishing = False
@@ -98,12 +98,12 @@ class _Forwarder:
             _thread.start_new_thread(stream.run, ())
         self._reply(READY)
         poll = select.poll()
-        poll.register(self._stirred, select.POLLIN)
+        poll.register(self._progress, select.POLLIN)
         poll.register(self._orders, select.POLLIN)
         while not all(stream.ended for stream in self._streams):
             for descriptor, _ in poll.poll():
-                if descriptor == self._stirred:
-                    os.eventfd_read(self._stirred)
+                if descriptor == self._progress:
+                    os.eventfd_read(self._progress)
                 elif orders := os.read(self._orders, 64):
                     self._obey(orders)
                 else:  # wrapper and guard are gone
@@ -133,12 +133,12 @@ class _Stream:
     """One pipe, and what was read from it and not passed on yet."""
 
     def __init__(
-        self, pipe: Pipe, ring: Ring, lock: _thread.LockType, stirred: int, errors_begin: str
+        self, pipe: Pipe, ring: Ring, lock: _thread.LockType, progress: int, errors_begin: str
     ) -> None:
         self._source, self._target = pipe
         self._ring = ring
         self._lock = lock  # of the ring, and of the order of reading
-        self._stirred = stirred
+        self._progress = progress
         self._errors_begin = errors_begin
         self._taken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waiting: collections.deque[bytes] = collections.deque()
@@ -184,7 +184,7 @@ class _Stream:
                 self._take_all()  # what has come in the meantime is part of the record
                 self.ended = True
                 os.close(self._source)
-            os.eventfd_write(self._stirred, 1)
+            os.eventfd_write(self._progress, 1)
 
     def _run(self) -> None:
         poll = self._poll()
@@ -218,9 +218,11 @@ class _Stream:
 
     def _take_all(self) -> None:
         """Read what is there now, with the lock, and not what a daemon goes on writing."""
-        left = int.from_bytes(fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)), sys.byteorder)
-        while left > 0 and (read := self._take(left)):
-            left -= read
+        remaining = int.from_bytes(
+            fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)), sys.byteorder
+        )
+        while remaining > 0 and (read := self._take(remaining)):
+            remaining -= read
 
     def _take(self, most: int) -> int:
         """Read at most so much, with the lock; return how much."""
@@ -237,17 +239,17 @@ class _Stream:
         return len(data)
 
     def _pass_on(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
+        remaining = memoryview(data)
+        while remaining:
             try:
-                written = os.write(self._target, left)
+                written = os.write(self._target, remaining)
             except BlockingIOError:  # somebody who shares it has made it so
                 poll = select.poll()
                 poll.register(self._target, select.POLLOUT)
                 poll.poll()
                 continue
-            left = left[written:]
+            remaining = remaining[written:]
             self._passed += written
         if self._passed >= self._wanted > 0:
             self._wanted = 0
-            os.eventfd_write(self._stirred, 1)
+            os.eventfd_write(self._progress, 1)

@@ -32,12 +32,12 @@ _PERMANENT = (
 )
 
 
-def parameters(patience: float, name: str) -> dict[str, str]:
+def parameters(server_timeout: float, name: str) -> dict[str, str]:
     """Return what oncecron asks of libpq where the address says nothing else.
 
-    `patience`: seconds that one host may take; `name`: application_name.
+    `server_timeout`: seconds that one host may take; `name`: application_name.
     """
-    seconds = max(2, int(patience))  # libpq's smallest connect_timeout
+    seconds = max(2, int(server_timeout))  # libpq's smallest connect_timeout
     wanted = {
         "connect_timeout": str(seconds),
         "keepalives_idle": "10",

@@ -28,8 +28,8 @@ from oncecron.core.model import Output
 from oncecron.core.timing import INSPECTOR_TIMEOUT, SESSION_LOCK_FREED_AFTER, TERMINATED_AFTER
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
+from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.statements import statements
-from oncecron.stores.postgres.wire import StatementError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

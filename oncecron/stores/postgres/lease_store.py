@@ -7,9 +7,9 @@ from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailabl
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.core.model import (
     AskAgain,
+    BlockingLease,
     Firing,
     Holder,
-    InTheWay,
     Lease,
     Refusal,
     Request,
@@ -18,15 +18,15 @@ from oncecron.core.model import (
 )
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.postgres import schema
-from oncecron.stores.postgres.wire import StatementError, Wire
+from oncecron.stores.postgres.client import PostgresClient, StatementError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from oncecron.core.model import Cause, Ending, Retention
+    from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
-    from oncecron.stores.postgres.wire import Value
 
 # The client's own start of its backend, asked as the client: a function of the schema's owner may not see it.
 _BACKEND_START = (
@@ -43,8 +43,8 @@ class PostgresLeaseStore:
         self._url = url
         self._schema = schema.quoted(namespace)
         self._namespace = namespace
-        self._patience = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
-        self._wire: Wire | None = None
+        self._server_timeout = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
+        self._client: PostgresClient | None = None
         self._locked = False
         self._firing: Firing | None = None
         self._awaited: int | None = None
@@ -62,12 +62,12 @@ class PostgresLeaseStore:
     ) -> Lease | Refusal | AskAgain:
         """Ask for (key, tick); see `LeaseStore.claim`."""
         self._firing = firing
-        wire = self._connected(deadline)
+        client = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
         values = (
             *_described(firing),
             MAX_CLOCK_SKEW,
-            wire.backend_pid,
+            client.backend_pid,
             _BACKEND_START,
             watched,
             alone,
@@ -130,20 +130,20 @@ class PostgresLeaseStore:
         """Extend the lease, or adopt it again on a new connection; see `LeaseStore.renew`."""
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
-        wire = self._connected(deadline)
+        client = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
-        values = (lease.execution_id, lease.owner, self._locked, wire.backend_pid, _BACKEND_START)
+        values = (lease.execution_id, lease.owner, self._locked, client.backend_pid, _BACKEND_START)
         row = self._step("renew_v1", values, deadline)
         locked = row[0]
         if locked is None:
-            execution_id = self._put_back(wire, lease, deadline)
+            execution_id = self._put_back(client, lease, deadline)
             if execution_id is None:
                 return None
             lease = lease._replace(execution_id=execution_id)
         self._locked = locked == b"t"
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row[1:]))
 
-    def _put_back(self, wire: Wire, lease: Lease, deadline: float) -> int | None:
+    def _put_back(self, client: PostgresClient, lease: Lease, deadline: float) -> int | None:
         """Put back an execution that the store has lost; None if it is known, or somebody has claimed."""
         firing = self._firing
         if firing is None:
@@ -152,21 +152,21 @@ class PostgresLeaseStore:
             *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
             *firing.holder,
             *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
-            *(lease.cause, lease.token, lease.ttl, wire.backend_pid, _BACKEND_START),
+            *(lease.cause, lease.token, lease.ttl, client.backend_pid, _BACKEND_START),
         )
         execution_id = self._step("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
-        values = (lease.execution_id, lease.owner, *_told(ending))
+        values = (lease.execution_id, lease.owner, *_ending_values(ending))
         return self._step("keep_v1", values, deadline)[0] == b"t"
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         """Begin the next attempt under the lease that was kept; see `LeaseStore.retry`."""
-        wire = self._connected(deadline)
+        client = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
-        values = (lease.execution_id, lease.owner, self._locked, wire.backend_pid, _BACKEND_START)
+        values = (lease.execution_id, lease.owner, self._locked, client.backend_pid, _BACKEND_START)
         answer = _Answer(self._step("retry_v1", values, deadline))
         if answer.text(0) is None:
             return None
@@ -191,10 +191,10 @@ class PostgresLeaseStore:
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         """Have the socket stir when something happens to the part; see `LeaseStore.listen`."""
         self._firing = firing
-        wire = self._connected(deadline)
-        values = (firing.key, firing.shard, firing.owner, self._awaited, wire.backend_pid)
+        client = self._connected(deadline)
+        values = (firing.key, firing.shard, firing.owner, self._awaited, client.backend_pid)
         [happened] = self._step("listen_v1", values, deadline)
-        wire.stirred |= happened == b"t"
+        client.notified_before |= happened == b"t"
         return happened is not None
 
     def finish(
@@ -202,7 +202,7 @@ class PostgresLeaseStore:
     ) -> bool:
         """Record the end and release the lease; see `LeaseStore.finish`."""
         kind, author, *_ = ending.request or (None, None)
-        told = (*_told(ending), ending.lost_reason, kind, author)
+        told = (*_ending_values(ending), ending.lost_reason, kind, author)
         values = (lease.execution_id, lease.owner, *told, *retention)
         return self._step("finish_v1", values, deadline)[0] == b"t"
 
@@ -242,35 +242,35 @@ class PostgresLeaseStore:
 
     def watch_fd(self) -> int | None:
         """Return the session's socket: readable when the server has closed it."""
-        return self._wire.fileno() if self._wire else None
+        return self._client.fileno() if self._client else None
 
     def close(self) -> None:
         """Close the session, which frees its lock."""
-        wire, self._wire, self._locked = self._wire, None, False
-        if wire:
-            wire.close()
+        client, self._client, self._locked = self._client, None, False
+        if client:
+            client.close()
 
-    def _connected(self, deadline: float) -> Wire:
-        if self._wire is None:
+    def _connected(self, deadline: float) -> PostgresClient:
+        if self._client is None:
             firing = self._firing
             name = (
                 "oncecron"
                 if firing is None
                 else "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
             )
-            self._wire = Wire(
+            self._client = PostgresClient(
                 self._url,
                 clock=self.lease_clock,
                 deadline=deadline,
-                patience=self._patience,
+                server_timeout=self._server_timeout,
                 name=name,
             )
-        return self._wire
+        return self._client
 
     def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
-        wire = self._connected(deadline)
+        client = self._connected(deadline)
         try:
-            return wire.ask(statement, values, deadline=deadline)
+            return client.ask(statement, values, deadline=deadline)
         except StoreUnavailable as error:
             error.unanswered = True
             self.close()  # whatever it still does with the answer: this session is never asked again
@@ -296,12 +296,12 @@ class PostgresLeaseStore:
 
     def _refused(self, error: StatementError) -> StoreError:
         """Return the oncecron error of a statement that failed; the session is given back."""
-        wire, self._wire = self._wire, None
+        client, self._client = self._client, None
         try:
-            return schema.explain(error, self._namespace, wire)
+            return schema.explain(error, self._namespace, client)
         finally:
-            if wire:
-                wire.close()
+            if client:
+                client.close()
             self._locked = False
 
 
@@ -316,7 +316,7 @@ def _described(firing: Firing) -> tuple[Value, ...]:
     )
 
 
-def _told(ending: Ending) -> tuple[Value, ...]:
+def _ending_values(ending: Ending) -> tuple[Value, ...]:
     return (*ending[:5], *(ending.output or (None, None)))
 
 
@@ -355,12 +355,14 @@ class _Answer:
         host = self.text(7)
         holder = Holder(host, self.integer(8), self.text(9) or "") if host else None
         since = None if self._row[10] is None else self.number(10)
-        in_the_way = (
-            InTheWay(self.integer(2), self.number(12), self.text(14) or "", self.text(17) == "t")
+        blocked_by = (
+            BlockingLease(
+                self.integer(2), self.number(12), self.text(14) or "", self.text(17) == "t"
+            )
             if self._row[2]
             else None
         )
-        return Refusal(self.text(1) or "held", holder, since, self.text(11), in_the_way)  # type: ignore[arg-type]
+        return Refusal(self.text(1) or "held", holder, since, self.text(11), blocked_by)  # type: ignore[arg-type]
 
     def again(self) -> AskAgain:
         backend = self.integer(15) or None

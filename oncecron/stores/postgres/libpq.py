@@ -148,7 +148,7 @@ def check(url: str) -> None:
     raise BrokenConninfoError(text)
 
 
-class Connection:
+class PgConn:
     """One PGconn. Connecting blocks, for connect_timeout a host; nothing else does."""
 
     def __init__(self, url: str, parameters: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.errors import StoreError
     from oncecron.core.log_rows import Roles
-    from oncecron.stores.postgres.wire import StatementError, Wire
+    from oncecron.stores.postgres.client import PostgresClient, StatementError
 
 VERSION = 1
 """The schema this program needs; its functions carry the suffix _v1."""
@@ -100,33 +100,35 @@ def _role(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def install(wire: Wire, namespace: str, *, deadline: float) -> None:
+def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
     """Make the schema if it is not there, in one transaction behind a lock.
 
     `CREATE SCHEMA IF NOT EXISTS` alone fails for most of many sessions at once (49 of 80 measured).
     Raises `StatementError`, which leaves nothing behind.
     """
-    wire.ask(b"begin", (), deadline=deadline)
+    client.ask(b"begin", (), deadline=deadline)
     try:
-        wire.ask(
+        client.ask(
             b"select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
             (lock_name(namespace),),
             deadline=deadline,
         )
-        if _version(wire, namespace, deadline) is None:
-            wire.script(script(namespace).encode(), deadline=deadline)
-        wire.ask(b"commit", (), deadline=deadline)
+        if _version(client, namespace, deadline) is None:
+            client.script(script(namespace).encode(), deadline=deadline)
+        client.ask(b"commit", (), deadline=deadline)
     except BaseException:
-        wire.close()
+        client.close()
         raise
 
 
-def _version(wire: Wire, namespace: str, deadline: float) -> int | None:
+def _version(client: PostgresClient, namespace: str, deadline: float) -> int | None:
     table = f"{quoted(namespace)}.meta"
-    exists = wire.ask(b"select pg_catalog.to_regclass($1) is not null", (table,), deadline=deadline)
+    exists = client.ask(
+        b"select pg_catalog.to_regclass($1) is not null", (table,), deadline=deadline
+    )
     if exists[0][0] != b"t":
         return None
-    row = wire.ask(f"select version from {table}".encode(), (), deadline=deadline)
+    row = client.ask(f"select version from {table}".encode(), (), deadline=deadline)
     return int(row[0][0] or 0)
 
 
@@ -138,20 +140,22 @@ _CURES = {
 }
 
 
-def explain(error: StatementError, namespace: str, wire: Wire | None) -> StoreError:
+def explain(error: StatementError, namespace: str, client: PostgresClient | None) -> StoreError:
     """Return the oncecron error of a statement that the server refused."""
     if error.sqlstate in MISSING:
-        return _explain_version(error, namespace, wire)
+        return _explain_version(error, namespace, client)
     if cure := _CURES.get(error.sqlstate):
         return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
     return StoreUnavailable(f"PostgreSQL, schema {namespace}: {error} (SQLSTATE {error.sqlstate})")
 
 
-def _explain_version(error: StatementError, namespace: str, wire: Wire | None) -> StoreError:
+def _explain_version(
+    error: StatementError, namespace: str, client: PostgresClient | None
+) -> StoreError:
     found: object = "an unknown one"
-    if wire is not None:
+    if client is not None:
         try:
-            found = _version(wire, namespace, time.clock_gettime(BOOTTIME) + 5)
+            found = _version(client, namespace, time.clock_gettime(BOOTTIME) + 5)
         except Exception:  # noqa: BLE001 - the first error is the one to tell
             found = "an unknown one"
     if found is None:

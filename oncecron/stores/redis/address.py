@@ -125,19 +125,19 @@ def _parsed(text: str, defaults: dict[str, str]) -> Target:
     before, _, query = rest.partition("?")
     authority, slash, path = before.partition("/")
     user, at, hosts = authority.rpartition("@")
-    told = _told(query, user if at else None)
-    options = {**defaults, **told}
+    given = _query_values(query, user if at else None)
+    options = {**defaults, **given}
     master, told_database = _path(kind, slash + path)
     return Target(
         kind=kind,
         hosts=_hosts(kind, hosts),
         path=_socket(path) if kind == "socket" else "",
         master=master,
-        database=_database(kind, told_database, told),
+        database=_database(kind, told_database, given),
         username=options.get("username") or None,
         password=options.get("password"),
-        sentinel_username=_of_sentinel(kind, "sentinel_username", told, options),
-        sentinel_password=_of_sentinel(kind, "sentinel_password", told, options),
+        sentinel_username=_of_sentinel(kind, "sentinel_username", given, options),
+        sentinel_password=_of_sentinel(kind, "sentinel_password", given, options),
         tls=_tls(tls, options),
         wait=int(options.get("wait", "0")),
         keep=int(options.get("keep", _KEEP)),
@@ -152,26 +152,26 @@ def _scheme(scheme: str) -> tuple[str, bool]:
     return ("unix" if base == "unix" else "redis") + plus + topology, tls
 
 
-def _told(query: str, user: str | None) -> dict[str, str]:
+def _query_values(query: str, user: str | None) -> dict[str, str]:
     """Return the parameters of the query, and user and password from before the @."""
-    told: dict[str, str] = {}
+    given: dict[str, str] = {}
     if user is not None:
         name, colon, password = user.partition(":")
         if name:
-            told["username"] = _unescaped(name)
+            given["username"] = _unescaped(name)
         if colon:
-            told["password"] = _unescaped(password)
+            given["password"] = _unescaped(password)
     for part in query.split("&") if query else ():
         name, equals, value = part.partition("=")
         if name not in PARAMETERS or not equals:
             raise ValueError(
                 f"unknown parameter {name!r}; known are {', '.join(sorted(PARAMETERS))}"
             )
-        if name in told:
+        if name in given:
             raise ValueError(f"{name} is given twice")
-        told[name] = _unescaped(value)
-        _check(name, told[name])
-    return told
+        given[name] = _unescaped(value)
+        _check(name, given[name])
+    return given
 
 
 def _check(name: str, value: str) -> None:
@@ -206,10 +206,10 @@ def _path(kind: str, path: str) -> tuple[str, str]:
     return master, parts[0] if parts else ""
 
 
-def _database(kind: str, in_path: str, told: Mapping[str, str]) -> int:
-    if in_path and "db" in told:
+def _database(kind: str, in_path: str, given: Mapping[str, str]) -> int:
+    if in_path and "db" in given:
         raise ValueError("the database is given twice")
-    number = _integer("the database", in_path or told.get("db", "0"), _LAST_DATABASE)
+    number = _integer("the database", in_path or given.get("db", "0"), _LAST_DATABASE)
     if kind == "cluster" and number:
         raise ValueError("a Redis Cluster has database 0 only; drop the number")
     return number
@@ -269,11 +269,11 @@ def _host(text: str, port: int) -> Host:
 
 
 def _of_sentinel(
-    kind: str, name: str, told: Mapping[str, str], options: Mapping[str, str]
+    kind: str, name: str, given: Mapping[str, str], options: Mapping[str, str]
 ) -> str | None:
     if kind == "sentinel":
         return options.get(name) or None
-    if name in told:
+    if name in given:
         raise ValueError(f"{name} has no use here; it belongs to redis+sentinel://")
     return None
 

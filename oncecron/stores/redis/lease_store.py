@@ -5,7 +5,7 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Holder, InTheWay, Refusal, Unconfirmed, why_not_yet
+from oncecron.core.model import AskAgain, BlockingLease, Holder, Refusal, Unconfirmed, why_not_yet
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
@@ -126,7 +126,7 @@ class RedisLeaseStore:
         from oncecron.stores.redis import holding
 
         shard = scripts.shard_of(lease.key, lease.shard)
-        values = {**self._told(lease), **holding.of_lease(lease)}
+        values = {**self._ending_values(lease), **holding.of_lease(lease)}
         renewed = holding.renewed(lease, *self._in_time("renew", shard, values, deadline))
         if renewed and self._client is not None and not self._client.is_at_master(deadline):
             self.close()  # the next renewal goes to the new one
@@ -137,7 +137,11 @@ class RedisLeaseStore:
         from oncecron.stores.redis import holding
 
         shard = scripts.shard_of(lease.key, lease.shard)
-        told = {**self._told(lease), **holding.of_lease(lease), **holding.of_ending(ending)}
+        told = {
+            **self._ending_values(lease),
+            **holding.of_lease(lease),
+            **holding.of_ending(ending),
+        }
         kept, _ = self._in_time("keep", shard, told, deadline)
         self._kept = (lease, ending)
         if kept == 1 and (error := self._unreplicated("the end", deadline)):
@@ -149,7 +153,7 @@ class RedisLeaseStore:
         from oncecron.stores.redis import holding
 
         shard = scripts.shard_of(lease.key, lease.shard)
-        told = {**self._told(lease), **holding.of_lease(lease)}
+        told = {**self._ending_values(lease), **holding.of_lease(lease)}
         if self._kept and self._kept[0].token == lease.token:
             told |= holding.of_ending(self._kept[1])
         reply, sent = self._in_time("retry", shard, told, deadline)
@@ -165,9 +169,9 @@ class RedisLeaseStore:
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         """Subscribe to the channel of the shard of the key; see `LeaseStore.listen`."""
         self._channel = self._names.of_shard("events", scripts.shard_of(firing.key, firing.shard))
-        return self._can_listen and self._hears(self._channel, deadline)
+        return self._can_listen and self._subscribed(self._channel, deadline)
 
-    def _hears(self, channel: str, deadline: float) -> bool:
+    def _subscribed(self, channel: str, deadline: float) -> bool:
         client = self._connected(deadline)
         try:
             self._can_listen = client.listen(channel, deadline=deadline)
@@ -187,7 +191,7 @@ class RedisLeaseStore:
         shard = scripts.shard_of(lease.key, lease.shard)
         due = self._due if self._due != shard else None
         values = {
-            **self._told(lease),
+            **self._ending_values(lease),
             **holding.of_lease(lease),
             **holding.of_ending(ending),
             **holding.of_retention(retention, self._target.keep),
@@ -238,7 +242,7 @@ class RedisLeaseStore:
         if client:
             client.close()
 
-    def _told(self, lease: Lease) -> Values:
+    def _ending_values(self, lease: Lease) -> Values:
         """Return what it takes to put an execution back that the store has lost."""
         firing = self._firing
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
@@ -260,7 +264,7 @@ class RedisLeaseStore:
                 server_timeout=self._server_timeout,
                 name=name,
             )
-            if self._channel and self._can_listen and not self._hears(self._channel, deadline):
+            if self._channel and self._can_listen and not self._subscribed(self._channel, deadline):
                 return self._connected(deadline)
         return self._client
 
@@ -355,7 +359,7 @@ def _refusal(answer: dict[str, str]) -> Refusal:
     since = float(answer["since"]) if "since" in answer else None
     way = None
     if "execution_id" in answer:
-        way = InTheWay(
+        way = BlockingLease(
             int(answer["execution_id"]),
             ends_in=float(answer["ends_in"]),
             heartbeat=answer["watched"],

@@ -25,7 +25,7 @@ _FLOATS = (
         "at",
         "until",
         "ttl",
-        "request_heard_at",
+        "request_acknowledged_at",
     ),
 )
 
@@ -137,6 +137,6 @@ def lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
         client_address=None,
         shards=row.get("shards", 1),
         requested_by=lease.get("requested_by"),
-        request_heard_at=lease.get("request_heard_at"),
+        request_acknowledged_at=lease.get("request_acknowledged_at"),
         asked_at=asked_at,
     )

@@ -1,8 +1,8 @@
 """Attempts under one lease: kept, begun and ended, each in a transaction that the caller began.
 
-An execution whose end was told by `keep` is `retrying` until its owner gives it up: until then a further attempt is to
-follow, by its owner as long as that has the lease, else by a firing with failover. What its owner asked for and never
-heard of did not start: it ends when its owner gives up the attempt before.
+An execution whose end was recorded by `keep` is `retrying` until its owner gives it up: until then a further attempt
+is to follow, by its owner as long as that has the lease, else by a firing with failover. What its owner asked for and
+got no answer about did not start: it ends when its owner gives up the attempt before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
         return False
     found = store.one("find_ending", **lease._asdict())
     note = joined(found["note"], ending.note)
-    store.execute("keep_execution", **_told(lease, ending, now["now"], note))
+    store.execute("keep_execution", **_ending_values(lease, ending, now["now"], note))
     return True
 
 
@@ -60,7 +60,7 @@ def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
         give_up(store, {**lease._asdict(), "finished_at": now, "note": note})
     else:
         late = None if in_time else _LATE_END
-        end(store, _told(lease, ending, now, joined(found["note"], ending.note, late)))
+        end(store, _ending_values(lease, ending, now, joined(found["note"], ending.note, late)))
     return in_time
 
 
@@ -79,12 +79,12 @@ def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
     return _lease(lease, asked, {**begun, "execution_id": asked["next_id"]})
 
 
-def _told(lease: Lease, ending: Ending, now: float, note: str | None) -> Values:
+def _ending_values(lease: Lease, ending: Ending, now: float, note: str | None) -> Values:
     output, cut = ending.output or (None, None)
     kind, author, *_ = ending.request or (None, None)
-    told = {**ending._asdict(), "output": output, "output_cut": cut, "note": note}
-    told |= {"request": kind, "requested_by": author, "finished_at": now}
-    return {**lease._asdict(), **told}
+    values = {**ending._asdict(), "output": output, "output_cut": cut, "note": note}
+    values |= {"request": kind, "requested_by": author, "finished_at": now}
+    return {**lease._asdict(), **values}
 
 
 def _lease(lease: Lease, asked: Values, execution: Any) -> Lease:

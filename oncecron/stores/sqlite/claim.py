@@ -16,7 +16,15 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Holder, InTheWay, Lease, Refusal, trust_after, why_not_yet
+from oncecron.core.model import (
+    AskAgain,
+    BlockingLease,
+    Holder,
+    Lease,
+    Refusal,
+    trust_after,
+    why_not_yet,
+)
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
@@ -46,9 +54,9 @@ def look(
         return refusal
     lease = store.one("find_lease", **asked)
     if lease is None:
-        return _been(store, firing, asked)
+        return _already_ran(store, firing, asked)
     if 0 < lease["ends_in"] <= lease["ttl"]:
-        return _in_the_way(lease, firing)
+        return _blocked_by(lease, firing)
     return None
 
 
@@ -67,12 +75,12 @@ def decide(
     store.execute("cut_lease", **asked)  # 2
     lease = store.one("find_lease", **asked)
     if lease is not None and lease["ends_in"] > 0:
-        return _in_the_way(lease, firing)
+        return _blocked_by(lease, firing)
     if take_away(store, asked, "expired", f"its lease ended, found by {firing.holder.host}"):  # 5
         raise_fence(store, asked)
-    refusal = _been(store, firing, asked)
-    left = _left(store, firing, asked)
-    refusal = refusal or _too_soon(store, firing, asked, left)  # 6
+    refusal = _already_ran(store, firing, asked)
+    left = _attempt_to_follow(store, firing, asked)
+    refusal = refusal or _is_recent(store, firing, asked, left)  # 6
     if refusal is not None:
         return refusal
     return _grant(store, firing, asked, left)  # 7
@@ -148,12 +156,12 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     return None
 
 
-def _in_the_way(lease: Any, firing: Firing) -> Refusal | AskAgain:
+def _blocked_by(lease: Any, firing: Firing) -> Refusal | AskAgain:
     """Answer a firing that found a living lease: a silent holder may be dead."""
     ends_in, heartbeat = lease["ends_in"], lease["heartbeat"]
     same_tick = firing.tick.text == lease["tick"]
-    in_the_way = InTheWay(lease["execution_id"], ends_in, heartbeat, same_tick)
-    held = Refusal("held", _holder(lease), lease["started_at"], in_the_way=in_the_way)
+    blocked_by = BlockingLease(lease["execution_id"], ends_in, heartbeat, same_tick)
+    held = Refusal("held", _holder(lease), lease["started_at"], blocked_by=blocked_by)
     interval = lease["ttl"] / HEARTBEATS_PER_TTL
     this_tick = same_tick and lease["tick"] is not None
     if this_tick or lease["silent_for"] <= 2 * interval:
@@ -161,7 +169,7 @@ def _in_the_way(lease: Any, firing: Firing) -> Refusal | AskAgain:
     return AskAgain("orphaned", min(ends_in, interval), ends_in, held, watched=heartbeat)
 
 
-def _been(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
+def _already_ran(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     """Refuse a tick that has an execution, or that a newer one has overtaken."""
     if firing.tick.text is None:
         return _over(store, firing, asked)
@@ -169,13 +177,13 @@ def _been(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     outcome = None if newest is None else newest["outcome"]
     if firing.again or outcome == "running":  # without a lease: the lock has to tell
         return None
-    goes_on = firing.failover and _was_left(newest)
-    if outcome not in (None, "not-started") and not goes_on:
+    resumes = firing.failover and _may_be_followed(newest)
+    if outcome not in (None, "not-started") and not resumes:
         return _done(newest)
-    forgotten = newest is None or (newest["forgotten"] and not goes_on)  # and may have started
+    forgotten = newest is None or (newest["forgotten"] and not resumes)  # and may have started
     if _overtaken(store, firing, asked, forgotten=forgotten):
         return Refusal("passed")
-    if goes_on and newest["attempt"] > firing.retries:
+    if resumes and newest["attempt"] > firing.retries:
         return _refusal("exhausted", newest)
     return None
 
@@ -191,26 +199,30 @@ def _overtaken(store: Connection, firing: Firing, asked: Values, *, forgotten: b
 def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     """Refuse who stands by, without a tick, for what was to end and has ended."""
     leader = store.one("find_awaited", **asked) if firing.failover else None
-    if leader is None or leader["outcome"] in ("running", "not-started") or _was_left(leader):
+    if (
+        leader is None
+        or leader["outcome"] in ("running", "not-started")
+        or _may_be_followed(leader)
+    ):
         return None
     shut_down = leader["outcome"] == "stopped" and leader["requested_by"] is None
     return None if shut_down else _done(leader)
 
 
-def _left(store: Connection, firing: Firing, asked: Values) -> Any:
+def _attempt_to_follow(store: Connection, firing: Firing, asked: Values) -> Any:
     """Return the attempt on which this firing goes on, or None if it begins afresh."""
     if firing.again or not firing.failover:
         return None
     before = store.one("find_awaited" if firing.tick.text is None else "find_newest", **asked)
-    return before if _was_left(before) else None
+    return before if _may_be_followed(before) else None
 
 
-def _was_left(execution: Any) -> bool:
+def _may_be_followed(execution: Any) -> bool:
     """Whether an execution was lost, or failed and was never followed by the attempt that its owner wanted."""
     return execution is not None and bool(execution["outcome"] == "lost" or execution["retrying"])
 
 
-def _too_soon(store: Connection, firing: Firing, asked: Values, left: Any) -> Refusal | None:
+def _is_recent(store: Connection, firing: Firing, asked: Values, left: Any) -> Refusal | None:
     key = store.one("find_key", **asked)
     gap, last = firing.min_gap, key["last_start"]
     if gap is not None and last is not None and not firing.again:

@@ -50,7 +50,7 @@ _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_PROTOCOL: _LOCKED,
     sqlite3.SQLITE_FULL: (StoreUnavailable, "the disk is full: make room"),
     sqlite3.SQLITE_IOERR: (StoreUnavailable, "reading or writing it failed: look at the disk"),
-    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "there is no memory left"),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "there is no memory remaining"),
     sqlite3.SQLITE_CORRUPT: (
         StoreRefusesError,
         "it is damaged: move it away together with its -wal and -shm, or restore a copy",
@@ -226,10 +226,10 @@ class Connection:
 
     def wait_until(self, deadline: float) -> None:
         """Let statements wait for locks until `deadline` (CLOCK_MONOTONIC), which must be ahead."""
-        left = deadline - clock.lease_time(clock.MONOTONIC)
-        if left <= 0:
+        remaining = deadline - clock.lease_time(clock.MONOTONIC)
+        if remaining <= 0:
             raise StoreUnavailable(f"the store {self.path} did not answer in time")
-        statement = self._statements["wait_at_most"].format(milliseconds=int(left * 1000) + 1)
+        statement = self._statements["wait_at_most"].format(milliseconds=int(remaining * 1000) + 1)
         self._database.execute(statement)
 
     def is_current(self) -> bool:
@@ -345,7 +345,7 @@ def _forbidden(code: int, path: str) -> StoreError:
     writable = os.access(path, os.R_OK | os.W_OK) and os.access(directory, os.W_OK | os.X_OK)
     if code == sqlite3.SQLITE_CANTOPEN and writable:
         return StoreUnavailable(
-            f"the store {path} cannot be opened: is there a file with this name, and a descriptor left?"
+            f"the store {path} cannot be opened: is there a file with this name, and a descriptor remaining?"
         )
     return StoreRefusesError(
         f"the store {path}: user {os.geteuid()} may not write it or its directory {directory}: "

@@ -93,7 +93,7 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     }
     fence = store.one("find_key", **record)["fence"]
     if token is not None and token >= fence:
-        store.execute("declare_unheard_lost", **record, now=now, unfinished=_UNFINISHED)
+        store.execute("declare_unanswered_lost", **record, now=now, unfinished=_UNFINISHED)
     if outcome == "running" and ((token or 0) < fence or store.one("find_running", **record)):
         note = joined(record["note"], _UNFINISHED, _late(record))
         values.update(outcome="lost", lost_reason="superseded", note=note)

@@ -73,13 +73,13 @@ class SQLiteInspector:
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with what else is known of them."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             for row in store.execute(_history_statement(query), **_filters(query)):
                 yield _traced(row)
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             for row in store.execute("skips", **_filters(query)):
                 yield Skip(*row)
 
@@ -90,13 +90,13 @@ class SQLiteInspector:
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions that began since, part by part in the order of starts."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             for row in store.execute("timeline", since=since):
                 yield _traced(row)
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every part of every key as it was last claimed."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             return [JobKey(*row) for row in store.execute("keys")]
 
     def namespaces(self) -> Iterator[str]:
@@ -110,25 +110,25 @@ class SQLiteInspector:
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             row = store.one("execution", execution_id=execution_id)
         return None if row is None else Execution(*row)
 
     def output(self, execution_id: int) -> Output | None:
         """Return what an execution wrote, where it was captured."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             row = store.one("output", execution_id=execution_id)
         return None if row is None else Output(*row)
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
             return [LeaseView(*row) for row in rows]
 
     def pauses(self) -> Sequence[Pause]:
         """Return what refuses firings now."""
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             return _pauses(store, clock.wall())
 
     def pause(
@@ -152,7 +152,7 @@ class SQLiteInspector:
 
     def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
         """Put or take a pause, whose times count from now; return it, and the one that was there."""
-        with self._handle.until(_soon()) as store, store.writing(durable=True):
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
             now = clock.wall()
             until = None if wanted.until is None else now + wanted.until
             wanted = wanted._replace(since=now, until=until)
@@ -163,7 +163,7 @@ class SQLiteInspector:
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Ask the holder for something; see `Inspector.request`."""
         asked = {"key": key, "shard": shard, "execution_id": execution_id, **request._asdict()}
-        with self._handle.until(_soon()) as store, store.writing(durable=True):
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
             has_lease = bool(store.execute("put_request", **asked).rowcount)
             if has_lease:
                 store.execute("note_requester", **asked)
@@ -179,7 +179,7 @@ class SQLiteInspector:
         force: bool,  # noqa: ARG002 - no session holds a lock
     ) -> Released:
         """Free a part of a key; see `Inspector.release`."""
-        with self._handle.until(_soon()) as store, store.writing(durable=True):
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
             asked = {"key": key, "shard": shard, **moment(self._boot)}
             store.execute("cut_lease", **asked)
             lease = store.one("find_lease", **asked)
@@ -210,7 +210,7 @@ class SQLiteInspector:
         """Make the file and its schema if they are not there; return a sentence of what was done."""
         _refuse_roles(roles)
         path = self._handle.path
-        connection = connect(path, deadline=_soon(), create=True)
+        connection = connect(path, deadline=_deadline(), create=True)
         connection.close()
         if connection.installed:
             return f"made the store {path} with schema version {SCHEMA_VERSION}"
@@ -227,14 +227,14 @@ class SQLiteInspector:
         self._handle.close()
 
     def _parts_with_names(self) -> list[Part]:
-        with self._handle.until(_soon()) as store:
+        with self._handle.until(_deadline()) as store:
             return [(row["key"], row["shard"]) for row in store.execute("parts_with_names")]
 
     def _in_steps(self, step: Callable[[Connection], int]) -> int:
         """Repeat a step, each in a transaction of its own, until it removes nothing."""
         removed = 0
         while True:
-            with self._handle.until(_soon()) as store, store.writing(durable=False):
+            with self._handle.until(_deadline()) as store, store.writing(durable=False):
                 more = step(store)
             if not more:
                 return removed
@@ -245,7 +245,7 @@ def _pauses(store: Connection, now: float) -> list[Pause]:
     return [Pause(*row) for row in store.execute("pauses", now=now)]
 
 
-def _soon() -> float:
+def _deadline() -> float:
     return clock.lease_time(clock.MONOTONIC) + INSPECTOR_TIMEOUT
 
 

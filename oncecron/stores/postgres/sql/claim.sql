@@ -258,7 +258,7 @@ begin
   if l.session_lock and p_session and not a.locked then      -- a dead holder's session has it still: it may be ended
     a.backend_pid := l.backend_pid; a.backend_start := l.backend_start::text;
   end if;
-  perform {ns}.stir_v1(v_id);
+  perform {ns}.notify_v1(v_id);
   return a;
 exception
   when lock_not_available then

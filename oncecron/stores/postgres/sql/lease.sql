@@ -11,7 +11,7 @@ begin
   v_id := {ns}.key_id_v1(p_key, p_shard);
   execute format('listen %I', {ns}.channel_v1(v_id));
   if exists (select from {ns}.lease x where x.key_id = v_id and x.owner = p_owner) then
-    return exists (select from {ns}.lease x where x.key_id = v_id and x.request_kind is not null and x.request_heard_at is null);
+    return exists (select from {ns}.lease x where x.key_id = v_id and x.request_kind is not null and x.request_acknowledged_at is null);
   end if;
   if not exists (select from {ns}.listened x where x.key_id = v_id) then
     insert into {ns}.listened (key_id) values (v_id) on conflict (key_id) do nothing;
@@ -33,7 +33,7 @@ begin
   update {ns}.lease x
      set heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl, session_lock = v_session,
          backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start),
-         request_heard_at = case when x.request_kind is not null then coalesce(x.request_heard_at, clock_timestamp()) end
+         request_acknowledged_at = case when x.request_kind is not null then coalesce(x.request_acknowledged_at, clock_timestamp()) end
    where x.execution_id = p_execution_id and x.owner = p_owner
   returning x.* into l;
   if not found then return; end if;
@@ -161,9 +161,9 @@ begin
      where x.key_id = e.key_id;
     update {ns}.lease x
        set execution_id = e.execution_id, request_kind = null, request_author = null, request_signal = null, request_grace = null,
-           request_heard_at = null
+           request_acknowledged_at = null
      where x.key_id = e.key_id;
-    perform {ns}.stir_v1(e.key_id);
+    perform {ns}.notify_v1(e.key_id);
   else
     select x.* into e from {ns}.job_execution x where x.execution_id = l.execution_id;
     if e.execution_id is not distinct from p_execution_id or e.outcome is distinct from 'running' then return null; end if;
@@ -228,7 +228,7 @@ begin
   else
     l := {ns}.give_up_v1(p_execution_id, p_owner, l, p_note);
   end if;
-  if l.key_id is not null then perform {ns}.stir_v1(l.key_id); end if;
+  if l.key_id is not null then perform {ns}.notify_v1(l.key_id); end if;
   begin
     perform {ns}.expire_v1(l.key_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000);
   exception when others then      -- never at the cost of the end's record
@@ -306,7 +306,7 @@ begin
   end if;
   if v_outcome <> 'running' then
     delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid returning x.* into l;
-    perform {ns}.stir_v1(v_id);
+    perform {ns}.notify_v1(v_id);
     begin
       perform {ns}.expire_v1(v_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000)
         where p_keep_executions is not null;

@@ -35,7 +35,7 @@ create view {ns}.leases as
               else 'held' end as state,
          e.host, e.pid, e.user_name as "user", l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
          coalesce(b.pid, l.backend_pid) as backend_pid, pg_catalog.host(s.client_addr) as client_address, s.application_name,
-         coalesce(e.shards, k.shards) as shards, l.request_author as requested_by, l.request_heard_at
+         coalesce(e.shards, k.shards) as shards, l.request_author as requested_by, l.request_acknowledged_at
     from {ns}.job_key k
     left join {ns}.lease l on l.key_id = k.key_id
     left join {ns}.job_execution e on e.execution_id = l.execution_id
@@ -114,7 +114,7 @@ create function {ns}.request_v1(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
 begin
   update {ns}.lease x
-     set request_kind = p_kind, request_author = p_author, request_signal = p_signal, request_grace = p_grace, request_heard_at = null
+     set request_kind = p_kind, request_author = p_author, request_signal = p_signal, request_grace = p_grace, request_acknowledged_at = null
     from {ns}.job_key k
    where k.key = p_key and k.shard = p_shard and x.key_id = k.key_id and x.execution_id = p_execution_id;
   if not found then return false; end if;
@@ -159,7 +159,7 @@ begin
   end loop;
   delete from {ns}.lease x where x.key_id = v_id;
   perform {ns}.lose_v1(l, v_id, 'released', p_author, clock_timestamp());
-  perform {ns}.stir_v1(v_id);
+  perform {ns}.notify_v1(v_id);
   answer := 'free';
 exception when lock_not_available then
   answer := 'locked'; backend_pid := {ns}.fence_holder_v1(v_id);

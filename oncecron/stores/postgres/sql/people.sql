@@ -153,7 +153,7 @@ select k.key, k.shard, k.schedule, k.zone
 select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",
        extract(epoch from l.acquired_at)::float8, extract(epoch from l.heartbeat_at)::float8,
        extract(epoch from l.expires_at)::float8, l.fencing_token, l.backend_pid, l.client_address,
-       l.shards, l.requested_by, extract(epoch from l.request_heard_at)::float8,
+       l.shards, l.requested_by, extract(epoch from l.request_acknowledged_at)::float8,
        extract(epoch from pg_catalog.clock_timestamp())::float8, l.application_name
   from {ns}.leases l
  order by l.key, l.shard

@@ -66,7 +66,7 @@ end $$;
 create function {ns}.channel_v1(p_key_id integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select '{ns} ' || p_key_id $$;
 
-create function {ns}.stir_v1(p_key_id integer) returns void
+create function {ns}.notify_v1(p_key_id integer) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select pg_notify({ns}.channel_v1(x.key_id), '') from {ns}.listened x where x.key_id = p_key_id
 $$;

@@ -99,7 +99,7 @@ create table {ns}.lease (
   request_author   text,
   request_signal   integer,
   request_grace    double precision,
-  request_heard_at timestamptz               -- when a renewal told it
+  request_acknowledged_at timestamptz               -- when a renewal told it
 ) with (fillfactor = 50);
 
 -- The parts of keys that somebody who is not their holder has ever listened to.  Only their grants and ends are notified: a

@@ -77,7 +77,7 @@ local function in_the_way(lease)
 end
 
 -- Whether failover goes on after an attempt: nobody knows its end, or it was to be followed by another.
-local function goes_on(row)
+local function resumes(row)
   local unfollowed = row.retrying and (row.outcome == 'failed' or row.outcome == 'timed-out')
   return given.failover and (row.outcome == 'lost' or unfollowed)
 end
@@ -92,18 +92,18 @@ local function awaited(key)
 end
 
 -- 2. The tick has an execution, or a newer one has overtaken it; without a tick, what was waited for was to end.
-local function been(key)
+local function already_ran(key)
   if given.again then return end
   if not given.tick then
     local row = awaited(key)
-    local was_to_end = row and row.outcome ~= 'running' and row.outcome ~= 'not-started' and not goes_on(row)
+    local was_to_end = row and row.outcome ~= 'running' and row.outcome ~= 'not-started' and not resumes(row)
     if was_to_end and (row.outcome ~= 'stopped' or row.requested_by) then return refused('done', row, nil, row.outcome) end
     return
   end
   local row = attempt_that_counts(given.tick)
   if row and row.outcome == 'running' then return end
   local started = row and row.outcome ~= 'not-started'
-  if started and not goes_on(row) then return refused('done', row, nil, row.outcome) end
+  if started and not resumes(row) then return refused('done', row, nil, row.outcome) end
   local instant, high_water = tonumber(given.tick_instant), tonumber(key.high_water)
   if instant and high_water and (instant < high_water or instant == high_water and not row) then
     return refused('passed', nil, nil, 'by tick ' .. key.high_water_tick)
@@ -112,15 +112,15 @@ local function been(key)
 end
 
 -- The attempt on which this firing goes on, if it does not begin afresh.
-local function left(key)
+local function attempt_to_follow(key)
   if given.again or not given.failover then return end
   local row
   if given.tick then row = attempt_that_counts(given.tick) else row = awaited(key) end
-  return row and goes_on(row) and row
+  return row and resumes(row) and row
 end
 
 -- 6. The gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
-local function too_soon(key, before)
+local function is_recent(key, before)
   local gap, last = tonumber(given.min_gap), tonumber(key.last_start)
   local by_itself = before and (given.tick or last and last <= tonumber(before.started_at))
   if gap and last and not given.again and not by_itself then
@@ -149,7 +149,7 @@ local function grant(key, before)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
     set(shared.namespace, {largest_ttl = given.ttl})
   end
-  stir('granted')
+  notify('granted')
   return granted(id, row)
 end
 
@@ -175,7 +175,7 @@ local function decide()
   end
   if lease.owner and tonumber(lease.expires_at) > now then return in_the_way(lease) end
   local key = hash(own.key)
-  refusal = been(key)
+  refusal = already_ran(key)
   if refusal then return refusal end
   if string.sub(info('memory').maxmemory_policy, 1, 7) == 'allkeys' then
     return {answer = 'wrong', what = 'eviction', found = info('memory').maxmemory_policy}
@@ -190,8 +190,8 @@ local function decide()
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
     set(own.key, {fence = key.fence})
   end
-  local before = left(key)
-  return been(key) or too_soon(key, before) or grant(key, before)
+  local before = attempt_to_follow(key)
+  return already_ran(key) or is_recent(key, before) or grant(key, before)
 end
 
 if is_late() then return 'late ' .. seconds(now) end

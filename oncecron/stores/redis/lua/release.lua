@@ -12,5 +12,5 @@ take_away('released', 'released by ' .. given.author)
 local fence = redis.call('HGET', own.key, 'fence') or 0
 set(own.key, {fence = whole(math.max(fence + 1, microseconds))})
 register()
-stir('ended')
+notify('ended')
 return {'free', '0'}

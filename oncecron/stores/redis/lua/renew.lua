@@ -7,7 +7,7 @@ write_in_full_memory()
 local function renewed(lease, answer)
   extend(lease)
   if not lease.request then return answer end
-  redis.call('HSETNX', own.lease, 'request_heard_at', seconds(now))
+  redis.call('HSETNX', own.lease, 'request_acknowledged_at', seconds(now))
   return {answer, lease.request, lease.requested_by, lease.request_signal, lease.request_grace or ''}
 end
 

@@ -8,5 +8,5 @@ if row then
   write_execution(given.execution_id, row)
 end
 set(own.lease, {request = given.kind, requested_by = given.author, request_signal = given.signal, request_grace = given.grace})
-stir('asked')
+notify('asked')
 return 1

@@ -88,7 +88,7 @@ end
 local function write_in_full_memory() redis.call('HDEL', shared.namespace, '') end
 
 -- Whoever listens to the part hears that something happened. A user without the right to tell does all the rest.
-local function stir(what)
+local function notify(what)
   redis.pcall('PUBLISH', string.gsub(shared.namespace, 'namespace$', 'events:') .. given.part, what)
 end
 
@@ -202,7 +202,7 @@ local function grant_lease(id, row)
 end
 
 local function forget_request()
-  redis.call('HDEL', own.lease, 'request', 'requested_by', 'request_signal', 'request_grace', 'request_heard_at')
+  redis.call('HDEL', own.lease, 'request', 'requested_by', 'request_signal', 'request_grace', 'request_acknowledged_at')
 end
 
 -- What runs without a lease is lost: its child is dead by rule.
@@ -268,7 +268,7 @@ local function let_go(lease, id)
     declare_lost('superseded', UNFINISHED)
   end
   redis.call('DEL', own.lease)
-  stir('ended')
+  notify('ended')
 end
 
 -- Into how many parts a tick is divided, if one of them was granted.

@@ -123,7 +123,7 @@ UPDATE lease
 
 -- name: hear_request
 -- Its holder is told by the answer what is asked of it.
-UPDATE lease SET request_heard_at = coalesce(request_heard_at, :now) WHERE key = :key AND shard = :shard
+UPDATE lease SET request_acknowledged_at = coalesce(request_acknowledged_at, :now) WHERE key = :key AND shard = :shard
 
 -- name: find_request
 SELECT request, requested_by, request_signal, request_grace
@@ -158,7 +158,7 @@ SELECT key, shard, tick, tick_instant, named, :attempt, :attempt, 'running', hos
 UPDATE lease
    SET execution_id = :next_id, boot = :boot, heartbeat_on_lease_clock = :lease_now,
        expires_on_lease_clock = :lease_now + ttl, heartbeat_at = :now, expires_at = :now + ttl,
-       request = NULL, requested_by = NULL, request_signal = NULL, request_grace = NULL, request_heard_at = NULL
+       request = NULL, requested_by = NULL, request_signal = NULL, request_grace = NULL, request_acknowledged_at = NULL
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
 
 -- name: mark_next_attempt
@@ -233,7 +233,7 @@ SELECT :key, :shard, :tick, :tick_instant, :named,
        :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :cause, :lost_reason, :request, :requested_by,
        :note, :shards, :retries, :output, :output_cut
 
--- name: declare_unheard_lost
+-- name: declare_unanswered_lost
 -- The key has passed on, and nothing here says that they live.
 UPDATE job_execution
    SET outcome = 'lost', lost_at = :now, lost_reason = 'superseded', note = coalesce(note || '; ', '') || :unfinished

@@ -97,7 +97,7 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
              AND :lease_now - l.heartbeat_on_lease_clock <= 2 * l.ttl / :heartbeats
             THEN 'held' ELSE 'stale' END AS state,
        e.host, e.pid, e.user, l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
-       NULL AS backend_pid, NULL AS client_address, e.shards, l.requested_by, l.request_heard_at,
+       NULL AS backend_pid, NULL AS client_address, e.shards, l.requested_by, l.request_acknowledged_at,
        CASE WHEN l.boot = :boot THEN l.expires_at - (l.expires_on_lease_clock - :lease_now)
             ELSE max(l.expires_at, :now) END AS asked_at
   FROM lease l LEFT JOIN job_execution e USING (execution_id)
@@ -129,7 +129,7 @@ DELETE FROM drain WHERE host = :host
 -- name: put_request
 -- In place of an earlier one; it has to be told anew.
 UPDATE lease
-   SET request = :kind, requested_by = :author, request_signal = :signal, request_grace = :grace, request_heard_at = NULL
+   SET request = :kind, requested_by = :author, request_signal = :signal, request_grace = :grace, request_acknowledged_at = NULL
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id
 
 -- name: note_requester

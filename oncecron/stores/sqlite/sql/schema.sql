@@ -117,7 +117,7 @@ CREATE TABLE lease (
   requested_by             TEXT,
   request_signal           INTEGER,
   request_grace            REAL,
-  request_heard_at         REAL,              -- null: it was not told yet
+  request_acknowledged_at         REAL,              -- null: it was not told yet
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
 

@@ -13,7 +13,7 @@ import time
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light import TYPE_CHECKING
 from oncecron.stores.postgres import address, libpq
-from oncecron.stores.postgres.libpq import BrokenConninfoError, Connection, LibpqError, Row
+from oncecron.stores.postgres.libpq import BrokenConninfoError, LibpqError, PgConn, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,33 +39,33 @@ def check(url: str) -> None:
         raise address.broken(str(error), url) from error
 
 
-class Wire:
+class PostgresClient:
     """One session. Not connected again by itself: open a new one."""
 
     def __init__(
-        self, url: str, *, clock: int, deadline: float, patience: float, name: str
+        self, url: str, *, clock: int, deadline: float, server_timeout: float, name: str
     ) -> None:
-        """Connect. `patience`: seconds that one host may take; `name`: application_name.
+        """Connect. `server_timeout`: seconds that one host may take; `name`: application_name.
 
         Raises `StoreUnavailable` or, when asking again does not help, `StoreRefusesError`.
         """
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
-        parameters = address.parameters(min(patience, left), name)
+        parameters = address.parameters(min(server_timeout, left), name)
         check(url)
         try:
-            self._connection = Connection(url, parameters)
+            self._connection = PgConn(url, parameters)
         except LibpqError as error:
             raise address.explain(str(error), url) from error
         self.backend_pid = self._connection.backend_pid
         """The backend that libpq was told of; behind a transaction pooler not the one that answers."""
-        self.stirred = False
+        self.notified_before = False
         """Whether a notification was read together with the last answer, so that the socket does not tell of it."""
         self._readable: int | None = None
 
     def fileno(self) -> int:
         """Return what is readable once there is something to read: the socket, or what always is."""
-        if not self.stirred:
+        if not self.notified_before:
             return self._connection.socket
         if self._readable is None:
             self._readable = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -84,7 +84,7 @@ class Wire:
         self._exchange(lambda: self._connection.send_script(statements), deadline)
 
     def _exchange(self, send: Callable[[], None], deadline: float) -> list[Row]:
-        self.stirred = False
+        self.notified_before = False
         try:
             self._connection.consume()
             self._connection.notified()  # what came before is answered by what is asked now
@@ -95,7 +95,7 @@ class Wire:
             while result := self._result(deadline):
                 rows = result.rows
                 failure = result if result.sqlstate is not None else failure
-            self.stirred = self._connection.notified()
+            self.notified_before = self._connection.notified()
             alive = self._connection.alive
         except LibpqError as error:
             raise _lost(str(error)) from error
