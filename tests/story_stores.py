@@ -63,6 +63,11 @@ def stores_of(item: pytest.Item) -> list[str]:
     return [value for name, value in parameters if _names_a_store(name, value)]
 
 
+def fraction(name: str) -> float:
+    """Return a number from 0 to 1 that is this name's in this run."""
+    return zlib.crc32(f"{name} {seed()}".encode()) / 2**32
+
+
 def rotated(names: Iterable[Any], turn: int, count: int) -> list[Any]:
     """Return `count` of the names, beginning with the next one at each turn."""
     names = list(names)

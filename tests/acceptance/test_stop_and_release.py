@@ -270,6 +270,7 @@ def test_ctrl_c_leaves_the_request(
     assert outcomes(any_store) == ["stopped"]
 
 
+@pytest.mark.slow
 def test_what_does_not_end_in_time_is_told(
     any_store: Store, host: Oncecron, start: Callable[..., Running]
 ) -> None:

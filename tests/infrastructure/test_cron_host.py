@@ -55,6 +55,7 @@ def test_nothing_of_the_real_machine_is_seen(new_cron_host: NewCronHost) -> None
     )
 
 
+@pytest.mark.slow
 def test_daemon_on_a_host_of_a_network(
     network: Network, new_cron_host: NewCronHost, journal: Journal
 ) -> None:

@@ -127,6 +127,7 @@ def named(pattern: str) -> set[str]:
     return {name for source in sources for name in re.findall(pattern, source, re.MULTILINE)}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3900 if LONG else 300)
 @pytest.mark.parametrize("right", RIGHT, ids=[right.name for right in RIGHT])
 def test_the_protocol_keeps_its_promises(right: Right, tmp_path: Path) -> None:
