@@ -43,7 +43,7 @@ def connect() -> Iterator[Callable[..., Pipeline]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no server take longer than a moment."""
-    monkeypatch.setattr(pipeline, "TIMEOUT", 0.4)
+    monkeypatch.setattr(pipeline, "INSPECTOR_TIMEOUT", 0.4)
 
 
 def complaint(error: type[OncecronError], asked: Pipeline, *commands: Any) -> str:
@@ -121,7 +121,7 @@ def test_nobody_waits_for_the_other_to_read(
     new_scripted: NewScripted, connect: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is asked: more than both sides' buffers hold, both ways."""
-    monkeypatch.setattr(pipeline, "TIMEOUT", 5)
+    monkeypatch.setattr(pipeline, "INSPECTOR_TIMEOUT", 5)
     words = [b"%06d" % number * 400 for number in range(8000)]
     asked = connect(new_scripted(reads_on_when_heard).url)
     with at_most(4):

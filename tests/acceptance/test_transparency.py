@@ -191,8 +191,8 @@ def plant(host: Oncecron, public_path: Path, module: str, before: str, statement
 @pytest.mark.parametrize(
     ("module", "before", "where"),
     [
-        ("firing.py", "    fired_at = clock.process_started()\n", "before anything"),
-        ("guard.py", "        self.store_thread.start()\n", "in the guard"),
+        ("run/spec.py", "    fired_at = clock.process_started()\n", "before anything"),
+        ("run/guard.py", "        self.store_thread.start()\n", "in the guard"),
         ("stores/__init__.py", '    if address.kind == "sqlite":\n', "in the thread of the store"),
     ],
 )
@@ -479,7 +479,7 @@ def test_a_guard_that_leaves_slowly_is_waited_for_but_not_for_ever(
 ) -> None:
     """Cron waits for whoever holds the output; one that does not leave costs a second, and no status."""
     last = "        os._exit(status if 0 <= status <= 255"
-    plant(host, public_path, "wrapper.py", last, f"__import__('time').sleep({lingers})")
+    plant(host, public_path, "run/wrapper.py", last, f"__import__('time').sleep({lingers})")
     go = public_path / "go"
     command = ("sh", "-c", f"until test -e {go}; do sleep 0.01; done; exit 3")
     nothing = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
