@@ -141,7 +141,7 @@ def test_signal_and_grace_are_chosen(
     [fate] = json.loads(ended(done))
     assert (fate["answer"], fate["outcome"], fate["signal"]) == ("ended", "stopped", 9)
     assert fate["acknowledged_at"].endswith("Z")
-    assert "oncecron: heard by host-a\n" in done.err
+    assert "oncecron: acknowledged by host-a\n" in done.err
     assert running.journal.runs()[0].signals == ["INT"]
     running.firing.wait()
 
@@ -280,10 +280,10 @@ def test_what_does_not_end_in_time_is_told(
     refusal, released = stopping.wait(90), releasing.wait(90)
     assert (refusal.status, refusal.out) == (75, b"")
     assert "k has not ended: host-a (pid " in refusal.err
-    assert "heard at 2" in refusal.err
+    assert "acknowledged it at 2" in refusal.err
     assert "what was asked for stays" in refusal.err
     assert (released.status, released.out) == (75, b"")
-    assert "has heard and has not ended it yet" in released.err
+    assert "has acknowledged it and has not ended yet" in released.err
     assert ended(host("stop", "k", "--signal", "KILL", "--grace", "0s")) != ""
     running.is_over()
     running.firing.wait()

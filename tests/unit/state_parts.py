@@ -66,7 +66,7 @@ class Told:
         """Return a note."""
         return event.why.reason if isinstance(event.why, Refusal) else stop_reason or "away"
 
-    def tell(self, _record: object) -> None:
+    def send(self, _record: object) -> None:
         """Ignore the log."""
 
     def refused(self, _event: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 from oncecron.core.log_rows import ALL_KEYS, Execution, JobKey, LeaseView, Pause, Traced
 from oncecron.core.text import Clock
 from oncecron.reports.explain import account
-from oncecron.reports.jobs import Job, jobs
+from oncecron.reports.jobs import JobSummary, jobs
 from oncecron.reports.tick_history import Facts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def pause(key: str, until: float | None) -> Pause:
 
 def at_a_glance(
     *newest: Execution, leases: tuple[LeaseView, ...] = (), pauses: tuple[Pause, ...] = ()
-) -> Job:
+) -> JobSummary:
     """Return what is shown of the only key."""
     store = SimpleNamespace(
         job_keys=lambda: [JobKey("k", 0, None, None)],

@@ -345,9 +345,9 @@ def test_a_part_is_shown_with_how_many_there_are() -> None:
 def test_a_request_is_shown_with_whether_it_was_heard() -> None:
     """By whom, in the last column."""
     asked = LEASE._replace(requested_by="ann@web1")
-    assert written([asked], LEASES).endswith("by ann@web1, not heard\n")
+    assert written([asked], LEASES).endswith("by ann@web1, not acknowledged\n")
     heard = asked._replace(request_acknowledged_at=1795140014.0)
-    assert written([heard], LEASES).endswith("by ann@web1, heard 2026-11-20T02:00:14Z\n")
+    assert written([heard], LEASES).endswith("by ann@web1, acknowledged 2026-11-20T02:00:14Z\n")
 
 
 def test_a_lease_shows_its_ages_by_the_store_s_clock() -> None:

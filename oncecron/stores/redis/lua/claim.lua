@@ -63,7 +63,7 @@ local function gate()
 end
 
 -- 2. A living lease: `held`, or for another tick perhaps a dead holder's.
-local function in_the_way(lease)
+local function blocked_by(lease)
   local row = execution(lease.execution_id) or {}
   local same_tick = given.tick and given.tick == row.tick
   local silent = now - lease.heartbeat_at > 2 * lease.ttl / given.heartbeats
@@ -173,7 +173,7 @@ local function decide()
     extend(lease)
     lease = hash(own.lease)
   end
-  if lease.owner and tonumber(lease.expires_at) > now then return in_the_way(lease) end
+  if lease.owner and tonumber(lease.expires_at) > now then return blocked_by(lease) end
   local key = hash(own.key)
   refusal = already_ran(key)
   if refusal then return refusal end
