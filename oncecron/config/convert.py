@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron.config.options import RUN_OPTIONS
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.units import parse_duration, parse_range, parse_size
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import stat
 from oncecron.config.convert import convert
 from oncecron.config.options import CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
 from oncecron.core.errors import ConfigurationError, UsageError
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
 from oncecron.core.units import parse_duration
 from oncecron.stores.address import has_password, home_directory

@@ -6,7 +6,7 @@ this table. Values stay text until `config` converts them, so that every source 
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import MINIMUM_TTL
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ for --retries, does not apply, and only the same one typed is an error.
 from __future__ import annotations
 
 from oncecron.core import tick
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron.config.options import RUN_OPTION, RUN_OPTIONS, Option
-from oncecron.core.light import NamedTuple
+from oncecron.core.light_typing import NamedTuple
 
 _BY_LETTER = {option.short: option for option in RUN_OPTIONS if option.short}
 

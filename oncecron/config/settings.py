@@ -10,7 +10,7 @@ import os
 from oncecron.config.convert import convert
 from oncecron.config.options import LOG, NAMESPACE, STORE
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores import check_address
 from oncecron.stores.address import masked, parse_address
 

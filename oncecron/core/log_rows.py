@@ -5,7 +5,7 @@ Times are float seconds since the epoch by the *store's* clock unless a name say
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -6,7 +6,7 @@ durations are float seconds; trust is in seconds of the store's lease clock on t
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing import Literal

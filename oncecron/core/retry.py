@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending

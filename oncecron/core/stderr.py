@@ -6,7 +6,7 @@ import os
 import select
 import time
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.core.model import Firing, Refusal

@@ -6,7 +6,7 @@ import unicodedata
 from datetime import UTC, datetime
 from signal import Signals
 
-from oncecron.core.light import NamedTuple
+from oncecron.core.light_typing import NamedTuple
 
 ABSENT = "-"
 

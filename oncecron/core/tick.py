@@ -24,15 +24,13 @@ Every firing imports this module: what is heavy is imported by the function that
 
 from __future__ import annotations
 
-import os
-from time import gmtime, localtime, time
+from time import gmtime
 
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import EARLY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import tzinfo
+    from collections.abc import Iterator
 
 _LONGEST_NAME = 200
 _DAY = 86400
@@ -51,10 +49,7 @@ _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_LOCALTIME = "/etc/localtime"
-_TIMEZONE = "/etc/timezone"
 _NEVER = "schedule {!r} never fires, for no year has such a day: name days that exist"
-_CURE = "name the zone with --tz, such as --tz Europe/Berlin"
 
 
 class Tick(NamedTuple):
@@ -160,7 +155,9 @@ class Schedule:
         self._fields = _crontab_fields(schedule)
         minute, hour = self._fields.split()[:2]
         self._fixed = not (minute.startswith("*") or hour.startswith("*"))
-        self._zone = _find_zone(host_zone() if zone is None else zone)
+        from oncecron.core.time_zone import find_zone, host_zone
+
+        self._zone = find_zone(host_zone() if zone is None else zone)
 
     def latest(self, at: int) -> int:
         """Return the latest tick that is no later than `at`."""
@@ -216,12 +213,9 @@ class Schedule:
 
     def offset(self, instant: int) -> int:
         """Return how far local time is ahead of UTC, in seconds."""
-        if self._zone is None:
-            return 0
-        from datetime import datetime, timedelta
+        from oncecron.core.time_zone import offset
 
-        offset = datetime.fromtimestamp(instant, self._zone).utcoffset()
-        return (offset or timedelta()) // timedelta(seconds=1)
+        return offset(self._zone, instant)
 
     def _scheduled(self, local: int, *, reverse: bool) -> int:
         """Return the scheduled local time next after `local`, or last before it."""
@@ -294,71 +288,3 @@ def _is_valid(fields: list[str]) -> bool:
     except CronSimError:
         return False
     return True
-
-
-def host_zone(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the host's time zone as the C library sees it.
-
-    That is `$TZ`, else the target of the link /etc/localtime; where that is a copied file, the name in
-    /etc/timezone if it agrees with the file; without any, UTC (tzset(3)). Cron daemons keep their own
-    environment: a `TZ=` line *inside* a crontab changes a job's `$TZ` but not when Debian's cron fires
-    (crontab(5)), so that such a line needs `--tz`.
-
-    Raises ValueError, naming `--tz`, when the zone has no name.
-    """
-    setting = environment.get("TZ")
-    if setting is not None:
-        return _zone_of_setting(setting)
-    if not os.path.lexists(_LOCALTIME):
-        return "UTC"
-    return _zone_of_link(_LOCALTIME) or _zone_of_copy()
-
-
-def _zone_of_setting(setting: str) -> str:
-    """Return the zone that `$TZ` names, as a name or as a file; empty is UTC."""
-    text = setting.removeprefix(":") or "UTC"
-    name = (_zone_of_link(text) or "") if text.startswith("/") else text
-    try:
-        _find_zone(name)
-    except ValueError:
-        raise ValueError(f"TZ={setting!r} is no name of the tz database: {_CURE}") from None
-    return name
-
-
-def _zone_of_link(path: str) -> str | None:
-    """Return the zone whose file `path` is, or is a link to, or None."""
-    # The first link names what the administrator chose; the end of the chain may be another name of it.
-    steps = [path, os.readlink(path) if os.path.islink(path) else "", os.path.realpath(path)]
-    for step in steps:
-        _, found, name = step.rpartition("/zoneinfo/")
-        if found:
-            return name.removeprefix("posix/")
-    return None
-
-
-def _zone_of_copy() -> str:
-    """Return the zone in /etc/timezone, provided that /etc/localtime shows the same times of this year."""
-    try:
-        with open(_TIMEZONE, encoding="utf-8", errors="replace") as file:
-            name = file.read().strip()
-    except OSError:
-        raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
-    schedule = Schedule("@daily", name)
-    instants = [int(time()) + quarter * 91 * _DAY for quarter in range(4)]
-    if any(localtime(instant).tm_gmtoff != schedule.offset(instant) for instant in instants):
-        raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")
-    return name
-
-
-def _find_zone(name: str) -> tzinfo | None:
-    """Return the zone with this name, None for UTC, which thus needs no tz database; or raise ValueError."""
-    if name in {"UTC", "Etc/UTC"}:
-        return None
-    from zoneinfo import ZoneInfo
-
-    from oncecron.core.errors import UnknownZoneError
-
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
-        raise UnknownZoneError(f"unknown time zone {name!r}: {_CURE}; or install tzdata") from None

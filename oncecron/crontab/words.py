@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from oncecron.core.light import NamedTuple
+from oncecron.core.light_typing import NamedTuple
 
 BLANK, COMMENT, OPERATOR, REDIRECTION, WORD = "blank", "comment", "operator", "redirection", "word"
 """Kinds of tokens."""

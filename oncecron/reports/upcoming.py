@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.core import tick
+from oncecron.core import tick, time_zone
 from oncecron.core.timing import EARLY
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def coming(
 
     Raises ValueError as `tick.next_ticks` does.
     """
-    calendar = _Calendar(schedule, tick.host_zone() if zone is None else zone)
+    calendar = _Calendar(schedule, time_zone.host_zone() if zone is None else zone)
     following = list(islice(calendar.ticks(since), count + 1))
     wanted = set(following[:count])
     marks = dict(calendar.marks([int(since) - 1, *following]))

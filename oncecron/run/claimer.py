@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import StoreError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, jittered, random_fraction
 from oncecron.core.timing import (

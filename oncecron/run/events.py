@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Firing, Lease, Refusal, Unconfirmed
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from oncecron.core.errors import (
     EX_NOT_FOUND,
     CommandError,
 )
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.run import spool_records
 from oncecron.run.log_mirror import LogMirror

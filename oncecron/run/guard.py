@@ -20,7 +20,7 @@ import signal
 
 from oncecron.core import clock
 from oncecron.core.errors import EX_TEMPFAIL, OncecronError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Unconfirmed
 from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER
 from oncecron.run import process_tree, spool_records
@@ -36,9 +36,9 @@ from oncecron.run.events import (
     Renewed,
 )
 from oncecron.run.job import ENDING_SIGNALS, Job, signal_note
+from oncecron.run.kill_deadlines import NOTHING_TO_FENCE
 from oncecron.run.reporter import Reporter
 from oncecron.run.store_thread import StoreThread
-from oncecron.run.trust import NOTHING_TO_FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from oncecron.core.model import Ending, Lease
     from oncecron.run.capture.capture import Capture
     from oncecron.run.events import Event
+    from oncecron.run.kill_deadlines import Trust
     from oncecron.run.spec import RunSpec
-    from oncecron.run.trust import Trust
     from oncecron.stores.api import LeaseStore
 
 NOTE_ONLY = 0x80

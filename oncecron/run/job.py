@@ -20,16 +20,15 @@ import os
 import signal
 
 from oncecron.core.errors import EX_TEMPFAIL, EX_TIMED_OUT
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Ending
 from oncecron.core.timing import (
     FIRST_KILL_PAUSE,
-    GUARD_KILLS_BEFORE,
     LONGEST_KILL_PAUSE,
     NEVER,
-    TERM_BEFORE,
 )
 from oncecron.run import process_tree
+from oncecron.run.kill_deadlines import guard_kills_at, term_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -145,8 +144,8 @@ class Job:
             return self._kill_pause
         deadlines = [self._kill_at, self._started + (self._timeout or NEVER)]
         if trusted_until:
-            fractions = (TERM_BEFORE, GUARD_KILLS_BEFORE)
-            deadlines += [trusted_until - self._ttl * fraction for fraction in fractions]
+            deadlines.append(term_at(trusted_until, self._ttl))
+            deadlines.append(guard_kills_at(trusted_until, self._ttl))
         return min((deadline - now for deadline in deadlines if deadline > now), default=NEVER)
 
     def judge(self, now: float, trusted_until: float) -> JobEnd | None:
@@ -162,7 +161,7 @@ class Job:
             if self._kill_at == NEVER:
                 self._tree.signal(signal.SIGTERM)
                 self._kill_at = now + self._grace
-        if trusted_until and now >= trusted_until - self._ttl * TERM_BEFORE:
+        if trusted_until and now >= term_at(trusted_until, self._ttl):
             self._end_untrusted(now, trusted_until)
         if self._timeout and now >= self._started + self._timeout:
             self.end(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
@@ -176,7 +175,7 @@ class Job:
             self._say("the lease could not be renewed in time; the command is stopped")
             note = "the lease could not be renewed in time"
             self.end(Stop("lost", note, EX_TEMPFAIL, "not-renewed"), now)
-        self._kill_at = min(self._kill_at, trusted_until - self._ttl * GUARD_KILLS_BEFORE)
+        self._kill_at = min(self._kill_at, guard_kills_at(trusted_until, self._ttl))
 
     def _succeeded(self, status: int) -> bool:
         """Return whether what is still running was left behind on purpose."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 
 from oncecron.core import clock, stderr
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.retry import Backoff
 from oncecron.core.timing import (
     ASSUMED_TTL,

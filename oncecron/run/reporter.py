@@ -10,7 +10,7 @@ import os
 
 from oncecron.core import stderr
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Refusal
 from oncecron.run import spool_records
 from oncecron.run.log_mirror import LogMirror

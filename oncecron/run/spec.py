@@ -21,7 +21,7 @@ from oncecron.core.errors import (
     UnknownZoneError,
     UsageError,
 )
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
 from oncecron.core.timing import DEFAULT_MIN_GAP

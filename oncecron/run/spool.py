@@ -14,7 +14,7 @@ import zlib
 
 from oncecron.core import clock, safe_paths
 from oncecron.core.errors import EX_CONFIG, OncecronError, StoreError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.stores.address import masked, state_directory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.errors import StoreError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending
 from oncecron.core.timing import ABANDON_TIMEOUT, RECORD_GIVE_UP
 from oncecron.run import spool_records

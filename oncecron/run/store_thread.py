@@ -33,7 +33,7 @@ import threading
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, LISTEN_AFTER, NEVER

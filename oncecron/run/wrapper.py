@@ -20,7 +20,7 @@ import time
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Lease
 from oncecron.core.timing import (
     GUARD_LEAVES_WITHIN,
@@ -28,14 +28,13 @@ from oncecron.core.timing import (
     LONGEST_SLEEP,
     NEVER,
     OUTPUT_TIMEOUT,
-    WRAPPER_KILLS_BEFORE,
 )
 from oncecron.run import process_tree, spool_records
 from oncecron.run.guard import NOTE_ONLY, Guard
 from oncecron.run.job import ENDING_SIGNALS
+from oncecron.run.kill_deadlines import Trust, wrapper_kills_at
 from oncecron.run.spool import SpoolError
 from oncecron.run.states import Claiming
-from oncecron.run.trust import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,20 +148,19 @@ class Wrapper:
                 self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
                 return self._fence("the oncecron guard was killed", "guard-killed")
-            if (until := self._trust.until) and self._now() >= until - self._margin:
+            if (until := self._trust.until) and self._now() >= self._kill_at(until):
                 why = "the oncecron guard did not stop the command in time"
                 return self._fence(why, "guard-hung")
 
     def _now(self) -> float:
         return clock.lease_time(self._spec.address.lease_clock)
 
-    @property
-    def _margin(self) -> float:
-        return self._spec.firing.ttl * WRAPPER_KILLS_BEFORE
+    def _kill_at(self, trusted_until: float) -> float:
+        return wrapper_kills_at(trusted_until, self._spec.firing.ttl)
 
     def _poll_timeout(self) -> float:
         until = self._trust.until
-        due = until - self._margin if until else NEVER
+        due = self._kill_at(until) if until else NEVER
         return min(LONGEST_SLEEP, max(0.0, due - self._now()) + 0.001)
 
     def _read_reports(self) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.stores.address import Address
@@ -23,7 +23,7 @@ def check_address(address: Address, namespace: str) -> None:
 def check_with_driver(address: Address) -> None:
     """Raise `StoreRefusesError` for what only the driver knows to be wrong; nothing is connected."""
     if address.kind == "postgres":
-        from oncecron.stores.postgres.wire import check
+        from oncecron.stores.postgres.client import check
 
         check(address.target)
 

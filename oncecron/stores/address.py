@@ -6,7 +6,7 @@ import os
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing import Literal

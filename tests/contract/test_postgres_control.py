@@ -63,8 +63,8 @@ def lock_holders(store: PostgresKind) -> list[int]:
 def backend(host: Host) -> int:
     """Return the host's session."""
     assert isinstance(host.store, PostgresLeaseStore)
-    assert host.store._wire
-    return host.store._wire.backend_pid
+    assert host.store._client
+    return host.store._client.backend_pid
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_what_comes_with_an_answer_stirs_all_the_same(
     # The server sends it while it still works at what was asked.
     with store.database.connect("owner") as owner:
         owner.execute("select pg_advisory_lock(1, 1)")
-        wire = b.store._wire
+        wire = b.store._client
         assert wire
         asked = threading.Thread(
             target=lambda: wire.ask(
@@ -172,8 +172,8 @@ def test_notifications_do_not_pile_up(a: Host, b: Host, store: PostgresKind) -> 
     assert stirs(b)
     b.fire(minute(1))
     assert isinstance(b.store, PostgresLeaseStore)
-    assert b.store._wire
-    assert not b.store._wire._connection.notified()
+    assert b.store._client
+    assert not b.store._client._connection.notified()
     a.finish(lease)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from servers import RedisServer
 
-OF_A_CLAIM = {"shared", "starting", "claim"}
+OF_A_CLAIM = {"shared", "starting", "refused_settings", "claim"}
 ALL = {*OF_A_CLAIM, "renew", "attempts", "keep", "retry", "retention", "finish", "skip", "deliver"}
 
 

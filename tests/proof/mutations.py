@@ -165,7 +165,7 @@ _MUTATIONS = (
         (
             Change(
                 "run/wrapper.py",
-                "            if (until := self._trust.until) and self._now() >= until - self._margin:\n",
+                "            if (until := self._trust.until) and self._now() >= self._kill_at(until):\n",
                 "            if False:\n",
             ),
         ),

@@ -6,9 +6,9 @@ from typing import Any, cast
 from oncecron.core.model import Ending, Lease, Refusal
 from oncecron.run.guard import Guard
 from oncecron.run.job import JobEnd
+from oncecron.run.kill_deadlines import Trust
 from oncecron.run.reporter import Reporter
 from oncecron.run.spec import RunSpec
-from oncecron.run.trust import Trust
 
 NOW = 100.0
 TTL = 60.0

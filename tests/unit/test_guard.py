@@ -14,8 +14,8 @@ from oncecron.core.errors import OncecronError, StoreUnavailable
 from oncecron.core.model import Ending, Lease
 from oncecron.run import process_tree, states
 from oncecron.run.guard import Guard, State
+from oncecron.run.kill_deadlines import Trust
 from oncecron.run.spec import make_spec
-from oncecron.run.trust import Trust
 
 
 class Silent:

@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.core import tick
+from oncecron.core import tick, time_zone
 from oncecron.core.tick import (
     NO_TICK,
     Tick,
-    host_zone,
     minute_tick,
     named_tick,
     next_ticks,
     scheduled_tick,
 )
+from oncecron.core.time_zone import host_zone
 
 DAY = 86400
 
@@ -391,8 +391,8 @@ def test_an_unknown_zone_is_refused(zone: str) -> None:
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return a folder that stands for /etc, on a host that sets no zone in its environment."""
     monkeypatch.delenv("TZ", raising=False)
-    monkeypatch.setattr(tick, "_LOCALTIME", str(tmp_path / "localtime"))
-    monkeypatch.setattr(tick, "_TIMEZONE", str(tmp_path / "timezone"))
+    monkeypatch.setattr(time_zone, "_LOCALTIME", str(tmp_path / "localtime"))
+    monkeypatch.setattr(time_zone, "_TIMEZONE", str(tmp_path / "timezone"))
     return tmp_path
 
 
@@ -465,7 +465,7 @@ def test_a_copied_file_is_named_by_etc_timezone(
     with pytest.raises(ValueError, match=r"localtime is a file without a name, .* --tz"):
         host_zone()
     rules = ZoneInfo("Asia/Kolkata")
-    monkeypatch.setattr(tick, "localtime", _LocalTimes(rules))
+    monkeypatch.setattr(time_zone, "localtime", _LocalTimes(rules))
     (host / "timezone").write_text("Asia/Kolkata\n")
     assert host_zone() == "Asia/Kolkata"
     (host / "timezone").write_text("Europe/Berlin\n")

@@ -79,14 +79,14 @@ def _given_zone(zone: str) -> str:
 
 def _host_zone(crontab: Crontab) -> str:
     """Return the zone of this host's cron, as far as can be seen from here. Raises `ConfigurationError`."""
-    from oncecron.core import tick
+    from oncecron.core import time_zone
 
     try:
-        zone = tick.host_zone()
+        zone = time_zone.host_zone()
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     try:
-        of_files = tick.host_zone({})
+        of_files = time_zone.host_zone({})
     except ValueError:
         of_files = zone
     if zone != of_files:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint import keys, schedules, secrets_and_percent, unguarded
+from oncecron.crontab.lint import command_text, keys, schedules, unguarded
 from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
 from oncecron.crontab.lint.systemd_units import check_unit
 from oncecron.crontab.prefix import read_prefix
@@ -48,7 +48,7 @@ def lint(
     found: list[Diagnostic] = []
     for source, of_file in zip(sources, lines, strict=True):
         found += _problems(source)
-        found += secrets_and_percent.check_variables(source)
+        found += command_text.check_variables(source)
         found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
             found += _check_line(line, is_program)
@@ -64,7 +64,7 @@ def lint(
 
 def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
     yield from schedules.check_fields(line)
-    yield from secrets_and_percent.check_command(line)
+    yield from command_text.check_command(line)
     yield from unguarded.check_programs(line, is_program)
     if line.invocations:
         yield from unguarded.check_rest_of_line(line)
@@ -78,7 +78,7 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield why cron refuses the file, and comments that wrap cannot follow."""
-    told = {found.line for found in secrets_and_percent.check_variables(source)}
+    told = {found.line for found in command_text.check_variables(source)}
     for number, reason in source.crontab.problems():
         if number in told:
             continue

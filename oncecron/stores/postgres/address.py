@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:

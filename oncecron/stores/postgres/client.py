@@ -11,7 +11,7 @@ import select
 import time
 
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.postgres import address, libpq
 from oncecron.stores.postgres.libpq import BrokenConninfoError, LibpqError, PgConn, Row
 

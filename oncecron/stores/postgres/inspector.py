@@ -1,4 +1,4 @@
-"""What people ask of PostgreSQL: ordinary psycopg, SQL from `people.sql`.
+"""What people ask of PostgreSQL: ordinary psycopg, SQL from `inspector.sql`.
 
 History is read in pages by the id of its last row, so that a million rows need no memory, no open
 transaction and no sort, neither here nor at the server.
@@ -13,7 +13,7 @@ import time
 import psycopg
 
 from oncecron.core.errors import StoreError, StoreRefusesError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     Execution,
     JobKey,

@@ -15,7 +15,7 @@ import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
 
 from oncecron.core.errors import StoreRefusesError
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

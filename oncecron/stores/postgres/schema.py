@@ -7,7 +7,7 @@ import time
 
 from oncecron.core.clock import BOOTTIME
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ VERSION = 1
 MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
-_PARTS = ("tables.sql", "shared.sql", "claim.sql", "lease.sql", "operating.sql")
+_PARTS = ("tables.sql", "shared.sql", "claim.sql", "lease.sql", "operator.sql")
 """The schema, in the order in which one part needs the other."""
 
 _FIRING = (

@@ -6,7 +6,7 @@ Nothing is connected here, and no driver is imported: a wrong address is refused
 from __future__ import annotations
 
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.light import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.stores.address import masked, parse_address
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ reply is closed; open a new one, and ask what became of the command.
 from __future__ import annotations
 
 from oncecron.core.errors import StoreError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 

@@ -15,7 +15,7 @@ import os
 import time
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.rows import decoded, json_of
 from oncecron.stores.redis.scripts import shard_of
 

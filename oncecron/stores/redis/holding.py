@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Request, trust_after
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import heapq
 import itertools
 
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Released
 from oncecron.stores.redis import dead_letters, pauses, scripts
 from oncecron.stores.redis.explain import ACL_RULE

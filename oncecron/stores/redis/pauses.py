@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import ALL_KEYS, Pause
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import decoded, json_of

@@ -11,7 +11,7 @@ import select
 
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import INSPECTOR_TIMEOUT, REPLICA_TIMEOUT
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient

@@ -6,7 +6,7 @@ subscriber needs: maps (the reply to HELLO), its null, and push messages between
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Execution, JobKey, LeaseView, Skip, Traced, TracedSkip
 from oncecron.core.model import Output
 from oncecron.core.timing import HEARTBEATS_PER_TTL

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
     from _sha1 import sha1  # type: ignore[import-not-found]
@@ -26,7 +26,7 @@ LAYOUT = "1"
 """The version of the data's layout; another one is refused before the claim."""
 
 _FILES = {
-    "claim": ("shared", "starting", "claim"),
+    "claim": ("shared", "starting", "refused_settings", "claim"),
     "renew": ("shared", "renew"),
     "keep": ("shared", "attempts", "keep"),
     "retry": ("shared", "starting", "attempts", "retry"),

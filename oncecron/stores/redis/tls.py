@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import _socket

@@ -7,7 +7,7 @@ got no answer about did not start: it ends when its owner gives up the attempt b
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, trust_after
 from oncecron.stores.sqlite.claim import microseconds, refused
 from oncecron.stores.sqlite.delivery import end, give_up, joined

@@ -18,7 +18,7 @@ import sqlite3
 
 from oncecron.core import clock, safe_paths
 from oncecron.core.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import SQLITE_RETRY_PAUSE
 from oncecron.stores.address import state_directory
 

@@ -10,7 +10,7 @@ lease here is `lost`, and so is a start that comes after a higher token.
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:

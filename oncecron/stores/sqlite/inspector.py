@@ -7,7 +7,7 @@ import os
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     Execution,
     JobKey,
@@ -28,7 +28,7 @@ from oncecron.stores.sqlite.connection import (
     file_of,
     statements,
 )
-from oncecron.stores.sqlite.handle import Handle
+from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import (
     NAMES_KEPT,
     expire_executions,
@@ -63,7 +63,7 @@ class SQLiteInspector:
     def __init__(self, path: str, *, namespace: str) -> None:
         self._default_path = path
         path = file_of(path, namespace)
-        self._handle = Handle(path, create=False, statements=("people", "firing", "retention"))
+        self._handle = Handle(path, create=False, statements=("inspector", "firing", "retention"))
         self._boot = clock.boot_id()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:

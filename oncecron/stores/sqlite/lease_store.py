@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.errors import StoreError
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal, Request, trust_after
 from oncecron.core.timing import SKIP_LOCK_TIMEOUT
 from oncecron.stores.sqlite import attempts, claim, delivery
 from oncecron.stores.sqlite.connection import file_of
-from oncecron.stores.sqlite.handle import Handle
+from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import expire
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ instants are kept from coming back by the high-water mark on the key's row. What
 
 from __future__ import annotations
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.core.model import Retention

@@ -1,16 +1,5 @@
 -- Ask for (key, tick); the steps are those of oncecron.stores.api. Answers name and value in turn, or 'late TIME'.
 
-local INFO = {}
-local function info(section)
-  if not INFO[section] then
-    INFO[section] = {}
-    for name, value in string.gmatch(redis.call('INFO', section), '([%w_]+):([^\r\n]*)') do
-      INFO[section][name] = value
-    end
-  end
-  return INFO[section]
-end
-
 -- Seconds until this server may grant. It may know less than the last holder was told, if it was restarted, or is a replica
 -- that was promoted; then nobody gets a lease that it does not know to be free, until every lease that
 -- may have been granted has ended. `run_id` names the process; `promotion` its last promotion, forgotten by the
@@ -177,9 +166,8 @@ local function decide()
   local key = hash(own.key)
   refusal = already_ran(key)
   if refusal then return refusal end
-  if string.sub(info('memory').maxmemory_policy, 1, 7) == 'allkeys' then
-    return {answer = 'wrong', what = 'eviction', found = info('memory').maxmemory_policy}
-  end
+  local wrong = refused_settings()
+  if wrong then return wrong end
   local guarded = guarded_for()
   if guarded > 0 then
     return {answer = 'again', why = 'recovering', after = seconds(guarded), ends_in = seconds(guarded)}

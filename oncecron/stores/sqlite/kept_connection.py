@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from oncecron.core.light import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.sqlite.connection import Connection, connect, explained
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oncecron.core import light
+from oncecron.core import light_typing
 
 
-class Light(light.NamedTuple):
+class Light(light_typing.NamedTuple):
     """A tuple of the light kind."""
 
     name: str

@@ -1,0 +1,100 @@
+"""Time zones: which one the host has, and the one with a name. A schedule's local times are of one zone.
+
+Imported where a schedule is, and by the commands that show one: a firing without a schedule needs no zone.
+"""
+
+# ruff: noqa: PLC0415 - zoneinfo and datetime are imported where a zone is not UTC
+
+from __future__ import annotations
+
+import os
+from time import localtime, time
+
+from oncecron.core.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import tzinfo
+
+_LOCALTIME = "/etc/localtime"
+_TIMEZONE = "/etc/timezone"
+_QUARTER = 91 * 86400  # of a year
+_CURE = "name the zone with --tz, such as --tz Europe/Berlin"
+
+
+def host_zone(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name of the host's time zone as the C library sees it.
+
+    That is `$TZ`, else the target of the link /etc/localtime; where that is a copied file, the name in
+    /etc/timezone if it agrees with the file; without any, UTC (tzset(3)). Cron daemons keep their own
+    environment: a `TZ=` line *inside* a crontab changes a job's `$TZ` but not when Debian's cron fires
+    (crontab(5)), so that such a line needs `--tz`.
+
+    Raises ValueError, naming `--tz`, when the zone has no name.
+    """
+    setting = environment.get("TZ")
+    if setting is not None:
+        return _zone_of_setting(setting)
+    if not os.path.lexists(_LOCALTIME):
+        return "UTC"
+    return _zone_of_link(_LOCALTIME) or _zone_of_copy()
+
+
+def _zone_of_setting(setting: str) -> str:
+    """Return the zone that `$TZ` names, as a name or as a file; empty is UTC."""
+    text = setting.removeprefix(":") or "UTC"
+    name = (_zone_of_link(text) or "") if text.startswith("/") else text
+    try:
+        find_zone(name)
+    except ValueError:
+        raise ValueError(f"TZ={setting!r} is no name of the tz database: {_CURE}") from None
+    return name
+
+
+def _zone_of_link(path: str) -> str | None:
+    """Return the zone whose file `path` is, or is a link to, or None."""
+    # The first link names what the administrator chose; the end of the chain may be another name of it.
+    steps = [path, os.readlink(path) if os.path.islink(path) else "", os.path.realpath(path)]
+    for step in steps:
+        _, found, name = step.rpartition("/zoneinfo/")
+        if found:
+            return name.removeprefix("posix/")
+    return None
+
+
+def _zone_of_copy() -> str:
+    """Return the zone in /etc/timezone, provided that /etc/localtime shows the same times of this year."""
+    try:
+        with open(_TIMEZONE, encoding="utf-8", errors="replace") as file:
+            name = file.read().strip()
+    except OSError:
+        raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
+    zone = find_zone(name)
+    instants = [int(time()) + quarter * _QUARTER for quarter in range(4)]
+    if any(localtime(instant).tm_gmtoff != offset(zone, instant) for instant in instants):
+        raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")
+    return name
+
+
+def find_zone(name: str) -> tzinfo | None:
+    """Return the zone with this name, None for UTC, which thus needs no tz database; or raise ValueError."""
+    if name in {"UTC", "Etc/UTC"}:
+        return None
+    from zoneinfo import ZoneInfo
+
+    from oncecron.core.errors import UnknownZoneError
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
+        raise UnknownZoneError(f"unknown time zone {name!r}: {_CURE}; or install tzdata") from None
+
+
+def offset(zone: tzinfo | None, instant: int) -> int:
+    """Return how far a zone's local time is ahead of UTC at an instant, in seconds."""
+    if zone is None:
+        return 0
+    from datetime import datetime, timedelta
+
+    ahead = datetime.fromtimestamp(instant, zone).utcoffset()
+    return (ahead or timedelta()) // timedelta(seconds=1)
