@@ -58,6 +58,18 @@ def test_each_module_is_on_a_floor() -> None:
     assert {floor(name) for name, _ in modules()} == {*FLOORS, ""}
 
 
+def test_what_is_imported_is_there() -> None:
+    """Also where a function imports it, which only some command or fault would show."""
+    known = {name for name, _ in modules()}
+    missing = [
+        f"{name} imports {target}"
+        for name, tree in modules()
+        for target in imported(tree)
+        if target.split(".")[0] == "oncecron" and target not in known
+    ]
+    assert missing == []
+
+
 def test_imports_run_down_only() -> None:
     """A module knows nothing of the floors above its own."""
     upwards = [
