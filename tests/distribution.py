@@ -6,6 +6,7 @@ So that nothing is waited for alone at the end, what takes long comes first.
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
+    "test_completion.py": "they share shells",
     "test_cron_daemons.py": "they look at what the same two minutes have left",
     "test_clusters.py": "they share clusters",
     "test_clock_skew.py": "they share a server with a clock of its own",

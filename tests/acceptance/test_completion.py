@@ -6,11 +6,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import story_stores
 from log_of import Store
 from servers import eventually
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
@@ -114,21 +116,69 @@ def new_shell() -> Iterator[Callable[[str, Mapping[str, str]], Shell]]:
         yield start
 
 
-@pytest.fixture(scope="module", params=SHELLS)
-def shell(request: pytest.FixtureRequest, home: Path, new_shell: Callable[..., Shell]) -> Shell:
-    """Give each shell, at its prompt."""
-    return new_shell(request.param, environment_in(home, f"sqlite://{home}/oncecron.db"))
+@pytest.fixture(scope="module")
+def shells() -> dict[str, Shell]:
+    """Keep the shells that are at their prompts."""
+    return {}
+
+
+@pytest.fixture
+def shell(
+    request: pytest.FixtureRequest,
+    home: Path,
+    new_shell: Callable[..., Shell],
+    shells: dict[str, Shell],
+) -> Shell:
+    """Give a shell at its prompt: one for all tests, because starting it takes longer than a hundred answers."""
+    name = request.param
+    if name not in shells:
+        shells[name] = new_shell(name, environment_in(home, f"sqlite://{home}/oncecron.db"))
+    return shells[name]
+
+
+def in_each_shell(*cases: tuple[str, Any], shells: Sequence[str] = SHELLS) -> list[Any]:
+    """Return each case with each shell."""
+    return [
+        pytest.param(shell, *case, id=f"{case[0]}-{shell}") for case in cases for shell in shells
+    ]
+
+
+def in_a_shell(*cases: tuple[str, Any], shells: Sequence[str] = SHELLS) -> list[Any]:
+    """Return each case with the shell that the seed chooses for it; with each where all stores are wanted.
+
+    What is offered is decided by the program, whatever the shell.
+    """
+    if story_stores.wanted() == "all":
+        return in_each_shell(*cases, shells=shells)
+    turn = story_stores.seed()
+    return [
+        each
+        for number, case in enumerate(cases)
+        for each in in_each_shell(case, shells=[shells[(number + turn) % len(shells)]])
+    ]
 
 
 @pytest.mark.parametrize(
-    ("line", "offered"),
+    ("shell", "line", "offered"),
     [
-        ("oncecron h", "history"),
+        *in_each_shell(
+            ("oncecron h", "history"),
+            ("oncecron history --format=n", "--format=ndjson"),
+            ("oncecron history --outcome s", "stopped succeeded"),
+            ("oncecron crontab lint x /etc/host.con", "/etc/host.conf"),
+            ("oncecron history --config=/etc/host.con", "--config=/etc/host.conf"),
+            ("FOO=1 oncecron h", "history"),
+            ("true; oncecron  h", "history"),
+            ("oncecron why ", "billing db:backup report"),
+            ("oncecron nonsense ", ""),
+            ("oncecron run --key x getcon", "getconf"),
+            ("oncecron run --key x -- cat /etc/host.con", "/etc/host.conf"),
+            ("oncecron run --key x -- env --key ", None),
+        ),
+        *in_a_shell(
         ("oncecron un", "undrain"),
         ("oncecron history --fo", "--follow --format"),
         ("oncecron history --format ", "csv json ndjson table"),
-        ("oncecron history --format=n", "--format=ndjson"),
-        ("oncecron history --outcome s", "stopped succeeded"),
         ("oncecron run --key x --on-store-error ", "fail run skip"),
         ("oncecron run -c '' --ti", "--tick --timeout"),
         ("oncecron locks --store re", "redis:// rediss://"),
@@ -136,13 +186,8 @@ def shell(request: pytest.FixtureRequest, home: Path, new_shell: Callable[..., S
         ("oncecron crontab ", "lint unwrap wrap"),
         ("oncecron crontab wrap --on", "--only"),
         ("oncecron crontab wrap /etc/host.con", "/etc/host.conf"),
-        ("oncecron crontab lint x /etc/host.con", "/etc/host.conf"),
         ("oncecron history --config /etc/host.con", "/etc/host.conf"),
-        ("oncecron history --config=/etc/host.con", "--config=/etc/host.conf"),
-        ("FOO=1 oncecron h", "history"),
-        ("true; oncecron  h", "history"),
         # Of the store.
-        ("oncecron why ", "billing db:backup report"),
         ("oncecron history --limit 3 r", "report"),
         ("oncecron run --key ", "billing db:backup report"),
         ("oncecron run --key=r", "--key=report"),
@@ -151,17 +196,15 @@ def shell(request: pytest.FixtureRequest, home: Path, new_shell: Callable[..., S
         ("oncecron why --namespace ", "oncecron"),
         ("oncecron history --store sqlite:///none.db ", ""),
         # Nothing of which we know.
-        ("oncecron nonsense ", ""),
         ("oncecron nonsense --f", ""),
         ("oncecron crontab nonsense --o", ""),
         ("oncecron history nonsense ", ""),
         ("oncecron history --since ", ""),
         # The command of `run` is not ours.
         ("oncecron run --key x -- /usr/bin/getcon", "/usr/bin/getconf"),
-        ("oncecron run --key x getcon", "getconf"),
-        ("oncecron run --key x -- cat /etc/host.con", "/etc/host.conf"),
-        ("oncecron run --key x -- env --key ", None),
+        ),
     ],
+    indirect=["shell"],
 )  # fmt: skip
 def test_a_shell_offers(shell: Shell, line: str, offered: str | None) -> None:
     """Commands, options, values, names of the store; what the job takes is the job's."""
@@ -172,29 +215,30 @@ def test_a_shell_offers(shell: Shell, line: str, offered: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "offered"),
-    [
+    ("shell", "line", "offered"),
+    in_each_shell(
         ("oncecron run --key x -- job ", "alpha beta"),
         ("oncecron run --key=db:backup job a", "alpha"),
         ("oncecron run  --key 'a b' -c x -- job --key b", "beta"),
         ("oncecron run --key x -- job x=y:z --key ", "alpha beta"),
         ("oncecron run --key x -- oncecron history --fol", "--follow"),
         ("nice oncecron why repo", "report"),
-    ],
+    ),
+    indirect=["shell"],
 )
 def test_the_command_of_run_is_completed_as_by_itself(
     shell: Shell, request: pytest.FixtureRequest, line: str, offered: str
 ) -> None:
     """Wherever the shell has a way to ask for that, and so is ours behind another."""
-    if request.node.callspec.params["shell"] == "bash":
+    if request.node.callspec.params["shell"] == SHELLS[0]:
         assert not {*shell.offered(line)} & {*offered.split()}  # only the package knows how
     else:
         assert_offered(shell, line, offered.split())
 
 
 @pytest.mark.parametrize(
-    ("line", "completed"),
-    [
+    ("shell", "line", "completed"),
+    in_each_shell(
         ("oncecron hi", "oncecron history "),
         ("oncecron why d", "oncecron why db:backup "),
         ("oncecron why db:", "oncecron why db:backup "),
@@ -207,9 +251,10 @@ def test_the_command_of_run_is_completed_as_by_itself(
         ("oncecron locks --store l", "oncecron locks --store local "),
         ("oncecron hi --utc" + 6 * "\x02", "oncecron history --utc"),  # Ctrl-B
         ("oncecron history --fo | wc" + 5 * "\x02" + "r", "oncecron history --format | wc"),
-    ],
+        shells=SHELLS[:3],
+    ),
+    indirect=["shell"],
 )
-@pytest.mark.parametrize("shell", SHELLS[:3], indirect=True)
 def test_a_tab_completes_a_word(shell: Terminal, line: str, completed: str) -> None:
     """Also one that bash splits at a colon or an equals sign."""
 
@@ -220,10 +265,14 @@ def test_a_tab_completes_a_word(shell: Terminal, line: str, completed: str) -> N
     eventually(as_expected, 30)
 
 
-@pytest.mark.parametrize("shell", SHELLS[1:3], indirect=True)
 @pytest.mark.parametrize(
-    ("line", "completed"),
-    [("nice oncecron why db:", "db:backup "), ("nice oncecron history --outcome=", "--outcome=")],
+    ("shell", "line", "completed"),
+    in_each_shell(
+        ("nice oncecron why db:", "db:backup "),
+        ("nice oncecron history --outcome=", "--outcome="),
+        shells=SHELLS[1:3],
+    ),
+    indirect=["shell"],
 )
 def test_a_tab_completes_a_word_behind_another_command(
     shell: Terminal, line: str, completed: str
@@ -279,16 +328,19 @@ def deaf() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "redis"])
-@pytest.mark.parametrize("how", ["deaf", "refused"])
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("at", "scheme", "how"),
+    in_a_shell(
+        ("postgresql", "deaf"), ("redis", "deaf"), ("postgresql", "refused"), ("redis", "refused")
+    ),
+)
 def test_a_store_that_is_away_offers_nothing(
-    tmp_path: Path, new_shell: Callable[..., Shell], deaf: int, shell: str, how: str, scheme: str
+    tmp_path: Path, new_shell: Callable[..., Shell], deaf: int, at: str, how: str, scheme: str
 ) -> None:  # fmt: skip
     """Within about a second, and without a word; all else is completed."""
     port = deaf if how == "deaf" else free_port()
     environment = environment_in(tmp_path, f"{scheme}://user:secret@127.0.0.1:{port}/")
-    at_prompt = new_shell(shell, environment)
+    at_prompt = new_shell(at, environment)
     assert_offered(at_prompt, "oncecron h", ["history"])
     began = time.monotonic()
     assert at_prompt.offered("oncecron why ") == []

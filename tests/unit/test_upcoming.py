@@ -135,7 +135,7 @@ def test_a_correction_of_the_clock_is_told_as_one() -> None:
 
 def test_the_calendar_may_end() -> None:
     """A schedule of few ticks ends with the calendar instead of failing."""
-    assert len(of("0 0 29 2 *", "UTC", "2026-11-20", 10_000)) == 1691
+    assert len(of("0 0 29 2 *", "UTC", "8980-01-01", 10_000)) == 5
 
 
 @pytest.mark.parametrize(("schedule", "zone"), [("0 0 31 2 *", "UTC"), ("@daily", "Nowhere/Town")])
