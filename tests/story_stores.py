@@ -4,7 +4,8 @@ A story, which is a test of tests/acceptance with the same words for several sto
 The seed of the run chooses it: each story goes to its next store with the next seed, so that as many runs with
 successive seeds as there are stores prove all of them. ONCECRON_TEST_SEED repeats a choice.
 
-All other tests run on all of their stores, the contract of the stores among them. The marker `stores` says otherwise:
+All other tests run on all of their stores. So does the contract of the stores, but that each of its tests asks
+PostgreSQL either directly or through a pooler: the statements are the same. The marker `stores` says otherwise:
 `stores("all")` for a story whose promise each store keeps in its own way, `stores(2)` for a test that runs on two.
 
 ONCECRON_TEST_STORES=all runs everything on all stores; `sqlite` or `postgres,redis` only on those.
@@ -24,6 +25,9 @@ NAMES = {"cluster", "logged", "pooled", "postgres", "redis", "sentinel", "sqlite
 PARAMETERS = ("breakable", "kind", "log", "store", "store_kind")
 """The parameters of tests and fixtures that name a store."""
 ACCEPTANCE = Path(__file__).parent / "acceptance"
+CONTRACT = Path(__file__).parent / "contract"
+ALIKE = ("pooled", "postgres")
+"""The two of which a test of the contract runs on one."""
 LARGEST_SEED = 100_000
 
 
@@ -79,10 +83,13 @@ def _left_out(name: str, story: list[pytest.Item]) -> set[pytest.Item]:
         named = wanted().split(",")
         return {item for item in story if not set(stores_of(item)) <= set(named)}
     count = _count(story[0])
-    if count == "all":
+    if count != "all":
+        rotating = sorted(story, key=stores_of)
+    elif story[0].path.is_relative_to(CONTRACT) and not story[0].get_closest_marker("stores"):
+        rotating, count = [item for item in story if set(stores_of(item)) <= set(ALIKE)], 1
+    else:
         return set()
-    in_order = sorted(story, key=stores_of)
-    return set(story) - set(rotated(in_order, zlib.crc32(name.encode()) + seed(), count))
+    return set(rotating) - set(rotated(rotating, zlib.crc32(name.encode()) + seed(), count))
 
 
 def _count(item: pytest.Item) -> Any:
