@@ -1,0 +1,17 @@
+"""The arithmetic of the guarantees is that of the code."""
+
+from documents import ROOT
+
+from oncecron.core import model, timing
+
+
+def test_the_trust_window_is_stated_as_it_is() -> None:
+    """Seconds of a ttl of one minute, and the parts of any ttl."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    end = model.trust_after(0, 60)
+    for part in (timing.TERM_BEFORE, timing.GUARD_KILLS_BEFORE, timing.WRAPPER_KILLS_BEFORE):
+        assert f"{end - 60 * part:.3f}" in text
+        assert f"ttl/{1 / part:g}" in text
+    assert f"{end:.3f}" in text
+    assert f"ttl/{timing.HEARTBEATS_PER_TTL}" in text
+    assert f"{timing.MAX_CLOCK_SKEW / 60:g} minutes" in text
