@@ -45,7 +45,7 @@ def man_page(page: Page, markdown: str, version: str, others: Mapping[str, Page]
     lines = [
         f'.\\" Made from {page.source} by tools/manual.py: change that file.',
         f'.TH {_code(page.name.upper())} {page.section} "" "oncecron {version}" "oncecron"',
-        *(".nh", ".ad l"),  # what is typed is neither hyphenated nor stretched
+        *(".nr HY 0", ".nh", ".ad l"),  # what is typed is neither hyphenated nor stretched
         *(".SH NAME", f"{_code(page.name)} \\- {_text(summary)}"),
     ]
     if head and head[0].type == "fence":

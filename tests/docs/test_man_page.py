@@ -30,6 +30,7 @@ def test_the_head_is_name_and_synopsis() -> None:
     )
     assert page.splitlines()[1:] == [
         '.TH ONCECRON\\-RUN 1 "" "oncecron 1.0" "oncecron"',
+        ".nr HY 0",
         ".nh",
         ".ad l",
         ".SH NAME",
