@@ -117,6 +117,7 @@ def test_every_option_in_a_document_exists() -> None:
 
 
 def about_oncecron(text: str) -> Iterator[str]:
-    """Yield code that begins with an option, and lines that call oncecron."""
+    """Yield code that begins with an option, and lines that call oncecron, without the commands that these run."""
     yield from re.findall(r"`(--[a-z][^`\n]*)`", text)
-    yield from re.findall(r"^(?!.*(?:pip|uv|apt-get) ).*\boncecron [a-z].*$", text, re.MULTILINE)
+    for line in re.findall(r"^(?!.*(?:pip|uv|apt-get) ).*\boncecron [a-z].*$", text, re.MULTILINE):
+        yield re.sub(r"--shell '.*", "--shell", line).split(" -- ", maxsplit=1)[0]
