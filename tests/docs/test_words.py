@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 AMBIGUOUS = re.compile(r"\b(?:mutex|leader|worker|task|job instance)s?\b", re.IGNORECASE)
 STILTED = re.compile(
-    r"\b(?:told|heard|stirs|stand(?:s|ing)? by|goes on|is done for|whoever|nobody who)\b"
+    r"\b(?:told|heard|stirs|stand(?:s|ing)? by|goes on|is done for|whoever|nobody who)\b",
+    re.IGNORECASE,
 )
 OF_POSTGRES = re.compile(r"PostgreSQL|PgBouncer|pooler|advisory|session lock", re.IGNORECASE)
 
