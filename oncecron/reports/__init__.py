@@ -1,1 +1,1 @@
-"""What people ask of a log beyond its rows: jobs at a glance, one tick explained, the promise audited."""
+"""Reports on the log: all jobs at a glance, one tick explained, the promise audited."""

@@ -1,16 +1,15 @@
-"""Proof from the log: what it holds that must not be, one finding each.
+"""Check the log for runs that break the promise; each is a finding.
 
-    overlap   two executions of one part of a key lived at the same time
-    twice     a tick was started again though it had had its start: nobody asked for that by --again, nothing had been
-              lost, and it is no retry of the same firing after a failure
-    no-run    scheduled ticks, between the first and the last that are recorded, without a start, and parts of a tick
-              of which another part was started
-    no-end    `running` without a living lease, or `lost` and nothing tells how the command ended
-    token     a fencing token that is not higher than that of an earlier start
+    overlap   two executions of one shard of a key ran at the same time
+    twice     a tick was started again, although no --again, no loss and no retry or failover explains it
+    no-run    scheduled ticks without a start, between the first and the last tick on record; or a shard without a
+              start, of a tick of which another shard was started
+    no-end    `running` without a living lease, or `lost` without an end on record
+    token     a fencing token that is not higher than the token of an earlier start
 
-Read part by part in the order of starts, so that memory does not grow with the log. How long an execution lived is
-told by its duration, which the host's monotonic clock measured, from its start by the store's clock: where an end was
-recorded late, `finished_at` is by another clock than the next start.
+The log is read shard by shard in the order of starts, so memory does not grow with the log. An execution ends at its
+start (store's clock) plus its duration (the host's monotonic clock), or at `finished_at` where that is earlier. Where
+an end was recorded late, `finished_at` is from the host's clock and cannot be compared with the next start.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from oncecron.core.tick import named_tick
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
 from oncecron.reports.gaps import Gaps, schedules
 from oncecron.reports.jobs import is_living
-from oncecron.reports.missing_shards import Missing, missing_parts
+from oncecron.reports.missing_shards import Missing, missing_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,19 +34,19 @@ if TYPE_CHECKING:
     from oncecron.core.text import Clock
     from oncecron.stores.api import Inspector
 
-_TICKS_REMEMBERED = 256  # of a part; further back the store is asked
+_TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
 _TRIED_AGAIN = ("failed", "timed-out")
 
 
 class Finding(NamedTuple):
-    """What must not be, in the order of its published fields."""
+    """A breach of the promise, in the order of its published fields."""
 
     finding: str
     key: str
     shard: int
     tick: str | None
     last_tick: str | None
-    """Of several in a row."""
+    """Of several ticks in a row; None for one."""
     count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
     at: float | None
     execution_id: int | None
@@ -56,32 +55,32 @@ class Finding(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is audited, and how its findings are reported."""
+    """What is audited."""
 
     log: Inspector
     store: Inspector
-    """That has the leases; the log itself where there is none beside it."""
+    """Where the leases are; the same as `log` unless --log names another one."""
     since: float | None
     kept: float
-    """Seconds that executions are kept."""
+    """Retention of executions, in seconds."""
     now: float
     clock: Clock
     wait: Callable[[], None]
-    """Called before what seems to have no end is looked at again: a log beside the store gets it later."""
+    """Called before executions without an end are read again: a separate log gets their ends later than the store."""
 
 
 def audit(question: Question) -> Iterator[Finding]:
-    """Yield the findings, by key; parts without a start and what has no end last."""
+    """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
     plans = schedules(question.store, question.log, question.now)
     endless: list[Execution] = []
     divided: set[str] = set()
     reported: list[Finding] = []
-    for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _part):
+    for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _shard):
         gaps = plans.get((key, shard))
         if gaps:
             gaps.begin(max(question.now - question.kept, question.since or -math.inf))
-        for found in _audit_part(question, _noting(rows, divided), living, gaps, endless):
+        for found in _audit_shard(question, _noting(rows, divided), living, gaps, endless):
             if found.finding == "no-run":
                 reported.append(found)
             yield found
@@ -91,7 +90,7 @@ def audit(question: Question) -> Iterator[Finding]:
 
 
 def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
-    """Pass the executions on, and note the keys that are divided."""
+    """Pass the executions on, and note the keys that have shards."""
     for traced in rows:
         if traced.execution.shards > 1:
             divided.add(traced.execution.key)
@@ -99,9 +98,9 @@ def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
 
 
 def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[Finding]:
-    """Yield the parts without a start that their schedule has not shown already."""
+    """Yield the shards without a start, except those that `Gaps` has reported already."""
     kept, now = question.kept, question.now
-    for missing in missing_parts(
+    for missing in missing_shards(
         question.store, question.log, key, since=question.since, kept=kept, now=now
     ):
         if not any(_covers(each, missing) for each in reported):
@@ -109,7 +108,7 @@ def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[
             yield Finding(
                 "no-run", key, missing.shard, execution.tick, None, 1,
                 None, None, execution.execution_id,
-                f"part {part_of(missing.shard, execution.shards)} had {missing.reason}",
+                f"shard {part_of(missing.shard, execution.shards)} {missing.reason}",
             )  # fmt: skip
 
 
@@ -121,11 +120,11 @@ def _covers(finding: Finding, missing: Missing) -> bool:
     return first <= missing.instant <= last
 
 
-def _part(traced: Traced) -> tuple[str, int]:
+def _shard(traced: Traced) -> tuple[str, int]:
     return traced.execution.key, traced.execution.shard
 
 
-def _audit_part(
+def _audit_shard(
     question: Question,
     rows: Iterator[Traced],
     living: set[tuple[str, int, int | None]],
@@ -157,7 +156,7 @@ def _audit_part(
 
 
 def _living(question: Question) -> set[tuple[str, int, int | None]]:
-    """Return what has a living lease, by its token: the ids of a log beside the store are its own."""
+    """Return the executions with a living lease, by token: a separate log has execution ids of its own."""
     return {
         (lease.key, lease.shard, lease.fencing_token)
         for lease in question.store.leases()
@@ -180,11 +179,11 @@ def _found(
 
 def _described(execution: Execution) -> str:
     text = f"execution {execution.execution_id} on {execution.host}"
-    return f"{text} (unclaimed: the store was away)" if execution.outcome == "unclaimed" else text
+    return f"{text} (unclaimed: no lease)" if execution.outcome == "unclaimed" else text
 
 
 class _Overlaps:
-    """The execution of this part that lived longest so far."""
+    """Find overlaps in one shard: remembers the execution that has run until the latest time so far."""
 
     def __init__(self, question: Question, living: set[tuple[str, int, int | None]]) -> None:
         self._question = question
@@ -199,13 +198,15 @@ class _Overlaps:
         if last and execution.started_at < self._until - CLOCK_ROUNDING and self._still(execution):
             clock = self._question.clock
             end = (
-                "lives" if math.isinf(self._until) else f"lived until {clock.exactly(self._until)}"
+                "is still running"
+                if math.isinf(self._until)
+                else f"ran until {clock.exactly(self._until)}"
             )
             yield _found(
                 "overlap",
                 execution,
-                f"{_described(execution)} began at {clock.exactly(execution.started_at)} while "
-                f"{_described(last)}, tick {last.tick or '-'}, {end}",
+                f"{_described(execution)} started at {clock.exactly(execution.started_at)}, but "
+                f"{_described(last)} of tick {last.tick or '-'} {end}",
                 last,
             )
         until = self._end(traced)
@@ -213,7 +214,7 @@ class _Overlaps:
             self._last, self._until = execution, until
 
     def _still(self, execution: Execution) -> bool:
-        """Look again at one that ran when it was read: it may have ended before this one began."""
+        """Return whether it still overlaps: an execution that was running when it was read may have ended since."""
         if not self._last or not math.isinf(self._until):
             return True
         again = self._question.log.execution(self._last.execution_id)
@@ -222,12 +223,12 @@ class _Overlaps:
         return execution.started_at < self._until - CLOCK_ROUNDING
 
     def _end(self, traced: Traced) -> float:
-        """Return until when an execution lived for certain."""
+        """Return until when an execution certainly ran."""
         execution = traced.execution
         if execution.outcome == "running":
             return math.inf if _name(execution) in self._living else execution.started_at
         if execution.outcome == "lost" and execution.duration is None and traced.lost_at:
-            if execution.lost_reason == "superseded":  # found some time after its lease had ended
+            if execution.lost_reason == "superseded":  # found some time after the lease had ended
                 return execution.started_at
             return max(execution.started_at, traced.lost_at - ONE_STEP)
         return _ended(execution)
@@ -241,9 +242,10 @@ def _ended(execution: Execution) -> float:
 
 
 class _Tokens:
-    """The highest token of this part so far.
+    """Find tokens that do not rise in one shard: remembers the highest so far.
 
-    A store whose clock was set back has later starts at earlier times: ids must agree that the other came first.
+    In a store whose clock was set back, later starts have earlier times. So a lower token is a finding only where the
+    execution ids also say that the other start came first.
     """
 
     def __init__(self) -> None:
@@ -260,8 +262,8 @@ class _Tokens:
                 token < highest.fencing_token and execution.execution_id > highest.execution_id
             ):
                 reason = (
-                    f"{_described(execution)} has the token {token}, which is not above "
-                    f"{highest.fencing_token} of the earlier {_described(highest)}"
+                    f"{_described(execution)} has token {token}, not higher than token {highest.fencing_token} of the "
+                    f"earlier {_described(highest)}"
                 )
                 yield _found("token", execution, reason, highest)
             if token < highest.fencing_token:
@@ -270,7 +272,7 @@ class _Tokens:
 
 
 class _Starts:
-    """The last ticks of this part with their attempts."""
+    """Find ticks of one shard that were started twice: remembers the last ticks with their attempts."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -295,7 +297,7 @@ class _Starts:
             )
 
     def _ask(self, execution: Execution) -> list[Traced]:
-        """Return the attempts that began before this one."""
+        """Return the attempts that started before this one."""
         return [
             each
             for each in _attempts(self._question.log, execution)
@@ -304,7 +306,7 @@ class _Starts:
         ]
 
     def _twice(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
-        """Look at an attempt beside the one before it and the one behind it."""
+        """Compare an attempt with the one before it and the one after it."""
         at = attempts.index(new)
         for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
             if _has_a_reason(first, second) or self._store_has_a_reason(first, second):
@@ -313,13 +315,13 @@ class _Starts:
             yield _found(
                 "twice",
                 other,
-                f"{_described(other)} is attempt {other.attempt} at a tick that {_described(one)} had started, "
-                "without --again",
+                f"{_described(other)} started the tick again (attempt {other.attempt}) after {_described(one)}, and no "
+                "--again, retry or failover explains it",
                 one,
             )
 
     def _store_has_a_reason(self, first: Traced, second: Traced) -> bool:
-        """Return whether the store tells why, where a log beside it does not know what was lost."""
+        """Return whether the store explains the attempt: a separate log may not have the loss on record."""
         if self._question.store is self._question.log:
             return False
         known = {
@@ -332,7 +334,7 @@ class _Starts:
 
 
 def _attempts(log: Inspector, execution: Execution) -> Iterator[Traced]:
-    """Return the attempts at the part and tick of an execution."""
+    """Return the attempts at the shard and tick of an execution."""
     query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
     traced = log.traced(query)
     return (each for each in traced if each.execution.shard == execution.shard)
@@ -341,8 +343,8 @@ def _attempts(log: Inspector, execution: Execution) -> Iterator[Traced]:
 def _has_a_reason(first: Traced, second: Traced) -> bool:
     """Return whether an attempt may have followed the one before it.
 
-    A person may ask for it, one that was lost may be taken over, and so may one that failed when its host died before
-    the next; a firing may try again what has failed.
+    It may where a person asked for it, where the one before was lost, where a firing retried its own failure, or where
+    another host took over because the host of a failed attempt died before the next one.
     """
     before, after = first.execution, second.execution
     if after.cause == "manual" or before.outcome == "lost" or first.lost_at is not None:
@@ -357,15 +359,15 @@ def _no_end(traced: Traced, clock: Clock) -> Finding:
     return _found(
         "no-end",
         execution,
-        f"{_described(execution)} was declared lost{when}, and nothing tells how it ended",
+        f"{_described(execution)} was declared lost{when} and has no end on record",
     )
 
 
 def _without_end(question: Question, endless: list[Execution]) -> Iterator[Finding]:
-    """Look again at what ran without a lease: it may have begun after the leases were asked for, or ended.
+    """Read executions without a lease again: they may have started after the leases were read, or have ended.
 
-    Leases first: an execution and its lease come and go in one step, so what runs now, ran then, and had none then,
-    has none.
+    The leases are read first. The store writes an execution and its lease in one step. So an execution that is still
+    running now, was running then and had no lease then, has none.
     """
     if not endless:
         return
@@ -375,5 +377,5 @@ def _without_end(question: Question, endless: list[Execution]) -> Iterator[Findi
         now = question.log.execution(execution.execution_id)
         if now and now.outcome == "running" and _name(now) not in living:
             yield _found(
-                "no-end", now, f"{_described(now)} is recorded as running and has no living lease"
+                "no-end", now, f"{_described(now)} is recorded as running but has no living lease"
             )

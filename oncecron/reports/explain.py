@@ -1,11 +1,17 @@
-"""One tick in sentences: who fired when by which clock, who got it, what the others were told, how it ended.
+"""One tick as `oncecron why` tells it: the outcome, then what each host did, in the order of time.
 
-Where nothing ran, the reasons that explain it. Told is what is recorded,
-and what the records cannot tell is said to be unknown.
+    Tick 2026-11-20T02:00Z of key billing failed on web1.
+    On 2026-11-20 (UTC, by the store's clock):
+    02:00:01 web1 started it (pid 4711, user batch): ./bill.sh
+    02:00:02 web2 skipped: web1 (pid 4711) was running the key
+    02:12:01 web1 failed after 12m00s (exit status 3)
+
+Where nothing ran, it gives the reasons. It says only what is on record, and says where nothing is.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
@@ -18,42 +24,48 @@ from oncecron.reports.shards import division
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.core.log_rows import Execution, LeaseView, Traced, TracedSkip
+    from oncecron.core.log_rows import Execution, LeaseView, Pause, Traced, TracedSkip
     from oncecron.core.text import Clock
     from oncecron.reports.tick_history import Facts
 
 _ENDED = {
     "succeeded": "succeeded",
     "failed": "failed",
-    "timed-out": "was stopped by its --timeout",
-    "stopped": "was stopped by a signal to oncecron",
+    "timed-out": "was ended by its --timeout",
+    "stopped": "was stopped because oncecron was stopped or killed",
     "unclaimed": "ended",
 }
 _HEADLINES = {
     "running": "is running{by}",
-    NO_END: "was started{by}, and no end is recorded",
+    NO_END: "was started{by} and has no end on record",
     "succeeded": "succeeded{by}",
     "failed": "failed{by}",
     "timed-out": "timed out{by}",
     "stopped": "was stopped{by}",
     "lost": "was lost{by}",
-    "unclaimed": "ran without any promise{by}, since the store was away",
-    "not-started": "did not start: a host had it and gave it back",
-    "refused": "did not run: every firing that is known was refused",
-    "no-store": "did not run as far as is known: who fired could not reach the store",
-    "not-fired": "did not run: no host is recorded as having fired it",
-    "to-come": "is still to come",
+    "unclaimed": "ran without a lease{by}, because the store was unreachable",
+    "not-started": "did not start: a host claimed it and gave it back",
+    "skipped": "did not run: every firing on record was skipped",
+    "no-store": "did not run, as far as is known: no firing on record reached the store",
+    "not-fired": "did not run: no firing is on record",
+    "to-come": "is not due yet",
 }
-_HOSTS_NAMED = 20
+_SKIPS_SHOWN = 20
 _FAILED = ("failed", "timed-out")
+_SAME_TIME = 2.0
+"""Seconds by which two clocks, or two steps of one firing, may differ without being worth a word."""
+
+_Event = tuple[float, str]
+"""When it happened, and what."""
 
 
 class Account(NamedTuple):
     """What happened at a tick."""
 
     verdict: str
-    """The outcome of its last attempt, `no-end` where it is not known, of parts the worst one, or `incomplete` where
-    one was not started; else `not-started`, `refused`, `no-store`, `not-fired` or `to-come`."""
+    """The outcome of its last attempt, `no-end` where that is not known. Of several shards the worst outcome, or
+    `incomplete` where one was not started. Without a start: `not-started`, `skipped`, `no-store`, `not-fired` or
+    `to-come`."""
     sentences: list[str]
 
 
@@ -65,8 +77,8 @@ def account(facts: Facts, clock: Clock) -> Account:
     ]
     facts = facts._replace(executions=known)
     verdict = _verdict(facts)
-    telling = _Telling(facts, clock)
-    return Account(verdict, [telling.headline(verdict), *telling.all(verdict)])
+    sentences = _Sentences(facts, clock)
+    return Account(verdict, [sentences.headline(verdict), *sentences.all(verdict)])
 
 
 def _verdict(facts: Facts) -> str:
@@ -86,297 +98,314 @@ def _verdict(facts: Facts) -> str:
     reasons = {each.skip.reason for each in facts.skips}
     reasons |= {record.get("reason", "not-started") for record in facts.spooled}
     if reasons:
-        return "no-store" if reasons == {"no-store"} else "refused"
+        return "no-store" if reasons == {"no-store"} else "skipped"
     return "to-come" if facts.instant is not None and facts.instant > facts.now else "not-fired"
 
 
-class _Telling:
+class _Sentences:
     """The sentences about one tick."""
 
     def __init__(self, facts: Facts, clock: Clock) -> None:
         self._facts = facts
         self._clock = clock
+        self._divided = division(facts.executions)
+        times = [each.execution.started_at for each in facts.executions]
+        times += [each.skip.at for each in facts.skips]
+        times += [record["fired_at"] for record in facts.spooled]
+        self._first = clock.seconds(min(times, default=None))
 
     def headline(self, verdict: str) -> str:
         """Return the outcome."""
-        facts = self._facts
-        host = facts.executions[-1].execution.host if facts.executions else None
-        by = f" on {visible(host)}" if host and verdict != "not-started" else ""
+        facts, divided = self._facts, self._divided
         tick_of = (
             f"Tick {visible(facts.tick)}" if facts.tick else "The newest firing without a tick"
         )
-        divided = division(facts.executions)
         if divided:
-            parts = f"{divided.shards} parts: {divided.described()}"
-            return f"{tick_of} of key {facts.key} is divided into {parts}."
+            shards = f"{divided.shards} shards: {divided.described()}"
+            return f"{tick_of} of key {facts.key} has {shards}."
+        host = facts.executions[-1].execution.host if facts.executions else None
+        by = f" on {visible(host)}" if host else ""
         return f"{tick_of} of key {facts.key} {_HEADLINES[verdict].format(by=by)}{self._at_last()}."
 
     def _at_last(self) -> str:
-        """Return the end of the headline: whether that is all, whether it goes on, or was given up."""
+        """Return the end of the headline: whether another attempt follows, or none is left."""
         last = self._facts.executions[-1].execution if self._facts.executions else None
         if last is None:
             return ""
         if self._is_kept(last):
-            return "; another attempt is to follow"
+            return "; another attempt follows"
         unknown = last.outcome == "lost" and last.duration is None
-        end = ": it was started, and its end is unknown" if unknown else ""
+        end = " and has no end on record" if unknown else ""
         if last.execution_id not in self._facts.exhausted:
             return end
-        attempts = f"after {last.attempt} attempts" if last.attempt > 1 else "at its only attempt"
-        return f"{end}; it was given up {attempts}"
+        attempts = (
+            f"after {last.attempt} attempts" if last.attempt > 1 else "after its only attempt"
+        )
+        return f"{end}; given up {attempts}"
 
     def all(self, verdict: str) -> Iterator[str]:
-        """Yield what led to it."""
+        """Yield what each host did, in the order of time, and then what holds now."""
         facts = self._facts
-        before: Execution | None = None
-        for traced in facts.executions:
-            same_part = before is not None and before.shard == traced.execution.shard
-            yield from self._attempt(traced, before if same_part else None)
-            if traced.execution.outcome != "not-started":
-                before = traced.execution
-        yield from self._others()
+        events = [*self._executions(), *map(self._skip, facts.skips[:_SKIPS_SHOWN])]
+        if events or facts.spooled:
+            yield self._day(by=", by the store's clock" if events else "")
+        yield from (f"{self._at(at)} {text}" for at, text in sorted(events, key=lambda e: e[0]))
+        if len(facts.skips) > _SKIPS_SHOWN:
+            more = len(facts.skips) - _SKIPS_SHOWN
+            yield f"{more} more skips are on record: `oncecron history --skips {facts.key}`"
         yield from map(self._spooled, facts.spooled)
+        for traced in facts.executions:
+            yield from self._state(traced.execution)
         if verdict in ("not-fired", "to-come"):
             yield from self._unfired()
         if verdict not in _ENDED and verdict != "running":
-            yield from self._present()
+            yield from map(self._pause, facts.pauses)
+            yield from self._elsewhere()
 
     # Executions
 
-    def _attempt(self, traced: Traced, before: Execution | None) -> Iterator[str]:
-        execution = traced.execution
-        if execution.outcome == "not-started":
-            yield (
-                f"{self._fired(traced)}got attempt {execution.attempt} at {self._at(execution.started_at)} and gave "
-                f"it back without starting the command{_noted(execution)}, which left the tick open."
-            )
-            return
+    def _executions(self) -> Iterator[_Event]:
+        before: Execution | None = None
+        for traced in self._facts.executions:
+            execution = traced.execution
+            if execution.outcome == "not-started":
+                what = f"claimed attempt {execution.attempt} and did not start it{_in_brackets(execution.note)}"
+                yield execution.started_at, f"{self._who(execution)} {what}; the tick stayed open"
+                continue
+            same_shard = before is not None and before.shard == execution.shard
+            yield self._start(traced, before if same_shard else None)
+            yield from self._end(traced)
+            before = execution
+
+    def _who(self, execution: Execution) -> str:
         divided = execution.shards > 1 or execution.shard > 0
-        part = f", part {part_of(execution.shard, execution.shards)}" if divided else ""
-        yield (
-            f"{self._started(traced, before)} at {self._at(execution.started_at)} by the store's clock "
-            f"(pid {execution.pid}, user {visible(execution.user)}{part}): {visible(execution.command)}"
-        )
-        yield from self._end(traced)
+        shard = f" shard {part_of(execution.shard, execution.shards)}" if divided else ""
+        return f"{visible(execution.host)}{shard}"
 
-    def _started(self, traced: Traced, before: Execution | None) -> str:
-        """Return who started which attempt, and why there was a further one."""
+    def _start(self, traced: Traced, before: Execution | None) -> _Event:
         execution = traced.execution
-        attempt = f"as attempt {execution.attempt}"
-        if execution.cause == "retry":
-            return f"{visible(execution.host)} tried again, {attempt},"
-        how = "started it" if execution.outcome != "unclaimed" else "started it without a lease"
-        which = f" {attempt}" if before or execution.attempt > 1 else ""
-        if execution.cause == "manual":
-            which = f" {attempt}, asked for by --again,"
-        elif execution.cause == "takeover":
-            of_whom = "the last"
-            if before:
-                of_whom = f"attempt {before.attempt} on {visible(before.host)}"
-            which = f" {attempt}, taken over because {of_whom} was lost,"
-        return f"{self._fired(traced)}{how}{which}"
+        fired = self._fired_apart(traced.fired_at, execution.started_at)
+        who = f"pid {execution.pid}, user {visible(execution.user)}{fired}"
+        how = f"{_started(execution, before)} ({who}): {visible(execution.command)}"
+        return execution.started_at, f"{self._who(execution)} {how}"
 
-    def _end(self, traced: Traced) -> Iterator[str]:
-        execution = traced.execution
+    def _fired_apart(self, fired_at: float | None, at: float) -> str:
+        """Return when a host fired, where that is not what the store's clock shows."""
+        if fired_at is None or abs(at - fired_at) < _SAME_TIME:
+            return ""
+        return f", fired at {self._at(fired_at)} by its own clock"
+
+    def _end(self, traced: Traced) -> Iterator[_Event]:
+        execution, who = traced.execution, self._who(traced.execution)
+        ended_at = execution.finished_at or execution.started_at
+        if execution.outcome == "lost":
+            yield from self._loss(traced)
+        elif execution.outcome in _ENDED:
+            if traced.lost_at is not None:
+                yield traced.lost_at, f"{who} was declared lost: its lease had ended"
+            how = _ENDED[execution.outcome]
+            if execution.outcome == "stopped" and execution.requested_by is not None:
+                how = f"was stopped by {visible(execution.requested_by)}"
+            details = _in_brackets(_status(execution), execution.note)
+            yield ended_at, f"{who} {how}{_after(execution)}{details}"
+
+    def _loss(self, traced: Traced) -> Iterator[_Event]:
+        execution, who = traced.execution, self._who(traced.execution)
+        note = _in_brackets(execution.note)
+        ended_at = execution.finished_at or traced.lost_at or execution.started_at
+        if execution.duration is not None:
+            killed = f"killed the command{_after(execution)}, before another host could start it"
+            yield ended_at, f"{who} lost its lease and {killed}{note}"
+        else:
+            why = f"its lease had ended, and no end is on record{note}"
+            yield (
+                traced.lost_at or ended_at,
+                f"{who} was declared lost: {why}. The host probably died or was cut off.",
+            )
+        later = self._facts.after_loss.get(execution.shard)
+        if later and self._is_last(execution) and later.tick != execution.tick:
+            next_run = f"tick {visible(later.tick)}" if later.tick else "a firing without a tick"
+            yield later.started_at, f"{self._who(later)} started the key's next run, {next_run}"
+
+    def _is_last(self, execution: Execution) -> bool:
+        attempts = [each.execution for each in self._facts.executions]
+        return execution == [each for each in attempts if each.shard == execution.shard][-1]
+
+    # What holds now
+
+    def _state(self, execution: Execution) -> Iterator[str]:
+        who = self._who(execution)
         if execution.outcome == "running":
             yield from self._running(execution)
         elif execution.outcome == NO_END:
             yield (
-                "It is recorded as running and has no living lease: its host died or cannot tell, and the next firing "
-                "will declare it lost."
+                f"{who} has no end on record and its lease has expired: the host probably died. The next firing of "
+                "the key declares it lost."
             )
-        elif execution.outcome == "lost":
-            yield from self._lost(traced)
-        else:
-            yield from self._ended(traced)
+        elif self._is_kept(execution):
+            yield f"{who} keeps the lease and retries after the delay."
         if execution.execution_id in self._facts.exhausted:
-            yield "No further attempt follows by itself: oncecron history --exhausted lists it."
-
-    def _ended(self, traced: Traced) -> Iterator[str]:
-        execution = traced.execution
-        after = (
-            f" after {format_duration(execution.duration)}"
-            if execution.duration is not None
-            else ""
-        )
-        how = _ENDED[execution.outcome]
-        if execution.outcome == "stopped" and execution.requested_by is not None:
-            how = f"was stopped, as {visible(execution.requested_by)} asked,"
-        yield (
-            f"It {how}{after} at {self._at(execution.finished_at)}{_status(execution)}"
-            f"{_noted(execution)}."
-        )
-        if traced.lost_at is not None:
-            yield f"Its lease was found to be over at {self._at(traced.lost_at)}."
-        if self._is_kept(execution):
-            yield "Its host keeps the lease, and tries again after the delay."
+            yield f"No further attempt follows. To list such ticks: `oncecron history --exhausted {execution.key}`"
 
     def _is_kept(self, execution: Execution) -> bool:
-        """Return whether an attempt has failed whose lease lives on, for the next one."""
+        """Return whether an attempt has failed and its lease is kept for the next one."""
         return execution.outcome in _FAILED and self._lease_of(execution) is not None
 
     def _lease_of(self, execution: Execution) -> LeaseView | None:
-        """Return the living lease: by its token, since the ids of a log beside the store are its own."""
+        """Return the living lease, found by its token: a separate log has execution ids of its own."""
         for lease in self._facts.leases:
             ours = (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
             if ours and is_living(lease, self._facts.now):
                 return lease
         return None
 
-    def _lost(self, traced: Traced) -> Iterator[str]:
-        execution = traced.execution
-        note = _noted(execution)
-        if execution.duration is not None:
-            yield (
-                f"It lost its lease and was killed after {format_duration(execution.duration)}, before anybody else "
-                f"could start{note}."
-            )
-        else:
-            yield (
-                f"It was declared lost at {self._at(traced.lost_at)}, when its lease had ended{note}: its host "
-                "died, or was cut off, and has not told how the command ended."
-            )
-        later = self._facts.after_loss.get(execution.shard)
-        if later and self._is_last(execution) and later.tick != execution.tick:
-            yield (
-                f"The key then went on with tick {visible(later.tick or '-')}, started by {visible(later.host)} at "
-                f"{self._at(later.started_at)}."
-            )
-
-    def _is_last(self, execution: Execution) -> bool:
-        attempts = [each.execution for each in self._facts.executions]
-        return execution == [each for each in attempts if each.shard == execution.shard][-1]
-
     def _running(self, execution: Execution) -> Iterator[str]:
-        lease = self._lease_of(execution)
+        lease, who = self._lease_of(execution), self._who(execution)
         if lease is None:
-            yield "It has only just begun."
+            yield f"{who} has only just started it."
             return
         now = lease.asked_at or self._facts.now
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
-        yield f"It is running; its lease was renewed {format_duration(ago)} ago."
+        yield f"{who} is running it and renewed its lease {format_duration(ago)} ago."
         if lease.requested_by is not None:
-            acknowledged = lease.request_acknowledged_at
-            told = (
-                "has not acknowledged it yet"
-                if acknowledged is None
-                else f"acknowledged it at {self._at(acknowledged)}"
+            at = lease.request_acknowledged_at
+            answer = (
+                "has not acknowledged this yet"
+                if at is None
+                else f"acknowledged this at {self._at(at)}"
             )
-            yield f"{visible(lease.requested_by)} has asked for its end; {visible(execution.host)} {told}."
+            yield f"{visible(lease.requested_by)} asked {who} to end it; {who} {answer}."
 
-    def _fired(self, traced: Traced) -> str:
-        host = visible(traced.execution.host)
-        if traced.fired_at is None:
-            return f"{host} "
-        return f"{host} fired at {self._at(traced.fired_at)} by its own clock and "
+    # Skips
 
-    # Refusals
-
-    def _others(self) -> Iterator[str]:
-        skips = self._facts.skips
-        for traced in skips[:_HOSTS_NAMED]:
-            yield self._refused(traced)
-        if len(skips) > _HOSTS_NAMED:
-            yield f"{len(skips) - _HOSTS_NAMED} more were refused (history --skips shows all)."
-
-    def _refused(self, traced: TracedSkip) -> str:
+    def _skip(self, traced: TracedSkip) -> _Event:
         skip = traced.skip
-        fired = (
-            f" at {self._at(traced.fired_at)} by its own clock"
-            if traced.fired_at is not None
-            else ""
-        )
-        times = f", {skip.count} times" if skip.count > 1 else ""
-        told = f"was told at {self._at(skip.at)} by the store's clock"
+        shard = f" shard {skip.shard}" if self._divided or skip.shard > 0 else ""
+        times = f" {skip.count} times" if skip.count > 1 else ""
+        fired = self._fired_apart(traced.fired_at, skip.at)
         if skip.reason == "no-store":
-            told = f"gave up at {self._at(skip.at)} by its own clock"
-        divided = division(self._facts.executions) is not None or skip.shard > 0
-        part = f" of part {skip.shard}" if divided else ""
-        return (
-            f"{visible(skip.host)} fired{fired}{times}, and {told}{part}: {self._reason(traced)}."
-        )
+            fired = ", by its own clock"
+        return skip.at, f"{visible(skip.host)} skipped{shard}{times}: {self._reason(traced)}{fired}"
 
     def _reason(self, traced: TracedSkip) -> str:
-        skip, detail = traced.skip, visible(traced.skip.detail or "")
-        by = f" by {visible(skip.holder_host)} (pid {skip.holder_pid})" if skip.holder_host else ""
-        in_brackets = f" ({detail})" if detail else ""
+        skip, detail = traced.skip, _in_brackets(traced.skip.detail)
+        holder = f"{visible(skip.holder_host)} (pid {skip.holder_pid})" if skip.holder_host else ""
+        holder = holder or "another host"
         return {
-            "held": f"held, it was being run{by}",
-            "done": f"done, it had been run{by}{in_brackets}",
-            "passed": f"passed, a newer tick had been claimed before{in_brackets}",
-            "recent": f"recent, the key had been started too short a time ago{by}",
-            "late": f"late, {self._lateness(traced)}more than --starting-deadline allows",
-            "paused": f"paused, the key starts nothing new{in_brackets}",
-            "drained": f"drained, that host claims nothing new{in_brackets}",
-            "exhausted": f"exhausted, no attempt was left after what failed or was lost{in_brackets}",
-            "broken": f"broken, that host cannot start the command{in_brackets}",
-            "no-store": f"no-store, that host could not reach the store{in_brackets}",
-        }.get(skip.reason, f"{skip.reason}{by}{in_brackets}")
+            "held": f"{holder} was running the key",
+            "done": f"{holder} had already run it{detail}",
+            "passed": f"a newer tick had already been claimed{detail}",
+            "recent": f"{holder} had started the key less than --min-gap before",
+            "late": f"{self._lateness(traced)}--starting-deadline had passed",
+            "paused": f"the key was paused{detail}",
+            "drained": f"the host was drained{detail}",
+            "exhausted": f"no attempts were left{detail}",
+            "broken": f"it could not start the command{detail}",
+            "no-store": f"it could not reach the store{detail}",
+        }.get(skip.reason, f"{skip.reason}{detail}")
 
     def _lateness(self, traced: TracedSkip) -> str:
         if self._facts.instant is None:
             return ""
         late = round((traced.fired_at or traced.skip.at) - self._facts.instant, 1)
-        return f"{format_duration(late)} after its time, " if late > 0 else ""
+        return f"it fired {format_duration(late)} after the tick's time; " if late > 0 else ""
 
-    # What the store does not know, and what it knows of the present
+    # What the store does not know
 
     def _spooled(self, record: dict[str, Any]) -> str:
-        fired = (
-            f"{visible(record['host'])} fired at {self._at(record['fired_at'])} by its own clock"
-        )
-        kept = "that record is still spooled on this host (`oncecron flush` delivers it)"
         if record["kind"] == "skip":
-            detail = f" ({visible(record['detail'])})" if record.get("detail") else ""
-            why = {"no-store": "could not reach the store", "broken": "could not start the command"}
-            what = why.get(record["reason"], f"was refused: {record['reason']}")
-            return f"{fired} and {what}{detail}; {kept}."
-        if record["outcome"] == "not-started":
-            return f"{fired} and did not start ({visible(record.get('note') or '-')}); {kept}."
-        return f"{fired}, ran it, and it ended as {record['outcome']}; {kept}."
+            why = {
+                "no-store": "it could not reach the store",
+                "broken": "it could not start the command",
+            }
+            reason = why.get(record["reason"], record["reason"])
+            what = f"skipped: {reason}{_in_brackets(record.get('detail'))}"
+        elif record["outcome"] == "not-started":
+            what = f"did not start it{_in_brackets(record.get('note'))}"
+        else:
+            what = f"ran it and it ended as {record['outcome']}"
+        return (
+            f"{self._at(record['fired_at'])} {visible(record['host'])} {what}, by its own clock. This record is still "
+            "spooled on this host; to deliver it: `oncecron flush`"
+        )
 
     def _unfired(self) -> Iterator[str]:
         facts = self._facts
         if facts.near:
-            yield f"Ticks of nearly this name: {', '.join(map(visible, facts.near))}."
-        plan = next((part for part in facts.parts if part.schedule is not None), None)
+            yield f"Similar ticks on record: {', '.join(map(visible, facts.near))}."
+        plan = next((row for row in facts.job_keys if row.schedule is not None), None)
         if plan and plan.schedule and facts.instant is not None:
             zone = f" ({plan.zone})" if plan.zone else ""
-            schedule = f"the schedule that the key was last claimed with, {plan.schedule}{zone}"
+            schedule = f"The key's last schedule, {plan.schedule}{zone},"
             try:
                 near = tick.scheduled_tick(plan.schedule, plan.zone, facts.instant)
             except ValueError:  # this host knows no such zone
                 return
             if near.instant == facts.instant:
-                yield f"It is a tick of {schedule}."
+                yield f"{schedule} has this tick."
             else:
-                yield f"It is no tick of {schedule}; the last before it is {near.text}."
+                yield f"{schedule} does not have this tick; the last one before it is {near.text}."
 
-    def _present(self) -> Iterator[str]:
-        for pause in self._facts.pauses:
-            what = "Every key" if pause.key == ALL_KEYS else f"Key {pause.key}"
-            until = "it is resumed" if pause.until is None else self._at(pause.until)
-            reason = f": {visible(pause.reason)}" if pause.reason else ""
-            yield f"{what} is paused since {self._at(pause.since)} until {until}, by {visible(pause.author)}{reason}."
-        if not self._facts.executions and self._facts.tick and self._verdict_is_open():
+    def _pause(self, pause: Pause) -> str:
+        everything = pause.key == ALL_KEYS
+        what = "All keys are" if everything else f"Key {pause.key} is"
+        until = "" if pause.until is None else f" until {self._at(pause.until)}"
+        reason = f": {visible(pause.reason)}" if pause.reason else ""
+        resume = f"oncecron resume {'--all' if everything else pause.key}"
+        return (
+            f"{what} paused by {visible(pause.author)} since {self._at(pause.since)}{until}{reason}; to resume: "
+            f"`{resume}`"
+        )
+
+    def _elsewhere(self) -> Iterator[str]:
+        facts = self._facts
+        due = (facts.instant or 0.0) <= facts.now
+        if facts.tick and due and not facts.executions and not facts.skips:
             yield (
-                "A host that could not reach the store keeps its record in a spool of its own: `oncecron why` there "
-                "shows it."
+                "A host that could not reach the store keeps its record in its own spool. To see it, run on that host: "
+                f"`oncecron why {facts.key} --tick {shlex.quote(facts.tick)}`"
             )
 
-    def _verdict_is_open(self) -> bool:
-        return not self._facts.skips and (self._facts.instant or 0.0) <= self._facts.now
+    # Times
+
+    def _day(self, *, by: str) -> str:
+        """Return the line above the times: their day, zone and clock."""
+        zone = self._first[19:]
+        utc = zone in ("Z", "+00:00")
+        return f"On {self._first[:10]} ({'UTC' if utc else 'UTC' + zone}{by}):"
 
     def _at(self, time: float | None) -> str:
-        return self._clock.seconds(time)
+        """Return the time of day; in full where day or zone are not those of the line above the times."""
+        text = self._clock.seconds(time)
+        same = (text[:10], text[19:]) == (self._first[:10], self._first[19:])
+        return text[11:19] if same else text
 
 
-def _noted(execution: Execution) -> str:
-    """Return the note as the end of a sentence."""
-    return f" ({visible(execution.note)})" if execution.note else ""
+def _started(execution: Execution, before: Execution | None) -> str:
+    """Return which attempt was started, and why there was a further one."""
+    attempt = f"attempt {execution.attempt}"
+    if execution.cause == "retry":
+        return f"retried it, {attempt}"
+    if execution.cause == "manual":
+        return f"started {attempt}, requested by --again"
+    if execution.cause == "takeover":
+        last = f" from {visible(before.host)}" if before else ""
+        return f"took over{last} with {attempt}"
+    lease = " without a lease" if execution.outcome == "unclaimed" else ""
+    return f"started {attempt if before or execution.attempt > 1 else 'it'}{lease}"
+
+
+def _after(execution: Execution) -> str:
+    return "" if execution.duration is None else f" after {format_duration(execution.duration)}"
+
+
+def _in_brackets(*texts: str | None) -> str:
+    """Return what is known as the end of a sentence."""
+    known = "; ".join(visible(text) for text in texts if text)
+    return f" ({known})" if known else ""
 
 
 def _status(execution: Execution) -> str:
     if execution.signal is not None:
-        return f", by signal {signal_name(execution.signal) or execution.signal}"
-    return "" if execution.exit_code is None else f", exit status {execution.exit_code}"
+        return f"signal {signal_name(execution.signal) or execution.signal}"
+    return "" if execution.exit_code is None else f"exit status {execution.exit_code}"

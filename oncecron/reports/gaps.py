@@ -1,7 +1,8 @@
-"""Scheduled ticks without a start: the schedule that a part of a key was last claimed with, laid beside its log.
+"""Scheduled ticks without a start: the log of a shard compared with the schedule that it was last claimed with.
 
-Looked for between the first and the last tick that is recorded, and not before the newest that the schedule does not
-know: then it was another one. What is missing is kept as ranges, so that a year of minutes needs no memory.
+Only ticks between the first and the last tick on record are expected. A tick on record that is not in the schedule
+means that the schedule was another one until then, so nothing before it is expected. Missing ticks are kept as ranges,
+so that a year of missing minutes needs no memory.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, JobKey, Skip, Traced
     from oncecron.stores.api import Inspector
 
-_REFUSALS_LOOKED_AT = 500
+_SKIPS_READ = 500
 
 Reasons = dict[str, dict[str, None]]
-"""Hosts by reason, in the order in which they were met."""
+"""The hosts that skipped, by reason, in the order in which they were read."""
 
 
 class _Range(NamedTuple):
@@ -31,17 +32,17 @@ class _Range(NamedTuple):
 
 
 class Gaps:
-    """The ticks of one part that should be there."""
+    """The scheduled ticks of one shard that have no start."""
 
     example: Execution
-    """Any execution of this part."""
+    """Any execution of this shard."""
 
-    def __init__(self, part: JobKey, refused: float | None) -> None:
-        """`refused`: the newest instant of which a refusal is recorded."""
-        assert part.schedule is not None  # noqa: S101 - see `schedules`
-        self._schedule, self._zone = part.schedule, part.zone
-        self._key, self._shard = part.key, part.shard
-        self._refused = refused
+    def __init__(self, known: JobKey, skipped: float | None) -> None:
+        """`skipped`: the newest instant of which a skip is on record."""
+        assert known.schedule is not None  # noqa: S101 - see `schedules`
+        self._schedule, self._zone = known.schedule, known.zone
+        self._key, self._shard = known.key, known.shard
+        self._skipped = skipped
         self._since = 0.0
         self._coming: Iterator[tick.Tick] | None = None
         self._next = 0.0
@@ -51,11 +52,11 @@ class Gaps:
         self._not_started: dict[float, str] = {}
 
     def begin(self, since: float) -> None:
-        """Look for nothing that is older."""
+        """Expect no ticks that are older."""
         self._since = since
 
     def see(self, traced: Traced) -> None:
-        """Take the next execution, in the order of starts."""
+        """Read the next execution, in the order of starts."""
         self.example, instant = traced.execution, traced.instant
         if instant is None or instant < self._since:
             return
@@ -78,7 +79,7 @@ class Gaps:
         self._pass_by(instant)
         if self._next == instant:
             self._step()
-        else:  # not of this schedule: it was another one until then
+        else:  # not a tick of this schedule: the schedule was another one until then
             self._ranges.clear()
             self._begin_behind(instant)
 
@@ -98,7 +99,7 @@ class Gaps:
         self._last, self._next = self._next, _instant(next(self._coming))
 
     def _pass_by(self, instant: float) -> None:
-        """Note what should have come before this instant."""
+        """Note the ticks that were due before this instant and have no start."""
         first = self._next
         while self._next < instant:
             self._step()
@@ -106,41 +107,41 @@ class Gaps:
             self._ranges.append(_Range(first, self._last))
 
     def missing(self, log: Inspector) -> Iterator[tuple[str, str, int, str]]:
-        """Yield what is missing: first and last tick, how many, and why as far as refusals tell."""
-        if self._coming is not None and self._refused is not None:
-            self._pass_by(self._refused + 1)
+        """Yield the missing ticks: the first and the last one, how many, and why, as far as skips on record say."""
+        if self._coming is not None and self._skipped is not None:
+            self._pass_by(self._skipped + 1)
         if not self._ranges:
             return
-        told = self._reasons(log)
+        reasons = self._reasons(log)
         for missing in self._ranges:
-            found = ((each, self._why(each, told)) for each in self._ticks_of(missing))
+            found = ((each, self._why(each, reasons)) for each in self._ticks_of(missing))
             for why, ticks in itertools.groupby(found, key=lambda pair: pair[1]):
                 first, last, count = _ends(each for each, _ in ticks)
                 if why is not None:
                     yield str(first.text), str(last.text), count, why
 
     def _ticks_of(self, missing: _Range) -> Iterator[tick.Tick]:
-        """Yield them again; one that has its start by now divides two groups, so that it comes too."""
+        """Yield the ticks of a range, also those that were started later: they separate two groups."""
         for each in tick.next_ticks(self._schedule, self._zone, missing.first - 1):
             if _instant(each) > missing.last:
                 return
             yield each
 
-    def _why(self, missing: tick.Tick, told: dict[str, Reasons]) -> str | None:
-        """Return why nothing ran; None where that is as it should be."""
+    def _why(self, missing: tick.Tick, reasons: dict[str, Reasons]) -> str | None:
+        """Return why nothing ran; None where the tick was started later, or paused."""
         instant = _instant(missing)
-        reasons = told.get(str(missing.text), {})
-        if instant in self._started_later or "paused" in reasons:
+        of_tick = reasons.get(str(missing.text), {})
+        if instant in self._started_later or "paused" in of_tick:
             return None
-        return listed_reasons(reasons, not_started_by=self._not_started.get(instant))
+        return listed_reasons(of_tick, given_back_by=self._not_started.get(instant))
 
     def _reasons(self, log: Inspector) -> dict[str, Reasons]:
-        told: dict[str, Reasons] = {}
+        reasons: dict[str, Reasons] = {}
         since = self._ranges[0].first - MAX_CLOCK_SKEW
         for skip in log.skips(HistoryQuery(key=self._key, since=since, limit=None)):
             if skip.shard == self._shard and skip.tick and self._is_missing(skip):
-                told.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
-        return told
+                reasons.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
+        return reasons
 
     def _is_missing(self, skip: Skip) -> bool:
         instant = tick.named_tick(skip.tick or "-").instant
@@ -148,39 +149,42 @@ class Gaps:
 
 
 def schedules(store: Inspector, log: Inspector, now: float) -> dict[tuple[str, int], Gaps]:
-    """Return what can be looked for, by key and shard. To be asked before the log is read.
+    """Return the shards that have a schedule, by key and shard. Call this before reading the log.
 
-    Then whatever was refused has its start in what is read, if it has one.
+    Then a tick whose skip was seen here has its start among the executions that are read, if it has one.
     """
     found = {}
-    for part in store.job_keys():
-        if part.schedule is None:
+    for known in store.job_keys():
+        if known.schedule is None:
             continue
-        newest = _newest_refusal(log, part)
+        newest = _newest_skip(log, known)
         settled = newest is not None and newest.at < now - SETTLED and newest.tick
-        refused = tick.named_tick(settled).instant if settled else None
-        found[part.key, part.shard] = Gaps(part, refused)
+        skipped = tick.named_tick(settled).instant if settled else None
+        found[known.key, known.shard] = Gaps(known, skipped)
     return found
 
 
-def _newest_refusal(log: Inspector, part: JobKey) -> Skip | None:
-    """Return the newest refusal of a part: the others say nothing of one that is no more."""
-    newest = log.skips(HistoryQuery(key=part.key, limit=_REFUSALS_LOOKED_AT))
-    return next((skip for skip in newest if skip.shard == part.shard), None)
+def _newest_skip(log: Inspector, known: JobKey) -> Skip | None:
+    """Return the newest skip of a shard; None also where it is far older than those of the key's other shards."""
+    newest = log.skips(HistoryQuery(key=known.key, limit=_SKIPS_READ))
+    return next((skip for skip in newest if skip.shard == known.shard), None)
 
 
-def listed_reasons(reasons: Reasons, *, not_started_by: str | None = None) -> str:
-    """Return why nothing was started, as far as refusals tell."""
-    parts = [f"{reason} on {_list(hosts)}" for reason, hosts in sorted(reasons.items())]
-    if not_started_by is not None:
-        parts.insert(0, f"not started by {not_started_by}")
-    if parts:
-        return "no start: " + "; ".join(parts)
-    return "no start, and no refusal is recorded: no host fired, or it could not tell, or it is long ago"
+def listed_reasons(reasons: Reasons, *, given_back_by: str | None = None) -> str:
+    """Return why nothing was started, as far as skips on record say."""
+    found = [f"{reason} on {_list(hosts)}" for reason, hosts in sorted(reasons.items())]
+    if given_back_by is not None:
+        found.insert(0, f"claimed and given back by {given_back_by}")
+    if found:
+        return "not started: " + "; ".join(found)
+    return (
+        "not started, and no skip is on record: no host fired, or its record is still spooled, or its skips have been "
+        "pruned"
+    )
 
 
 def _ends(ticks: Iterator[tick.Tick]) -> tuple[tick.Tick, tick.Tick, int]:
-    """Return the first, the last, and how many there are."""
+    """Return the first and the last one, and how many there are."""
     first = last = next(ticks)
     count = 1
     for each in ticks:

@@ -1,7 +1,8 @@
-"""One line a key: how it went last, where it runs, how it usually goes, when it is due, whether it is paused.
+"""One line a key: its last outcome, where it runs, its usual duration, when it is due, whether it is paused.
 
-What counts is the tick: of several attempts the last, of several parts the worst. One that goes on, since a part
-runs or its lease is kept for the next attempt, has not ended; what is recorded as running without a living lease has.
+The outcome is that of a tick: of several attempts the last counts, of several shards the worst. A tick has not ended
+while a shard runs or a lease is kept for the next attempt. An execution that is recorded as running but has no living
+lease has ended.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 STREAK_AT_MOST = 100
-"""Executions of a key that are looked at: a longer streak of ticks is not counted on."""
+"""Executions of a key that are read: a longer streak of ticks is not counted further."""
 
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
 
 
 NO_END = "no-end"
-"""What people are told instead of `running` where nothing can be running any more."""
+"""The outcome that is shown instead of `running` where the lease has ended."""
 
 
 class JobSummary(NamedTuple):
@@ -36,17 +37,17 @@ class JobSummary(NamedTuple):
 
     key: str
     outcome: str | None
-    """Of the newest tick, or firing without one, that is over; `running` where one goes on and none is."""
+    """Of the newest tick, or firing without a tick, that has ended; `running` where none has ended and one runs."""
     exit_code: int | None
     signal: int | None
     started_at: float | None
     succeeded_at: float | None
     """When its newest success ended."""
     running_host: str | None
-    """Several, joined by commas, where parts of the key run on several hosts."""
+    """Several hosts, joined by commas, where shards of the key run on them."""
     running_since: float | None
     streak: int
-    """How many ticks in a row succeeded, or did not; at most `STREAK_AT_MOST`."""
+    """How many ticks in a row succeeded, or did not succeed; at most `STREAK_AT_MOST`."""
     usual_duration: float | None
     next_at: float | None
     paused_by: str | None
@@ -57,7 +58,7 @@ class JobSummary(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """What the log tells of a key."""
+    """What the log has on a key."""
 
     ended: Execution | None
     success: Execution | None
@@ -66,10 +67,10 @@ class _Past(NamedTuple):
 
 
 def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[JobSummary]:
-    """Yield every key by name; `store` knows leases, pauses and schedules, `log` what has happened."""
-    parts: dict[str, list[JobKey]] = {}
-    for part in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
-        parts.setdefault(part.key, []).append(part)
+    """Yield every key by name; leases, pauses and schedules come from `store`, executions from `log`."""
+    shards: dict[str, list[JobKey]] = {}
+    for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
+        shards.setdefault(known.key, []).append(known)
     pauses = {pause.key: pause for pause in store.pauses()}
     running: dict[str, list[LeaseView]] = {}
     asked = now
@@ -77,28 +78,29 @@ def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[JobSummary]:
         asked = lease.asked_at or now
         if is_living(lease, now):
             running.setdefault(lease.key, []).append(lease)
-    for key in sorted(parts):
+    for key in sorted(shards):
         leases = running.get(key, [])
         past = _past(log, key, leases, asked)
-        yield _job(key, parts[key], past, leases, _pause_of(key, pauses), now)
+        yield _job(key, shards[key], past, leases, _pause_of(key, pauses), now)
 
 
 def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
-    """Return what keeps a key from starting the longest."""
+    """Return the pause that applies to a key; of two the one that lasts longer."""
     found = [pauses[name] for name in (key, ALL_KEYS) if name in pauses]
     ends = (math.inf if pause.until is None else pause.until for pause in found)
     return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 def is_living(lease: LeaseView, now: float) -> bool:
-    """Return whether a lease keeps others out; `now` where the store did not tell its own time."""
+    """Return whether a lease has not expired; `now` counts where the store did not return its own time."""
     return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)
 
 
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
-    """Return it with `NO_END` where it is recorded as running and none of its key's leases is its own and lives.
+    """Return it with the outcome `NO_END` where it is recorded as running but has no living lease among `leases`.
 
-    What began after they had been asked for runs; `now` is when that was, where the store did not tell its own time.
+    An execution that started after the leases were read is running. They were read at `now` where the store did not
+    return its own time.
     """
     if execution.outcome != "running" or any(
         (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
@@ -113,9 +115,9 @@ def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> E
 def dead_letters(
     log: Inspector, query: HistoryQuery, leases: Iterable[LeaseView], now: float
 ) -> Iterator[Execution]:
-    """Yield the last attempts of what was given up.
+    """Yield the last attempts of ticks that were given up.
 
-    By their tokens none is one that a lease is kept for: a log beside the store knows of no lease.
+    Attempts whose lease is kept for a retry are left out, by token: a separate log has no leases.
     """
     kept = {(each.key, each.shard, each.fencing_token) for each in leases if is_living(each, now)}
     for each in log.history(query._replace(exhausted=True)):
@@ -124,7 +126,7 @@ def dead_letters(
 
 
 def succeeded(execution: Execution) -> bool:
-    """Return whether the command did what it should, with or without a lease."""
+    """Return whether the command succeeded, with or without a lease."""
     unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
     return execution.outcome == "succeeded" or unclaimed
 
@@ -139,7 +141,7 @@ def _past(log: Inspector, key: str, running: Sequence[LeaseView], asked: float) 
     well = [each for each in ended if succeeded(each)]
     successes = _successes(log, key, newest)
     if newest and newest[0].shards > 1 and not well:
-        successes = []  # of single parts
+        successes = []  # of single shards
     durations = [each.duration for each in successes if each.duration is not None]
     well = well or successes
     return _Past(
@@ -158,7 +160,7 @@ def _successes(log: Inspector, key: str, newest: Sequence[Execution]) -> list[Ex
 
 
 def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> list[Execution]:
-    """Return of each tick that has ended the execution that says how, the newest tick first."""
+    """Return one execution for each tick that has ended, the one with the tick's outcome; newest tick first."""
     ticks: dict[str, dict[int, Execution]] = {}
     for each in newest:
         last = ticks.setdefault(each.tick or each.owner, {})
@@ -166,34 +168,34 @@ def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> 
         if each.outcome != "not-started" and (not before or before.attempt < each.attempt):
             last[each.shard] = each
     if len(newest) == STREAK_AT_MOST and len(ticks) > 1 and newest[-1].shards > 1:
-        del ticks[newest[-1].tick or newest[-1].owner]  # its other parts are older
+        del ticks[newest[-1].tick or newest[-1].owner]  # its other shards are older
     return [
-        _of_all(parts.values())
-        for parts in ticks.values()
-        if parts
+        _of_all(shards.values())
+        for shards in ticks.values()
+        if shards
         and not any(
             each.outcome == "running" or (each.shard, each.fencing_token) in living
-            for each in parts.values()
+            for each in shards.values()
         )
     ]
 
 
-def _of_all(parts: Iterable[Execution]) -> Execution:
-    """Return the execution that tells how a tick ended: the newest that did not succeed, else the newest."""
-    by_age = sorted(parts, key=lambda each: each.execution_id, reverse=True)
+def _of_all(shards: Iterable[Execution]) -> Execution:
+    """Return the execution with the tick's outcome: the newest that did not succeed, else the newest."""
+    by_age = sorted(shards, key=lambda each: each.execution_id, reverse=True)
     return next((each for each in by_age if not succeeded(each)), by_age[0])
 
 
 def _job(
     key: str,
-    parts: Sequence[JobKey],
+    shards: Sequence[JobKey],
     past: _Past,
     running: Sequence[LeaseView],
     pause: Pause | None,
     now: float,
 ) -> JobSummary:
     ended, success = past.ended, past.success
-    known = next((part for part in parts if part.schedule is not None), parts[0])
+    known = next((shard for shard in shards if shard.schedule is not None), shards[0])
     since = [lease.acquired_at for lease in running if lease.acquired_at is not None]
     return JobSummary(
         key=key,
@@ -215,11 +217,11 @@ def _job(
     )
 
 
-def _next(part: JobKey, now: float) -> float | None:
-    """Return the next tick of the schedule as it was last claimed, in the host's zone where it named none."""
-    if part.schedule is None:
+def _next(known: JobKey, now: float) -> float | None:
+    """Return the next tick of the key's last schedule; in this host's zone where the claim had none."""
+    if known.schedule is None:
         return None
     try:
-        return next(tick.next_ticks(part.schedule, part.zone, now)).instant
+        return next(tick.next_ticks(known.schedule, known.zone, now)).instant
     except ValueError:  # this host knows no such zone
         return None

@@ -1,7 +1,7 @@
-"""Parts without a start: of ticks of which another part was started.
+"""Shards without a start, of ticks of which another shard was started.
 
-A key's log is read the newest first, and a tick that has all its parts is forgotten, so that memory does not grow
-with the log. What is left is asked for again, whole.
+A key's log is read newest first. A tick is forgotten once all its shards were found, so memory does not grow with the
+log. The ticks that are left are read again, completely.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 _COMPLETE_REMEMBERED = 4096
-"""Ticks: an attempt that is older than the one that made its tick complete is not a tick of its own."""
+"""Complete ticks that are remembered: an older attempt at one of them does not open the tick again."""
 _A_DAY = 86400.0
-"""Seconds from the end of the retention in which some parts of a tick may be kept, and others not."""
+"""Seconds before the end of the retention in which some shards of a tick may be pruned already."""
 
 
 class Missing(NamedTuple):
-    """A part that was not started."""
+    """A shard that was not started."""
 
     execution: Execution
-    """The newest of the tick's other parts."""
+    """The newest of the tick's other shards."""
     instant: float | None
     shard: int
     reason: str
 
 
 class _OpenTick:
-    """A tick of which not all parts have been met yet."""
+    """A tick of which not all shards have been found yet."""
 
     def __init__(self, traced: Traced) -> None:
         self.newest = traced
         self.shards = traced.execution.shards
-        self.met: set[int] = set()
+        self.found: set[int] = set()
 
 
-def missing_parts(
+def missing_shards(
     store: Inspector, log: Inspector, key: str, *, since: float | None, kept: float, now: float
 ) -> Iterator[Missing]:
-    """Yield what was not started of the ticks that began since, and that are over by now."""
+    """Yield the shards that were not started, of ticks that began after `since` and are over."""
     query = HistoryQuery(key=key, since=since, limit=None)
     running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease, now)}
     for found in _incomplete(log.traced(query)):
@@ -59,16 +59,16 @@ def missing_parts(
         first = min((each.started_at for each in started), default=now)
         if execution.tick in running or over > now - SETTLED or first < now - kept + _A_DAY:
             continue
-        met = {each.shard for each in started}
+        known = {each.shard for each in started}
         reasons = _reasons(log, tick)
         for shard in range(found.shards):
-            if shard not in met and "paused" not in reasons.get(shard, {}):
+            if shard not in known and "paused" not in reasons.get(shard, {}):
                 why = listed_reasons(reasons.get(shard, {}))
                 yield Missing(execution, found.newest.instant, shard, why)
 
 
 def _incomplete(executions: Iterator[Traced]) -> list[_OpenTick]:
-    """Return the ticks of which a part is missing; the executions the newest first."""
+    """Return the ticks of which a shard is missing; `executions` are sorted newest first."""
     opened: dict[str, _OpenTick] = {}
     complete: collections.OrderedDict[str, None] = collections.OrderedDict()
     for traced in executions:
@@ -81,8 +81,8 @@ def _incomplete(executions: Iterator[Traced]) -> list[_OpenTick]:
         ):
             continue
         found = opened.setdefault(execution.tick, _OpenTick(traced))
-        found.met.add(execution.shard)
-        if len(found.met) == found.shards:
+        found.found.add(execution.shard)
+        if len(found.found) == found.shards:
             del opened[execution.tick]
             complete[execution.tick] = None
             if len(complete) > _COMPLETE_REMEMBERED:
@@ -91,7 +91,7 @@ def _incomplete(executions: Iterator[Traced]) -> list[_OpenTick]:
 
 
 def _reasons(log: Inspector, tick: HistoryQuery) -> dict[int, Reasons]:
-    told: dict[int, Reasons] = {}
+    reasons: dict[int, Reasons] = {}
     for skip in log.skips(tick):
-        told.setdefault(skip.shard, {}).setdefault(skip.reason, {})[skip.host] = None
-    return told
+        reasons.setdefault(skip.shard, {}).setdefault(skip.reason, {})[skip.host] = None
+    return reasons

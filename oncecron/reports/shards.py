@@ -1,4 +1,4 @@
-"""A tick that is divided into parts: how each went, and which have not been started."""
+"""A tick that is divided into shards: the outcome of each, and which were not started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "running": "running",
-    NO_END: "without an end",
+    NO_END: "without an end on record",
     "lost": "lost",
     "failed": "failed",
     "timed-out": "timed out",
@@ -25,18 +25,18 @@ _WORDS = {
 
 
 class Division(NamedTuple):
-    """What is known of the parts of a tick."""
+    """The known shards of a tick."""
 
     shards: int
     outcomes: dict[int, str]
-    """Of the last attempt of each part that was started."""
+    """The outcome of the last attempt, by shard."""
 
     def missing(self) -> list[int]:
-        """Return the parts that have not been started."""
+        """Return the shards that were not started."""
         return [shard for shard in range(self.shards) if shard not in self.outcomes]
 
     def verdict(self) -> str:
-        """Return the worst outcome; `running` where any part runs, `incomplete` where one has not been started."""
+        """Return the worst outcome; `running` where any shard runs, `incomplete` where one was not started."""
         found = set(self.outcomes.values())
         if "running" in found:
             return "running"
@@ -45,22 +45,22 @@ class Division(NamedTuple):
         return next(outcome for outcome in _WORDS if outcome in found)
 
     def described(self) -> str:
-        """Return how many of the parts went how, and which: `3 succeeded (0-2), 1 without a start (3)`."""
+        """Return the shards by outcome, with their numbers: `3 succeeded (0-2), 1 not started (3)`."""
         shards: dict[str, list[int]] = {outcome: [] for outcome in _WORDS}
         for shard, outcome in sorted(self.outcomes.items()):
             shards[outcome].append(shard)
-        told = [
+        described = [
             f"{len(found)} {_WORDS[outcome]} ({listed(found)})"
             for outcome, found in reversed(shards.items())
             if found
         ]
         if missing := self.missing():
-            told.append(f"{len(missing)} without a start ({listed(missing)})")
-        return ", ".join(told)
+            described.append(f"{len(missing)} not started ({listed(missing)})")
+        return ", ".join(described)
 
 
 def division(executions: Sequence[Traced]) -> Division | None:
-    """Return how a tick is divided, if it is; the executions by attempt."""
+    """Return how a tick is divided, None if it is not; `executions` are sorted by attempt."""
     started = [each.execution for each in executions if each.execution.outcome != "not-started"]
     shards = max((each.shards for each in started), default=1)
     if shards == 1:
@@ -69,7 +69,7 @@ def division(executions: Sequence[Traced]) -> Division | None:
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """Return rising numbers with their runs drawn together: `0-2, 5`."""
+    """Return rising numbers as text, with runs as ranges: `0-2, 5`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:

@@ -1,16 +1,16 @@
-"""Asking the holders of a key to end their commands, and watching what becomes of each: for `stop` and `release`.
+"""Ask the holders of a key to end their commands, and wait for the result: for `stop` and `release`.
 
-    asked    the request lies on the lease; the holder hears of it at once, or by its next heartbeat
-    acknowledged   a renewal has told the holder
-    silent   no renewal for two heartbeats: the holder is stopped, or cut off. Nobody can reach it, but it, or who
-             watches it, ends the command before the lease ends: that is waited for
-    ended    the lease was given back, and the log tells how the command ended
-    gone     the lease is over and was not given back: nobody has recorded how the command ended
-    alive    the lease still lives when nobody waits any longer
-    locked   there is no lease, only a session of PostgreSQL that holds the lock: nobody can be asked
+    asked          the request is written to the lease; the holder gets it at once, or with its next renewal
+    acknowledged   the holder has renewed its lease and got the request
+    silent         the holder has missed two renewals: it is stopped, or cut off. It cannot be reached, but its guard or
+                   wrapper ends the command before the lease ends, so this is waited for
+    ended          the lease was released, and the log has the end of the command
+    gone           the lease has expired and no end is on record
+    alive          the lease still lives when the timeout is over
+    locked         there is no lease, only a PostgreSQL session that holds the lock: there is no holder to ask
 
-Wall times are the store's. A holder may begin the next attempt before it hears, and another host may take over what
-was lost: such a further execution of the same tick is asked as well.
+Wall times are the store's. Before the holder gets the request it may start the next attempt, and another host may take
+over a lost one. Such a further execution of the same tick is asked too.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from oncecron.core.model import Request
     from oncecron.stores.api import Inspector
 
-DEAD_BY_THEN = "its command is dead unless both processes of oncecron were stopped or killed"
-"""What is true after the end of a lease: nobody else would have ended the command."""
+DEAD_BY_THEN = "its command is dead unless both oncecron processes were stopped or killed"
+"""What is true after the end of a lease: only these two processes end the command."""
 
 _FOLLOWED = ("lost", "failed", "timed-out")
-"""Outcomes after which the tick may go on by itself."""
+"""Outcomes that another attempt at the tick may follow."""
 
 
 class Fate(NamedTuple):
-    """What became of one execution, in the order of its published fields."""
+    """The result for one execution, in the order of its published fields."""
 
     key: str
     shard: int
@@ -52,18 +52,18 @@ class Fate(NamedTuple):
     pid: int | None
     user: str | None
     acknowledged_at: float | None
-    """When the holder was told what is asked of it."""
+    """When the holder got the request."""
     answer: Literal["ended", "gone", "alive", "locked"]
     outcome: str | None
     exit_code: int | None
     signal: int | None
     lease_ends_at: float | None
-    """As it was last seen."""
+    """As it was last read."""
     shards: int
 
 
 class _Watched:
-    """One execution whose end is waited for."""
+    """One execution that was asked to end."""
 
     def __init__(self, lease: LeaseView) -> None:
         self.lease = lease
@@ -91,7 +91,7 @@ class Asking:
         timeout: Callable[[LeaseView, bool], float],
         linger: float,
     ) -> None:
-        """`timeout`: seconds to wait for a holder, and a silent one; `linger`: for who takes over what is gone."""
+        """`timeout`: seconds to wait for a holder, or a silent one; `linger`: for a takeover after a loss."""
         self._store = store
         self._request = request
         self._tell = tell
@@ -102,12 +102,12 @@ class Asking:
         self._away: StoreUnavailable | None = None
 
     def ask(self, leases: Iterable[LeaseView]) -> None:
-        """Ask the holders of living leases. Raises `StoreError`."""
+        """Write the request to living leases. Raises `StoreError`."""
         for lease in leases:
             self._watch(lease)
 
     def wait(self) -> list[Fate]:
-        """Wait until all have ended, or nobody waits any longer. Raises `StoreError` when the store was away then."""
+        """Wait until all have ended or timed out. Raises `StoreError` if the store is unreachable at the timeout."""
         while self._watched:
             select.select((), (), (), jittered(REQUEST_POLL))  # not time.sleep: libfaketime
             try:
@@ -117,7 +117,7 @@ class Asking:
                 self._away = None
             except StoreUnavailable as error:
                 if self._away is None:
-                    self._tell(f"{error}; trying again")
+                    self._tell(f"{error}; retrying")
                 self._away = error
             self._give_up()
         return self._fates
@@ -129,18 +129,18 @@ class Asking:
         self._tell(f"asked {_holder(lease)} to {self._request.kind} {name_of(lease)}")
 
     def _send(self, watched: _Watched) -> None:
-        """Lay the request on the lease. Where there is none any more the next look tells why."""
+        """Write the request to the lease. Where the lease has ended, the next look finds out why."""
         lease = watched.lease
         assert lease.execution_id is not None  # noqa: S101 - only executions are asked
         self._store.request(lease.key, lease.shard, lease.execution_id, self._request)
 
     def _look(self, watched: _Watched, leases: Iterable[LeaseView]) -> None:
         before = watched.lease
-        found = next((each for each in leases if _same_part(each, before)), None)
+        found = next((each for each in leases if _same_shard(each, before)), None)
         if found and found.execution_id == before.execution_id and is_living(found, clock.wall()):
             watched.lease, watched.over_since = found, None
             self._report(watched)
-            if found.requested_by is None:  # another attempt, or a store that was set back
+            if found.requested_by is None:  # another attempt, or a store that forgot the request
                 self._send(watched)
             return
         self._over(watched, found)
@@ -156,7 +156,7 @@ class Asking:
             self._once(
                 watched,
                 "silent",
-                f"{host} has not answered since {since}; its lease ends in {left}, by then {DEAD_BY_THEN}",
+                f"{host} has not renewed its lease since {since}; the lease ends in {left}, and by then {DEAD_BY_THEN}",
             )
 
     def _once(self, watched: _Watched, event: str, text: str) -> None:
@@ -165,7 +165,7 @@ class Asking:
             self._tell(text)
 
     def _over(self, watched: _Watched, found: LeaseView | None) -> None:
-        """Tell what became of an execution whose lease is over, and ask who goes on with its tick."""
+        """Report the end of an execution whose lease is over, and ask the holder of a further attempt."""
         lease = watched.lease
         execution = (
             None if lease.execution_id is None else self._store.execution(lease.execution_id)
@@ -178,7 +178,7 @@ class Asking:
                 return
         self._end(watched, fate)
         if successor:
-            self._tell(f"{_holder(successor)} goes on with it as attempt {successor.attempt}")
+            self._tell(f"{_holder(successor)} has started attempt {successor.attempt}")
             self._watch(successor)
 
     def _end(self, watched: _Watched, fate: Fate) -> None:
@@ -201,7 +201,7 @@ class Asking:
 
 
 def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
-    """Return what became of an execution whose lease is over, by its record in the log; and of a lock without one."""
+    """Return the result for an execution whose lease is over, from its record; also for a lock without a lease."""
     locked = lease.execution_id is None
     reported = execution is not None and execution.outcome != "running"
     reported = reported and (execution.outcome != "lost" or execution.duration is not None)  # type: ignore[union-attr]
@@ -224,18 +224,18 @@ def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
     )
 
 
-def name_of(part: LeaseView | Fate) -> str:
-    """Return how a key, or its part, is called in a sentence."""
-    return part.key if part.shards == 1 else f"{part.key} part {part_of(part.shard, part.shards)}"
+def name_of(of: LeaseView | Fate) -> str:
+    """Return the name of a key, or of its shard, for a sentence."""
+    return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
 
 
-def typed_name(part: LeaseView | Fate) -> str:
-    """Return how a key, or its part alone, is named to a command."""
-    return part.key if part.shards == 1 else f"{part.key} --shard {part.shard}"
+def typed_name(of: LeaseView | Fate) -> str:
+    """Return the arguments of a command that name a key, or its shard alone."""
+    return of.key if of.shards == 1 else f"{of.key} --shard {of.shard}"
 
 
 def ttl_of(lease: LeaseView) -> float:
-    """Return for how long, in seconds, a lease is renewed."""
+    """Return the --ttl of a lease, in seconds."""
     if lease.expires_at is None or lease.heartbeat_at is None:
         return ASSUMED_TTL
     return lease.expires_at - lease.heartbeat_at
@@ -246,16 +246,16 @@ def _holder(lease: LeaseView) -> str:
 
 
 def _dated(lease: LeaseView) -> LeaseView:
-    """Return a lease with the time of asking, by this host's clock where the store did not tell its own."""
+    """Return a lease with the time when it was read, by this host's clock where the store did not return its own."""
     return lease._replace(asked_at=lease.asked_at or clock.wall())
 
 
-def _same_part(one: LeaseView, other: LeaseView) -> bool:
+def _same_shard(one: LeaseView, other: LeaseView) -> bool:
     return (one.key, one.shard) == (other.key, other.shard) and one.execution_id is not None
 
 
 def _resumes(fate: Fate, lease: LeaseView) -> bool:
-    """Return whether a living lease is that of a further attempt; without a tick another firing is none."""
+    """Return whether a living lease belongs to a further attempt; without a tick another firing does not count."""
     if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
         return False
     same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)

@@ -1,4 +1,4 @@
-"""What is known of one tick: executions, refusals, what is still spooled on this host, pauses."""
+"""What is known of one tick: executions, skips, records that are still spooled on this host, pauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 _LOOKED_AT = 50
-"""Records of a key among which the newest tick and near names are looked for."""
+"""Records of a key that are searched for the newest tick and for similar names."""
 
 
 class Facts(NamedTuple):
@@ -28,40 +28,41 @@ class Facts(NamedTuple):
     tick: str | None
     """None: the newest firing that belonged to no tick."""
     instant: float | None
-    parts: Sequence[JobKey]
+    job_keys: Sequence[JobKey]
+    """The shards of the key as they were last claimed."""
     executions: Sequence[Traced]
-    """By part and attempt."""
+    """By shard and attempt."""
     skips: Sequence[TracedSkip]
     """The earliest first."""
     spooled: Sequence[dict[str, Any]]
     leases: Sequence[LeaseView]
     pauses: Sequence[Pause]
     after_loss: dict[int, Execution]
-    """Who started a part of the key after its last execution of this tick was lost."""
+    """The next execution of a shard, by shard, where the last one of this tick was lost."""
     exhausted: frozenset[int]
-    """The executions that no further attempt follows though their ticks might have had one."""
+    """Ids of last attempts whose ticks were given up."""
     near: Sequence[str]
-    """Ticks that were fired, with nearly this name."""
+    """Ticks on record with a similar name."""
     now: float
 
 
 class Sources(NamedTuple):
-    """Where is asked."""
+    """Where the facts come from."""
 
     store: Inspector
     log: Inspector
-    """The store itself where there is no log beside it."""
+    """The same as `store` unless --log names another one."""
     spools: Sequence[Spool]
     now: float
 
 
 def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
     """Return what is known of a tick, by default the newest one. Raises `NotFoundError` for an unknown key."""
-    parts = [*sources.store.job_keys()]
+    shards = [*sources.store.job_keys()]
     if sources.log is not sources.store:
-        parts += sources.log.job_keys()
+        shards += sources.log.job_keys()
     spooled = [record for spool in sources.spools for _, record in spool.pending(key)]
-    _check_key(key, {part.key for part in parts}, known=bool(spooled))
+    _check_key(key, {known.key for known in shards}, spooled=bool(spooled))
     text = _newest(sources.log, key, spooled) if wanted is None else _canonical(wanted)
     leases = [lease for lease in sources.store.leases() if lease.key == key]
     executions = _executions(sources.log, key, text)
@@ -70,7 +71,7 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
         key=key,
         tick=text,
         instant=tick.named_tick(text).instant if text else None,
-        parts=[part for part in parts if part.key == key],
+        job_keys=[known for known in shards if known.key == key],
         executions=executions,
         skips=skips,
         spooled=[record for record in spooled if record.get("tick") == text],
@@ -83,16 +84,16 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
     )
 
 
-def _check_key(key: str, keys: set[str], *, known: bool) -> None:
-    if key in keys or known:
+def _check_key(key: str, keys: set[str], *, spooled: bool) -> None:
+    if key in keys or spooled:
         return
     near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
-    raise NotFoundError(f"nothing is known of key {key}: no host ever fired it; {hint}")
+    raise NotFoundError(f"unknown key {key}: no host has fired it; {hint}")
 
 
 def _canonical(wanted: str) -> str:
-    """Return the text of a tick as it is recorded: a time with an offset, or a local one, is an instant."""
+    """Return the text of a tick as it is recorded: a local time, or one with an offset, becomes an instant."""
     from datetime import UTC, datetime  # noqa: PLC0415 - only where a tick was typed
 
     named = tick.named_tick(wanted)
@@ -106,7 +107,7 @@ def _canonical(wanted: str) -> str:
 
 
 def _newest(log: Inspector, key: str, spooled: Iterable[dict[str, Any]]) -> str | None:
-    """Return the newest tick that anybody fired: by its instant where all are instants, else by when."""
+    """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired."""
     query = HistoryQuery(key=key, limit=_LOOKED_AT)
     fired: list[tuple[float, str | None]] = [(e.started_at, e.tick) for e in log.history(query)]
     fired += [(skip.at, skip.tick) for skip in log.skips(query)]

@@ -1,7 +1,7 @@
-"""The coming ticks of a schedule; those on both sides of a change of the clock say what it does to them.
+"""The coming ticks of a schedule. The ticks before and after a clock change say what the change does to them.
 
-A change is the first second at which the zone has another offset from UTC. The last tick before it and the
-first one from it on are marked, unless they are so far apart that there is another change between them.
+A clock change is the first second at which the zone has another offset from UTC. The last tick before it and the first
+tick at or after it are marked, unless they are so far apart that there is another change between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _AHEAD = 400 * 86400  # a zone that changes at all does so twice within it
 FIRST, LAST = -62_104_060_800, 221_845_392_000
-"""The years 2 to 8999, for which ticks are known: the calendar of Python has those from 1 to 9999."""
+"""The years 2 to 8999: Python's calendar has the years 1 to 9999."""
 
 
 class Coming(NamedTuple):
@@ -33,11 +33,11 @@ class Coming(NamedTuple):
     local: str
     """RFC 3339, in the schedule's zone."""
     change: str | None
-    """The change of the clock that it stands beside, and what becomes of the times that are skipped or repeated."""
+    """The clock change before or after it, and what happens to local times that are skipped or repeated."""
 
 
 class _Change(NamedTuple):
-    """A change of the clock: its first second, and how far local time was and is ahead of UTC."""
+    """A clock change: its first second, and how far local time is ahead of UTC before it and from it on."""
 
     at: int
     before: int
@@ -45,16 +45,16 @@ class _Change(NamedTuple):
 
 
 def known_schedule(keys: Iterable[JobKey], key: str) -> JobKey | None:
-    """Return a part of the key as it was last claimed with --schedule, or None."""
+    """Return the key as it was last claimed with --schedule, or None."""
     return next((each for each in keys if each.key == key and each.schedule is not None), None)
 
 
 def coming(
     key: str | None, schedule: str, zone: str | None, since: float, count: int, *, changes: bool
 ) -> list[Coming]:
-    """Return the first `count` ticks from `since` (epoch seconds) on, ascending.
+    """Return the first `count` ticks at or after `since` (epoch seconds), ascending.
 
-    `changes`: also those beside the next two changes of the clock. `zone` None is the host's.
+    `changes`: also the ticks before and after the next two clock changes. `zone` None means the host's zone.
 
     Raises ValueError as `tick.next_ticks` does.
     """
@@ -83,24 +83,24 @@ class _Calendar:
         self._instants = tick.Schedule(schedule, zone)
 
     def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
-        """Yield the ticks from an instant on."""
+        """Yield the ticks at or after an instant."""
         ticks = tick.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
         instants = (int(each.instant or 0) for each in ticks)
         return takewhile(lambda instant: instant < LAST, instants)
 
     def around(self, change: _Change) -> list[int]:
-        """Return the last tick before a change, and the first from it on."""
+        """Return the last tick before a change, and the first tick at or after it."""
         last = tick.scheduled_tick(self._schedule, self.name, change.at - 1 - EARLY)
         return [int(last.instant or 0), *islice(self.ticks(change.at), 1)]
 
     def marks(self, ticks: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Yield the ticks that have a change, and no other, beside them, and what it means."""
+        """Yield the ticks before and after a change, with what it does; none where two changes are between them."""
         for last, first in pairwise(ticks):
             if first - last > _AHEAD:
                 continue
             found = list(self.changes(last, first))
             if len(found) == 1:
-                before, after = self._told(found[0])
+                before, after = self._marks_of(found[0])
                 yield last, before
                 yield first, after
 
@@ -117,12 +117,12 @@ class _Calendar:
         zone = timezone(timedelta(seconds=self._instants.offset(instant)))
         return name, datetime.fromtimestamp(instant, zone).isoformat(timespec="seconds")
 
-    def _told(self, change: _Change) -> tuple[str, str]:
+    def _marks_of(self, change: _Change) -> tuple[str, str]:
         """Return the marks of the ticks before and after a change."""
         shown, new = _clock(change.at + change.before), _clock(change.at + change.now)
         before, after = f"before {shown} becomes {new}", f"after {shown} became {new}"
         low, high = sorted((change.at + change.before, change.at + change.now))
-        # Without changes of the clock local times are those of UTC.
+        # UTC has no clock changes: its ticks are the local times that the schedule names.
         times = list(takewhile(lambda instant: instant < high, self.ticks(low, "UTC")))
         if not times:
             return before, after
@@ -139,7 +139,7 @@ def _clock(local: int) -> str:
 
 
 def _listed(times: Sequence[int]) -> str:
-    """Return local times as text: one, two, or from the first to the last."""
+    """Return local times as the start of a clause: one, two, or the first to the last."""
     if len(times) == 1:
         return f"{_clock(times[0])} is"
     return f"{_clock(times[0])} {'and' if len(times) == 2 else 'to'} {_clock(times[-1])} are"  # noqa: PLR2004

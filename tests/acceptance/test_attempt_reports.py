@@ -40,7 +40,7 @@ def test_a_retry_that_succeeds(store: Store, host: Oncecron) -> None:
     host.run("billing", "--retries", 2, *QUICK, "--tick", "t1", "--", "sh", "-c", FAILS_ONCE)
     ends(store, "failed", "succeeded")
     first, second = (host("why", "billing").out.decode().find(each) for each in (
-        "It failed after", "host-a tried again, as attempt 2, at",
+        "host-a failed after", "host-a retried it, attempt 2",
     ))  # fmt: skip
     assert 0 < first < second
     text = told(host, "billing")
@@ -61,10 +61,9 @@ def test_a_tick_that_was_given_up(store: Store, host: Oncecron) -> None:
     assert (letter["tick"], letter["attempt"], letter["exit_code"]) == ("t1", 2, 3)
     assert answer(host, "history", "--exhausted", "billing", "--tick", "t0") == []
     text = told(host, "billing")
-    assert text.startswith(
-        "Tick t1 of key billing failed on host-a; it was given up after 2 attempts.\n"
-    )
-    assert text.count("No further attempt follows by itself: oncecron history --exhausted") == 1
+    assert text.startswith("Tick t1 of key billing failed on host-a; given up after 2 attempts.\n")
+    assert text.count("No further attempt follows.") == 1
+    assert text.count("`oncecron history --exhausted billing`") == 1
     assert why(host, "billing")["verdict"] == "failed"
     assert kinds(host) == []
     [row] = answer(host, "jobs")
@@ -77,8 +76,8 @@ def test_a_tick_between_two_attempts(store: Store, host: Oncecron) -> None:
     firing = host.fire(
         "billing", "--retries", 1, "--retry-delay", "300s..300s", "--tick", "t1", "--", "false"
     )
-    text = told_with("another attempt is to follow", host, "billing")
-    assert "Its host keeps the lease, and tries again after the delay." in text
+    text = told_with("another attempt follows", host, "billing")
+    assert "host-a keeps the lease and retries after the delay." in text
     assert answer(host, "history", "--exhausted") == []
     [row] = answer(host, "jobs")
     assert (row["outcome"], row["running_host"]) == ("succeeded", "host-a")
@@ -97,15 +96,15 @@ def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
     lost = a.fire(*words, *job(journal, "--sleep", 120))
     journal.wait_for("start")
     standby = b.fire(*words, "true")
-    told_with("held, it was being run", b, "billing")
+    told_with("was running the key", b, "billing")
     kill_tree(lost.process.pid)
     lost.wait()
     assert standby.wait().status == 0
     ends(store, "lost", "succeeded")
     text = told(b, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-b.\n")
-    assert "started it as attempt 2, taken over because attempt 1 on host-a was lost, at" in text
-    assert "The key then went on" not in text
+    assert "host-b took over from host-a with attempt 2 (pid " in text
+    assert "the key's next run" not in text
     found = json.loads(b("audit", "--json").out)
     assert [each["finding"] for each in found] == ["no-end"], found
     [row] = answer(b, "jobs")
@@ -117,10 +116,10 @@ def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
     a, b = new_host("host-a"), new_host("host-b")
     words = ("billing", "--ttl", TTL, "--failover", "--retries", 2, "--tick", "t1")
     lost = a.fire(*words, "--retry-delay", "300s..300s", "--", "false")
-    told_with("another attempt is to follow", a, "billing")
+    told_with("another attempt follows", a, "billing")
     ends(store, "failed")
     standby = b.fire(*words, "--", "true")
-    told_with("held, it was being run", b, "billing")
+    told_with("was running the key", b, "billing")
     kill_tree(lost.process.pid)
     lost.wait()
     assert standby.wait().status == 0
@@ -128,19 +127,17 @@ def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
     assert kinds(b) == []
 
 
-# Parts
+# Shards
 
 
-def test_parts_that_are_all_done(store: Store, host: Oncecron) -> None:
-    """One line for the tick, and each part with its own."""
+def test_shards_that_are_all_done(store: Store, host: Oncecron) -> None:
+    """One line for the tick, and each shard with its own."""
     host.run("billing", "--shards", 3, "--tick", "t1", "--", "true")
     ends(store, "succeeded", "succeeded", "succeeded")
     facts = why(host, "billing")
     assert facts["verdict"] == "succeeded"
-    assert facts["account"][0] == (
-        "Tick t1 of key billing is divided into 3 parts: 3 succeeded (0-2)."
-    )
-    assert "part 2/3): true" in told(host, "billing")
+    assert facts["account"][0] == ("Tick t1 of key billing has 3 shards: 3 succeeded (0-2).")
+    assert "host-a shard 2/3 started it (pid " in told(host, "billing")
     assert {(each["shard"], each["shards"]) for each in answer(host, "history")} == {
         *((0, 3), (1, 3), (2, 3))
     }
@@ -149,13 +146,13 @@ def test_parts_that_are_all_done(store: Store, host: Oncecron) -> None:
     assert (row["outcome"], row["streak"]) == ("succeeded", 1)
 
 
-def test_a_part_that_fails(store: Store, host: Oncecron) -> None:
-    """The tick is as good as its worst part."""
+def test_a_shard_that_fails(store: Store, host: Oncecron) -> None:
+    """The tick is as good as its worst shard."""
     command = "test $ONCECRON_SHARD != 1"
     host.run("billing", "--shards", 3, "--tick", "t1", "--", "sh", "-c", command)
     eventually(lambda: len(answer(host, "history", "--outcome", "succeeded")) == 2)
     facts = eventually(lambda: _of_verdict(host, "failed"))
-    assert facts["account"][0].endswith("3 parts: 2 succeeded (0, 2), 1 failed (1).")
+    assert facts["account"][0].endswith("3 shards: 2 succeeded (0, 2), 1 failed (1).")
     [row] = answer(host, "jobs")
     assert (row["outcome"], row["streak"], row["exit_code"]) == ("failed", 1, 1)
 
@@ -165,17 +162,17 @@ def _of_verdict(host: Oncecron, verdict: str) -> dict[str, Any] | None:
     return facts if facts["verdict"] == verdict else None
 
 
-def test_a_part_without_a_start_is_found(ticks: Ticks) -> None:
-    """Where another part of its tick had one, a while ago."""
+def test_a_shard_without_a_start_is_found(ticks: Ticks) -> None:
+    """Where another shard of its tick had one, a while ago."""
     ticks.alter(2, shards=3)
     found = json.loads(ticks.host("audit", "--json").out)
     assert [(each["finding"], each["tick"], each["shard"]) for each in found] == [
         *(("no-run", "t2", 1), ("no-run", "t2", 2))
     ]
-    assert found[0]["reason"].startswith("part 1/3 had no start, and no refusal is recorded")
+    assert found[0]["reason"].startswith("shard 1/3 not started, and no skip is on record")
     facts = why(ticks.host, "billing", "--tick", "t2")
     assert facts["verdict"] == "incomplete"
-    assert facts["account"][0].endswith("3 parts: 1 succeeded (0), 2 without a start (1-2).")
+    assert facts["account"][0].endswith("3 shards: 1 succeeded (0), 2 not started (1-2).")
 
 
 # Which further attempts an audit accepts

@@ -72,7 +72,7 @@ def reports(host: Oncecron) -> dict[str, Any]:
             del row["note"]
         text = "\n".join(facts["account"])
         for note in notes:
-            text = text.replace(f" ({note})", "")
+            text = text.replace(f" ({note})", "").replace(f"; {note})", ")")
         facts["account"] = text
     return found
 
@@ -82,10 +82,10 @@ def test_no_report_reads_a_note(store: Store, eventful: Oncecron, nonsense: str)
     """Neither why an attempt followed another, nor why one was lost, nor who asked for its end."""
     before = reports(eventful)
     told = {tick: before[f"why {tick}"]["account"] for tick in TICKS}
-    assert "asked for by --again," in told["manual"]
-    assert "host-a tried again, as attempt 2," in told["retried"]
-    assert f"was stopped, as {ME} asked," in told["stopped"]
-    assert "taken over because attempt 1 on host-a was lost," in told["taken-over"]
+    assert "requested by --again" in told["manual"]
+    assert "host-a retried it, attempt 2" in told["retried"]
+    assert f"was stopped by {ME}" in told["stopped"]
+    assert "took over from host-a with attempt 2" in told["taken-over"]
     assert [row["finding"] for row in before["audit"]].count("no-end") == 2
     assert not [row for row in before["audit"] if row["finding"] in ("twice", "overlap")]
     assert len(before["history --exhausted"]) == 1

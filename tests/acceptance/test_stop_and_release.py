@@ -114,7 +114,7 @@ def test_a_running_job_is_stopped(
     assert outcomes(store) == ["stopped"]
     [record] = store.executions("k")
     assert (record.request, record.requested_by) == ("stop", ME)
-    assert f"was stopped, as {ME} asked," in host("why", "k").out.decode()
+    assert f"was stopped by {ME}" in host("why", "k").out.decode()
     next_tick_runs(host, running.journal)
 
 
@@ -168,8 +168,8 @@ def test_a_frozen_holder_is_waited_for(
     running.freeze()
     done = operator("stop", "k")
     running.is_over()
-    assert "oncecron: host-a has not answered since 2" in done.err
-    assert ", by then its command is dead unless both " in done.err
+    assert "oncecron: host-a has not renewed its lease since 2" in done.err
+    assert ", and by then its command is dead unless both " in done.err
     assert "is lost: its lease ended at 2" in ended(done)
     next_tick_runs(host, running.journal)
 
@@ -312,10 +312,10 @@ def test_one_part_is_stopped(
     [a, b] = answer(host, "locks")
     assert {(each["shard"], each["shards"]) for each in (a, b)} == {(0, 2), (1, 2)}
     out = ended(operator("stop", "k", "--shard", 1))
-    assert out.startswith("k part 1/2: execution ")
+    assert out.startswith("k shard 1/2: execution ")
     [left] = answer(host, "locks")
     assert left["shard"] == 0
-    assert ended(operator("stop", "k")).startswith("k part 0/2: execution ")
+    assert ended(operator("stop", "k")).startswith("k shard 0/2: execution ")
     for firing in firings:
         firing.wait()
     assert outcomes(store, 2) == ["stopped", "stopped"]
@@ -348,7 +348,7 @@ def test_a_holder_that_is_cut_off(
     here = Oncecron(at.log.operator_url, public_path, "host-b")
     done = here("stop", "k")
     out = ended(done)
-    assert "host-a has not answered since" in done.err
+    assert "host-a has not renewed its lease since" in done.err
     assert "is lost: its lease ended at" in out
     assert not child.alive()
     released = here("release", "k")

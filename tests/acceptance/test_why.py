@@ -54,7 +54,7 @@ def instant(minutes_ago: int) -> str:
 
 
 def test_won_and_succeeded(store: Store, new_host: Hosts) -> None:
-    """Who got it, when by which clock, and what the other was told."""
+    """Who ran it, when, and why the other host skipped."""
     a, b = new_host("host-a"), new_host("host-b")
     a.run("billing", "--tick", "t1", "--", "true", "two words")
     b.run("billing", "--tick", "t1", "--", "true")
@@ -70,9 +70,10 @@ def test_won_and_succeeded(store: Store, new_host: Hosts) -> None:
     assert "by the store's clock" in text
     assert "true 'two words'" in text
     assert "exit status 0" in text
-    assert f"done, it had been run by host-a (pid {execution['pid']})" in text
-    assert "host-b fired" in text
-    assert ", 2 times, and was told at" in text
+    assert (
+        f"host-b skipped 2 times: host-a (pid {execution['pid']}) had already run it (succeeded)"
+        in text
+    )
 
 
 def eventually_told(host: Oncecron, key: str, name: str) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def test_failed(store: Store, host: Oncecron) -> None:
     assert why(host, "billing")["verdict"] == "failed"
     assert "exit status 3" in told(host, "billing")
     host.run("billing", "--tick", "t2", "--", "sh", "-c", "kill -9 $$")
-    assert "by signal SIGKILL" in told(host, "billing")
+    assert "(signal SIGKILL)" in told(host, "billing")
 
 
 def test_timed_out(store: Store, host: Oncecron) -> None:
@@ -101,18 +102,18 @@ def test_timed_out(store: Store, host: Oncecron) -> None:
         host.run("billing", "--timeout", "0.5", "--tick", "t1", "--", "sleep", "60").status == 124
     )
     assert why(host, "billing")["verdict"] == "timed-out"
-    assert "It was stopped by its --timeout after" in told(host, "billing")
+    assert "host-a was ended by its --timeout after" in told(host, "billing")
 
 
 def test_running(store: Store, new_host: Hosts, journal: Journal) -> None:
-    """With the age of its heartbeat; the others are told `held`."""
+    """With the age of its heartbeat; the other host skips."""
     a, b = new_host("host-a"), new_host("host-b")
     firing = a.fire("billing", "--tick", "t1", "--", *job(journal, "--sleep", 60))
     eventually(lambda: journal.runs() != [])
     b.run("billing", "--tick", "t1", "--", "true")
-    text = told_with("held, it was being run", b, "billing")
+    text = told_with("was running the key", b, "billing")
     assert "Tick t1 of key billing is running on host-a." in text
-    assert "It is running; its lease was renewed" in text
+    assert "host-a is running it and renewed its lease" in text
     firing.process.terminate()
     firing.wait()
 
@@ -128,13 +129,13 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     eventually(lambda: why(b, "billing")["executions"] != [])
     kill_tree(firing.process.pid)
     firing.wait()
-    gone = "It is recorded as running and has no living lease"
+    gone = "host-a has no end on record and its lease has expired"
     told_with(gone, b, "billing")
     assert b.run("billing", "--tick", "t2", "--ttl", "6s", "--", "true").status == 0
     text = told_with("declared lost", a, "billing", "--tick", "t1")
     assert text.startswith("Tick t1 of key billing was lost on host-a")
-    assert "has not told how the command ended" in text
-    assert "The key then went on with tick t2, started by host-b at" in text
+    assert "its lease had ended, and no end is on record" in text
+    assert "host-b started the key's next run, tick t2" in text
     assert why(a, "billing", "--tick", "t1")["verdict"] == "lost"
     assert "Tick t2 of key billing succeeded on host-b" in told(a, "billing")
 
@@ -145,13 +146,14 @@ def test_paused(new_host: Hosts, operator: Oncecron) -> None:
     host.run("billing", "--tick", "t0", "--", "true")
     assert operator("pause", "billing", "--reason", "the bank moves").status == 0
     host.run("billing", "--tick", "t1", "--", "true")
-    text = told_with("paused, the key starts nothing new", host, "billing")
-    assert text.startswith(
-        "Tick t1 of key billing did not run: every firing that is known was refused."
+    text = told_with(
+        f"host-a skipped: the key was paused (by {ME}: the bank moves)", host, "billing"
     )
-    assert f"(by {ME}: the bank moves)" in text
-    assert "Key billing is paused since" in text
-    assert why(host, "billing")["verdict"] == "refused"
+    assert text.startswith(
+        "Tick t1 of key billing did not run: every firing on record was skipped."
+    )
+    assert f"Key billing is paused by {ME} since" in text
+    assert why(host, "billing")["verdict"] == "skipped"
 
 
 def test_drained(new_host: Hosts, operator: Oncecron) -> None:
@@ -161,16 +163,16 @@ def test_drained(new_host: Hosts, operator: Oncecron) -> None:
     assert operator("drain", "host-b").status == 0
     b.run("billing", "--tick", "t1", "--", "true")
     a.run("billing", "--tick", "t1", "--", "true")
-    text = told_with(f"drained, that host claims nothing new (by {ME})", a, "billing")
+    text = told_with(f"host-b skipped: the host was drained (by {ME})", a, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-a.")
 
 
 def test_late(store: Store, host: Oncecron) -> None:
     """By how much, on the only host that fired."""
     host.run("billing", "--tick", instant(3), "--starting-deadline", "60s", "--", "true")
-    text = told_with("more than --starting-deadline allows", host, "billing")
-    assert "did not run: every firing that is known was refused" in text
-    assert "late, 3m" in text or "late, 4m00s" in text, (
+    text = told_with("after the tick's time; --starting-deadline had passed", host, "billing")
+    assert "did not run: every firing on record was skipped" in text
+    assert "it fired 3m" in text or "it fired 4m00s" in text, (
         "three minutes, and what of this one has passed"
     )
 
@@ -181,17 +183,17 @@ def test_overtaken(store: Store, new_host: Hosts) -> None:
     older = ("--tick", instant(5))
     a.run("billing", "--tick", instant(1), "--", "true")
     b.run("billing", *older, "--", "true")
-    text = told_with("passed, a newer tick had been claimed before", a, "billing", *older)
-    assert "did not run: every firing that is known was refused" in text
+    text = told_with("a newer tick had already been claimed", a, "billing", *older)
+    assert "did not run: every firing on record was skipped" in text
     assert why(a, "billing")["verdict"] == "succeeded"
 
 
 def test_broken_on_one_host_and_run_on_another(store: Store, new_host: Hosts) -> None:
-    """Both are told of."""
+    """Both are in the account."""
     a, b = new_host("host-a"), new_host("host-b")
     assert b.run("billing", "--tick", "t1", "--", "/no/such/program").status == 127
     assert a.run("billing", "--tick", "t1", "--", "true").status == 0
-    text = told_with("broken, that host cannot start", a, "billing")
+    text = told_with("host-b skipped: it could not start the command", a, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-a.")
     if not isinstance(store, SQLiteLog):
         assert "/no/such/program was not found" in text
@@ -201,24 +203,24 @@ def test_nobody_fired(store: Store, host: Oncecron) -> None:
     """With what the schedule says of it, and what else could be."""
     host.run("billing", "--schedule", "*/5 * * * *", "--tz", "UTC", "--", "true")
     for wanted, words in (
-        ("2025-03-01T02:05Z", "It is a tick of the schedule"),
-        ("2025-03-01T02:07Z", "the last before it is 2025-03-01T02:05Z"),
-        ("2025-03-01T03:05+01:00", "It is a tick of the schedule"),
+        ("2025-03-01T02:05Z", "The key's last schedule, */5 * * * * (UTC), has this tick."),
+        ("2025-03-01T02:07Z", "the last one before it is 2025-03-01T02:05Z"),
+        ("2025-03-01T03:05+01:00", "(UTC), has this tick."),
     ):
         text = told(host, "billing", "--tick", wanted)
-        assert "no host is recorded as having fired it" in text
+        assert "did not run: no firing is on record" in text
         assert words in text
         assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
-    assert "is still to come" in told(host, "billing", "--tick", "2199-01-01T00:00Z")
+    assert "is not due yet" in told(host, "billing", "--tick", "2199-01-01T00:00Z")
 
 
 def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
     """Near names, of keys and of ticks."""
     host.run("billing", "--tick", "month-07", "--", "true")
-    refused(host("why", "biling"), 1, "nothing is known of key biling", "did you mean billing?")
+    refused(host("why", "biling"), 1, "unknown key biling", "did you mean billing?")
     refused(host("why", "xyz"), 1, "`oncecron jobs` lists all keys")
     refused(host("why", "billing", "--tick", ""), 64, "--tick is empty", "leave it out")
-    assert "Ticks of nearly this name: month-07." in told(host, "billing", "--tick", "month-7")
+    assert "Similar ticks on record: month-07." in told(host, "billing", "--tick", "month-7")
 
 
 def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:
@@ -227,11 +229,11 @@ def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:
     a.run("billing", "--tick", "t1", "--", "true")
     changed = {"outcome": "not-started", "exit_code": None, "note": "told to stop"}
     alter(store, "billing", "t1", **changed)
-    assert "did not start: a host had it and gave it back" in told(a, "billing")
+    assert "did not start: a host claimed it and gave it back" in told(a, "billing")
     b.run("billing", "--tick", "t1", "--", "true")
-    text = told_with("as attempt 2", a, "billing")
+    text = told_with("started attempt 2", a, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-b.")
-    assert "gave it back without starting the command (told to stop)" in text
+    assert "host-a claimed attempt 1 and did not start it (told to stop)" in text
     assert "--again" not in text
 
 
@@ -240,9 +242,9 @@ def test_asked_for_by_again(store: Store, new_host: Hosts) -> None:
     a, b = new_host("host-a"), new_host("host-b")
     a.run("billing", "--tick", "t1", "--", "sh", "-c", "exit 3")
     b.run("billing", "--tick", "t1", "--again", "--", "true")
-    text = told_with("as attempt 2, asked for by --again,", a, "billing")
+    text = told_with("host-b started attempt 2, requested by --again", a, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-b.")
-    assert "It failed after" in text
+    assert "host-a failed after" in text
 
 
 def test_a_firing_without_a_tick(store: Store, host: Oncecron) -> None:
@@ -257,7 +259,7 @@ def test_a_firing_without_a_tick(store: Store, host: Oncecron) -> None:
 def test_the_store_was_away_on_one_host_and_its_record_is_still_spooled(
     kind: str, new_postgres: Any, new_redis: Any, public_path: Any
 ) -> None:
-    """Told where the spool is; elsewhere only that it may be."""
+    """The host with the spool shows it; others say that there may be one."""
     at = start_breakable(kind, new_postgres, new_redis)
     a, b = (Oncecron(at.url(), public_path, name) for name in ("host-a", "host-b"))
     a.run(
@@ -288,16 +290,17 @@ def _check_spooled(a: Oncecron, b: Oncecron) -> None:
     facts = why(b, "billing")
     assert (facts["tick"], facts["verdict"]) == ("t1", "no-store")
     text = told(b, "billing")
-    assert "host-b fired at" in text
-    assert "could not reach the store" in text
-    assert "still spooled on this host (`oncecron flush` delivers it)" in text
+    assert "host-b skipped: it could not reach the store" in text
+    assert "still spooled on this host; to deliver it: `oncecron flush`" in text
     elsewhere = told(a, "billing", "--tick", "t1")
-    assert "no host is recorded as having fired it" in elsewhere
-    assert "keeps its record in a spool of its own" in elsewhere
+    assert "no firing is on record" in elsewhere
+    assert (
+        "its own spool. To see it, run on that host: `oncecron why billing --tick t1`" in elsewhere
+    )
     a.run("billing", "--ttl", "6s", "--tick", "t1", "--", "true")
     assert told(b, "billing").startswith("Tick t1 of key billing succeeded on host-a.")
     assert b("flush").status == 0
-    assert "no-store, that host could not reach the store" in told(a, "billing")
+    assert "host-b skipped: it could not reach the store" in told(a, "billing")
 
 
 def test_a_reader_needs_no_more_than_the_read_role(

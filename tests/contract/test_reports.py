@@ -164,17 +164,17 @@ def scheduled(host: Host, *numbers: int) -> None:
         host.run(minute(number), schedule="* * * * *", zone="UTC")
 
 
-def test_a_tick_that_all_were_refused_is_missing_once_it_is_settled(
+def test_a_tick_that_all_skipped_is_missing_once_it_is_settled(
     a: Host, store: StoreKind, log: Log
 ) -> None:
-    """The newest refusal bounds what should be there, a minute after it."""
+    """The newest skip bounds what should be there, a minute after it."""
     scheduled(a, 1, 2)
     a.lose(minute(3), starting_deadline=1.0)
     assert findings(log) == []
     store.age(120)
     [found] = findings(log)
     assert (found.finding, found.tick, found.count) == ("no-run", minute(3).text, 1)
-    assert found.reason == "no start: late on a.example"
+    assert found.reason == "not started: late on a.example"
 
 
 def test_a_tick_that_was_given_back_and_never_taken_is_missing(a: Host, log: Log) -> None:
@@ -183,7 +183,7 @@ def test_a_tick_that_was_given_back_and_never_taken_is_missing(a: Host, log: Log
     a.run(minute(2), "not-started")
     scheduled(a, 3)
     [found] = findings(log)
-    assert found.reason == "no start: not started by a.example"
+    assert found.reason == "not started: claimed and given back by a.example"
     a.run(minute(2), again=True, schedule="* * * * *", zone="UTC")
     assert findings(log) == []
 
@@ -218,7 +218,7 @@ def test_an_execution_that_has_lost_its_lease_runs_no_more(
     store.expire(KEY)
     [found] = findings(log)
     assert found.finding == "no-end"
-    assert "running and has no living lease" in found.reason
+    assert "running but has no living lease" in found.reason
 
 
 def test_two_that_ran_without_the_store_are_found(a: Host, b: Host, log: Log) -> None:
@@ -229,7 +229,7 @@ def test_two_that_ran_without_the_store_are_found(a: Host, b: Host, log: Log) ->
         host.deliver(execution_record(firing, outcome="unclaimed", command=COMMAND, late=True))
     found = findings(log)
     assert [each.finding for each in found] == ["twice", "overlap"]
-    assert "(unclaimed: the store was away)" in found[0].reason
+    assert "(unclaimed: no lease)" in found[0].reason
 
 
 def test_a_refusal_that_was_told_late_keeps_its_reason(a: Host, log: Log) -> None:

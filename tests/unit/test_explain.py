@@ -1,4 +1,4 @@
-"""What `jobs` and `why` say of what goes on, of what cannot go on any more, of parts and of pauses."""
+"""What `jobs` and `why` say of running and dead executions, of shards and of pauses; the words of `why`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.core.log_rows import ALL_KEYS, Execution, JobKey, LeaseView, Pause, Traced
+from oncecron.core.log_rows import (
+    ALL_KEYS,
+    Execution,
+    JobKey,
+    LeaseView,
+    Pause,
+    Skip,
+    Traced,
+    TracedSkip,
+)
+from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
 from oncecron.reports.explain import account
 from oncecron.reports.jobs import JobSummary, jobs
@@ -23,7 +33,10 @@ RUNNING = Execution(
 )
 FAILED = RUNNING._replace(outcome="failed", exit_code=4, finished_at=901.0, duration=1.0)
 LOST = RUNNING._replace(outcome="lost", finished_at=960.0)
-PART = RUNNING._replace(outcome="succeeded", exit_code=0, duration=0.5, finished_at=901.0, shards=2)
+SHARD = RUNNING._replace(
+    outcome="succeeded", exit_code=0, duration=0.5, finished_at=901.0, shards=2
+)
+SKIP = Skip("k", 0, "t1", "done", "host-a", 4711, "host-b", 16, 902.0, 1, "failed")
 LEASE = LeaseView(
     *("k", 0, "t1", 1, 1, "held", "host-a", 4711, "batch", 900.0, 990.0, 1050.0, 5, None, None),
     asked_at=NOW,
@@ -62,9 +75,9 @@ def told(*executions: Execution, leases: tuple[LeaseView, ...] = (), **known: An
     ("leases", "outcome", "headline"),
     [
         ((LEASE,), "running", "is running on host-a."),
-        ((OVER,), "no-end", "was started on host-a, and no end is recorded."),
-        ((), "no-end", "was started on host-a, and no end is recorded."),
-        ((LEASE._replace(fencing_token=6),), "no-end", "was started on host-a, and no end"),
+        ((OVER,), "no-end", "was started on host-a and has no end on record."),
+        ((), "no-end", "was started on host-a and has no end on record."),
+        ((LEASE._replace(fencing_token=6),), "no-end", "was started on host-a and has no end"),
         ((OVER._replace(asked_at=900.0),), "running", "is running on host-a."),
     ],
     ids=["alive", "over", "none", "of another", "just begun"],
@@ -77,30 +90,66 @@ def test_what_has_no_living_lease_does_not_run(
     verdict, (first, *others) = told(RUNNING, leases=leases)
     assert verdict == outcome
     assert first.startswith(f"Tick t1 of key k {headline}")
-    assert any("no living lease" in each for each in others) == (outcome == "no-end")
+    assert any("its lease has expired" in each for each in others) == (outcome == "no-end")
 
 
-def test_a_part_without_a_living_lease_does_not_run() -> None:
+def test_a_shard_without_a_living_lease_does_not_run() -> None:
     """Beside one that does, and alone."""
-    parts = [RUNNING._replace(shards=2, shard=shard, execution_id=shard) for shard in (0, 1)]
-    verdict, sentences = told(*parts, leases=(LEASE,))
+    shards = [RUNNING._replace(shards=2, shard=shard, execution_id=shard) for shard in (0, 1)]
+    verdict, sentences = told(*shards, leases=(LEASE,))
     assert verdict == "running"
-    assert "2 parts: 1 without an end (1), 1 running (0)." in sentences[0]
-    assert told(*parts).verdict == "no-end"
+    assert "2 shards: 1 without an end on record (1), 1 running (0)." in sentences[0]
+    assert told(*shards).verdict == "no-end"
 
 
-@pytest.mark.parametrize(
-    ("duration", "end"), [(None, ": it was started, and its end is unknown"), (5.6, "")]
-)
+@pytest.mark.parametrize(("duration", "end"), [(None, " and has no end on record"), (5.6, "")])
 @pytest.mark.parametrize("given_up", [True, False])
 def test_an_end_is_unknown_only_where_nobody_told_it(
     duration: float | None, end: str, given_up: bool
 ) -> None:
     """Of what was lost."""
     known: dict[str, Any] = {"exhausted": frozenset({1})} if given_up else {}
-    end += "; it was given up at its only attempt" if given_up else ""
+    end += "; given up after its only attempt" if given_up else ""
     headline, *_ = told(LOST._replace(duration=duration), **known).sentences
     assert headline == f"Tick t1 of key k was lost on host-a{end}."
+
+
+def test_the_account_is_a_timeline() -> None:
+    """Sorted by time, the day in front; other days in full; a host's clock only where it disagrees."""
+    started = RUNNING._replace(
+        outcome="failed", exit_code=3, finished_at=90_000.0, duration=89_100.0
+    )
+    facts = {
+        "executions": [Traced(started, None, 850.0, None)],
+        "skips": [TracedSkip(SKIP, 901.5), TracedSkip(SKIP._replace(count=2, at=903.0), None)],
+    }
+    assert told(**facts).sentences == [
+        "Tick t1 of key k failed on host-a.",
+        "On 1970-01-01 (UTC, by the store's clock):",
+        "00:15:00 host-a started it (pid 4711, user batch, fired at 00:14:10 by its own clock): ./bill.sh",
+        "00:15:02 host-b skipped: host-a (pid 4711) had already run it (failed)",
+        "00:15:03 host-b skipped 2 times: host-a (pid 4711) had already run it (failed)",
+        "1970-01-02T01:00:00Z host-a failed after 1d1h (exit status 3)",
+    ]
+
+
+def test_every_reason_of_a_skip_has_its_sentence() -> None:
+    """Not its bare name; and the tick was skipped."""
+    for reason in REFUSAL_REASONS:
+        verdict, (headline, _, line, *_) = told(
+            skips=[TracedSkip(SKIP._replace(reason=reason), None)]
+        )
+        assert verdict == ("no-store" if reason == "no-store" else "skipped")
+        assert "did not run" in headline
+        assert line.startswith("00:15:02 host-b skipped: ")
+        assert not line.startswith(f"00:15:02 host-b skipped: {reason}")
+
+
+def test_a_pause_comes_with_its_end() -> None:
+    """A command that can be pasted."""
+    lines = [told(pauses=[pause(key, None)]).sentences[1] for key in ("k", ALL_KEYS)]
+    assert lines[0].endswith("; to resume: `oncecron resume k`")
+    assert lines[1].endswith("; to resume: `oncecron resume --all`")
 
 
 def test_what_waits_for_its_next_attempt_runs() -> None:
@@ -112,11 +161,11 @@ def test_what_waits_for_its_next_attempt_runs() -> None:
     assert (job.outcome, job.exit_code, job.streak) == ("failed", 3, 1)
 
 
-def test_a_part_that_succeeded_is_no_success_of_its_key() -> None:
+def test_a_shard_that_succeeded_is_no_success_of_its_key() -> None:
     """Neither when, nor how long."""
-    job = at_a_glance(PART._replace(shard=1, outcome="failed", exit_code=4), PART)
+    job = at_a_glance(SHARD._replace(shard=1, outcome="failed", exit_code=4), SHARD)
     assert (job.outcome, job.succeeded_at, job.usual_duration) == ("failed", None, None)
-    job = at_a_glance(PART._replace(shard=1), PART)
+    job = at_a_glance(SHARD._replace(shard=1), SHARD)
     assert (job.outcome, job.succeeded_at, job.usual_duration) == ("succeeded", 901.0, 0.5)
 
 

@@ -1,4 +1,4 @@
-"""How a divided tick is told: numbers drawn together, the worst part, and which have not been started."""
+"""How a divided tick is reported: numbers as ranges, the worst shard, and which were not started."""
 
 import pytest
 
@@ -32,15 +32,14 @@ def test_runs_of_numbers_are_drawn_together(numbers: list[int], text: str) -> No
         ({0: "failed", 1: "running"}, "running"),
     ],
 )
-def test_a_tick_is_as_good_as_its_worst_part(outcomes: dict[int, str], verdict: str) -> None:
+def test_a_tick_is_as_good_as_its_worst_shard(outcomes: dict[int, str], verdict: str) -> None:
     """Once nothing runs, and all have been started."""
     assert Division(2, outcomes).verdict() == verdict
 
 
-def test_a_division_is_described_the_good_parts_first() -> None:
+def test_a_division_is_described_the_good_shards_first() -> None:
     """With how many there are of each, and which."""
     division = Division(6, {0: "succeeded", 1: "succeeded", 2: "lost", 4: "running"})
     assert (
-        division.described()
-        == "2 succeeded (0-1), 1 lost (2), 1 running (4), 2 without a start (3, 5)"
+        division.described() == "2 succeeded (0-1), 1 lost (2), 1 running (4), 2 not started (3, 5)"
     )
