@@ -1,13 +1,13 @@
-"""The key that is derived from a command, where nobody named one: `bill.sh-3fa92c1b`.
+"""The key that is derived from a command where no key is given: `bill.sh-3fa92c1b`.
 
-It must be the same on every host, whoever derives it: `crontab wrap` from the line, `oncecron-shell` from what cron
-gives it. So it is made of the command alone, as the shell gets it (`%` and what follows it are cron's), and the rule
-never changes: hosts are upgraded in any order, and another key is another job.
+Every host must derive the same key, with `crontab wrap` from the line as with `oncecron-shell` from the command that
+cron passes to it. So the key depends only on the command as the shell gets it (without the first `%` and the text after
+it). This rule never changes, because hosts are upgraded in any order, and another key is another job.
 
-    name     the last part of the path of the first program that is no launcher (`nice`, `env`, `flock FILE`,
-             `cd DIRECTORY`, `su USER -c`, `bash -c`, `php`, `[ ... ]`, `test -e FILE`...) and no device; other
-             letters than A-Z a-z 0-9 . _ are made `-`; at most 40; else `job`
-    digest   CRC-32 of the command without the blanks around it, eight hexadecimal digits
+    name     the file name of the first program that is not a launcher (`nice`, `env`, `flock FILE`, `cd DIRECTORY`,
+             `su USER -c`, `bash -c`, `php`, `[ ... ]`, `test -e FILE`...) and not a device; letters other than
+             A-Z a-z 0-9 . _ become `-`; at most 40 letters; `job` if nothing is left
+    digest   CRC-32 of the command without leading and trailing blanks, eight hexadecimal digits
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import binascii
 from oncecron.crontab.words import SHELL_BUILTINS, fragments
 
 PREFIX_VARIABLE = "ONCECRON_KEY_PREFIX"
-"""Whose value comes first in derived keys: for users whose commands are alike."""
+"""The variable whose value is put in front of derived keys: for users with the same commands."""
 _LONGEST_NAME = 40
 _WORD_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _PLAIN_LAUNCHERS = SHELL_BUILTINS.difference((b"echo", b"printf", b"kill", b"r")).union(
@@ -26,7 +26,7 @@ _PLAIN_LAUNCHERS = SHELL_BUILTINS.difference((b"echo", b"printf", b"kill", b"r")
     python2 python3 perl ruby php node java Rscript bundle
     """.split()
 )
-# Launchers by how many words of theirs come before the program, and which of their options take a word.
+# Launchers: how many of their words come before the program, and which of their options take a value.
 _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
     **dict.fromkeys(_PLAIN_LAUNCHERS, (0, b"")),
     **dict.fromkeys((b"cd", b".", b"source", b"export", b"sleep", b"chroot"), (1, b"")),
@@ -35,14 +35,14 @@ _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
     b"flock": (1, b"wE"),
     b"ionice": (0, b"cn"),
     b"nice": (0, b"n"),
-    b"runuser": (0, b"lug"),  # -l takes none, but the user stands behind it
+    b"runuser": (0, b"lug"),  # -l takes no value, but the user follows it
     b"set": (0, b"o"),
     b"su": (1, b"gGs"),
     b"sudo": (0, b"ugCDRT"),
-    b"test": (0, b"bcdefghkLnprsSuwz"),  # not x: that is the program itself, most often
+    b"test": (0, b"bcdefghkLnprsSuwz"),  # not x: its file is usually the program itself
     b"timeout": (1, b"sk"),
 }
-# What is between the two is a condition, or the words of a loop.
+# The words between the two are a condition, or the words of a loop.
 _SKIPPED_UNTIL = {
     b"[": b"]",
     b"[[": b"]]",
@@ -54,12 +54,12 @@ _SKIPPED_UNTIL = {
 
 
 def derived_key(command: bytes, prefix: str = "") -> str:
-    """Return the key of a command as the shell gets it; `prefix` comes first."""
+    """Return the key of a command as the shell gets it; `prefix` is put in front."""
     return f"{prefix}{_name(command)}-{digest(command)}"
 
 
 def digest(text: bytes) -> str:
-    """Return eight hexadecimal digits that stand for a text, without the blanks around it."""
+    """Return the CRC-32 of a text without leading and trailing blanks, as eight hexadecimal digits."""
     return f"{binascii.crc32(text.strip()):08x}"
 
 
@@ -70,7 +70,7 @@ def _name(command: bytes) -> str:
 
 
 def _program(command: bytes) -> bytes:
-    """Return the first word that is neither a launcher nor what belongs to one."""
+    """Return the first word that is neither a launcher nor an argument of one."""
     options, arguments_left, skip_next, skip_until = b"", 0, False, b""
     for word in fragments(command):
         name = word.rpartition(b"/")[2]

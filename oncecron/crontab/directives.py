@@ -1,8 +1,8 @@
 """Directives in a crontab's own comments: `# oncecron: key=billing-nightly timeout=1h` or `# oncecron: off`.
 
-A directive stands directly above the line that it is for; several may stand there. Its words are options of
-`run`, a flag alone or `name=value` without blanks. `off` leaves the line as it is. One that stands above no command is
-an error, never passed over: it may have been meant for a line that has been commented out since.
+One or more directives may be directly above a line. The words of a directive are options of `oncecron run`: a flag, or
+`name=value` without blanks. `off` leaves the line unchanged. A directive without a command below it is an error,
+because it may belong to a line that was commented out.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab
 
 _MARKER = b"oncecron:"
-_FROM_THE_LINE = "it comes from the line itself"
+_REMOVE_IT = "remove it: it comes from the line itself"
 _NOT_ALLOWED = {
-    "schedule": _FROM_THE_LINE,
-    "tz": "crontab wrap --tz names it",
-    "shell": _FROM_THE_LINE,
-    "tick": "the line's schedule names the tick; no-tick does without",
-    "again": "it would run every tick on every host",
+    "schedule": _REMOVE_IT,
+    "tz": "use `oncecron crontab wrap --tz ZONE`",
+    "shell": _REMOVE_IT,
+    "tick": "remove it: the tick comes from the schedule of the line (for none, write no-tick)",
+    "again": "remove it: every host would run every tick",
 }
 
 
 class Directives(NamedTuple):
-    """What the directives above one line say together."""
+    """The directives above one line, combined."""
 
     off: bool
     options: dict[str, str]
-    """By their names, as text; flags are `true`. With `key`, if it is named."""
+    """Texts by name; flags are `true`. Includes `key` if it is given."""
 
     def differ_from(self, options: Mapping[str, str]) -> bool:
-        """Return whether they ask for other options than those of the prefix that is there already."""
+        """Return whether they require other options than `options` of the prefix that is already there."""
         not_asked = {"schedule", "tz", "key"} - self.options.keys()
         there = {name: text for name, text in options.items() if name not in not_asked}
         return self.off or bool(self.options and self.options != there)
 
 
 def read_directives(crontab: Crontab) -> tuple[dict[int, Directives], list[Problem]]:
-    """Return the directives by the number of the line that they are for, and what is wrong with others."""
+    """Return the directives by the number of the line below them, and the invalid ones as problems."""
     found: dict[int, Directives] = {}
     problems: list[Problem] = []
     pending: list[tuple[int, bytes]] = []
@@ -70,7 +70,7 @@ def read_directives(crontab: Crontab) -> tuple[dict[int, Directives], list[Probl
 def _stray(number: int) -> Problem:
     return Problem(
         number,
-        "this `# oncecron:` comment is above no command: put it directly above the line, or remove it",
+        "no command follows this `# oncecron:` comment; put it directly above its line, or remove it",
     )
 
 
@@ -80,7 +80,7 @@ def _marked_text(comment: Comment) -> bytes | None:
 
 
 def _read(words: list[bytes]) -> Directives:
-    """Return what the words say. Raises `ValueError`."""
+    """Return the directives in these words. Raises `ValueError`."""
     if words == [b"off"]:
         return Directives(off=True, options={})
     options: dict[str, str] = {}
@@ -88,18 +88,18 @@ def _read(words: list[bytes]) -> Directives:
         name, equals, value = word.decode("utf-8", "backslashreplace").partition("=")
         option = _find_option(name.replace("_", "-"))
         if option.name in options:
-            raise ValueError(f"{option.name} is named twice")
+            raise ValueError(f"{option.name} is given twice; remove one of them")
         if option.takes_value != bool(equals):
             raise ValueError(
-                f"write {option.name}=VALUE"
+                f"{option.name} needs a value; write {option.name}=VALUE"
                 if option.takes_value
-                else f"{option.name} takes no value"
+                else f"{option.name} takes no value; write {option.name} alone"
             )
         options[option.name] = value if equals else "true"
         _check(option, options[option.name])
     if not options:
-        raise ValueError("nothing follows: write key=NAME or off")
-    rule = {} if "no-tick" in options else {"schedule": "@daily"}  # the line's, whatever it is
+        raise ValueError("the comment has no options; write key=NAME or off")
+    rule = {} if "no-tick" in options else {"schedule": "@daily"}  # in place of the line's
     values = run_values({**options, **rule})
     conflict = next(conflicts(values.get, options.__contains__), None)
     if conflict:
@@ -109,12 +109,12 @@ def _read(words: list[bytes]) -> Directives:
 
 def _find_option(name: str) -> Option:
     if name == "off":
-        raise ValueError("off stands alone")
+        raise ValueError("off cannot be combined with options; write off alone")
     if name in _NOT_ALLOWED:
-        raise ValueError(f"{name} cannot be named here: {_NOT_ALLOWED[name]}")
+        raise ValueError(f"{name} is not allowed here; {_NOT_ALLOWED[name]}")
     option = RUN_OPTION.get(name)
     if option is None or option.kind == "count":
-        raise ValueError(f"{name!r} is no option of `run`, nor off")
+        raise ValueError(f"unknown option {name!r}; use an option of `oncecron run`, or off")
     return option
 
 
@@ -122,7 +122,9 @@ def _check(option: Option, value: str) -> None:
     if option.name == "key" and not is_key(value):
         raise ValueError(f"key {value!r}: {KEY_RULE}")
     if not value.isprintable():
-        raise ValueError(f"{option.name}: {value!r} holds what does not print")
+        raise ValueError(
+            f"{option.name}: {value!r} has characters that cannot be printed; remove them"
+        )
     try:
         convert(option, value)
     except ValueError as error:

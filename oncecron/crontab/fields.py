@@ -1,8 +1,8 @@
-"""The five fields of a crontab line as Debian's cron reads them: what it accepts, and which values it takes.
+"""The five time fields of a crontab line as Debian's cron reads them: what it accepts, and which values match.
 
-After entry.c of cron 3.0pl1-162: `get_list`, `get_range` and `get_number`. It is more lenient than its manual: what
-follows a number or a star up to the next blank is skipped (`5#2` is 5), a falling range is empty (`22-2` is never),
-a step may be larger than the range (`*/100`), and digits overflow as atoi(3) lets them.
+Follows entry.c of cron 3.0pl1-162: `get_list`, `get_range` and `get_number`. Cron accepts more than its manual says. It
+ignores text after a number or a star up to the next blank (`5#2` is 5). A falling range is empty (`22-2` never
+matches). A step may be larger than the range (`*/100`). Digits overflow as in atoi(3).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 NAMES = ("minute", "hour", "day-of-month", "month", "day-of-week")
 NICKNAMES = ("yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly")
-"""Those with a scheduled time; cron also has `@reboot`."""
+"""The nicknames with a schedule; cron also has `@reboot`."""
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _MONTHS = (b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec")  # fmt: skip
@@ -26,17 +26,17 @@ class Field(NamedTuple):
     """One field."""
 
     written: str
-    """As it stands in the line."""
+    """As it is written in the line."""
     text: str
-    """The same as `tick` reads it; empty if it has no values."""
+    """The same field for `tick`; empty if it matches no value."""
     values: frozenset[int]
-    """In the field's own range; day-of-week 0 and 7 are both Sunday. Empty: never."""
+    """The values that match, in the field's own range; day-of-week 0 and 7 are both Sunday."""
     has_star: bool
-    """It begins with `*`: cron then treats changes of local time, or the two day fields, another way."""
+    """Whether it begins with `*`: then cron handles clock changes, or the two day fields, in another way."""
 
 
 def read_field(position: int, field: bytes) -> Field | None:
-    """Read one field, without blanks; None if cron refuses it."""
+    """Read one field, without blanks; None if cron rejects it."""
     values: set[int] = set()
     terms: list[str] = []
     rest, clean, more = field, True, True
@@ -58,7 +58,7 @@ def read_field(position: int, field: bytes) -> Field | None:
 
 
 def _read_range(position: int, text: bytes) -> tuple[range, str, bool, bytes] | None:
-    """Return the values, how to write them, whether that is how they are written, and what follows."""
+    """Return the values, their text, whether they are written exactly so, and the text after them."""
     low, high = _RANGES[position]
     exact = True
     if text.startswith(b"*"):
@@ -90,7 +90,7 @@ def _read_range(position: int, text: bytes) -> tuple[range, str, bool, bytes] | 
 
 
 def _read_number(position: int, text: bytes) -> tuple[int, bool, bytes] | None:
-    """Return a number or the number of a name, whether it did not overflow, and what follows."""
+    """Return a number or the number of a name, whether it did not overflow, and the text after it."""
     length = next((at for at, byte in enumerate(text) if byte not in _ALNUM), len(text))
     word, rest = text[:length], text[length:]
     if not 0 < length <= _LONGEST_NUMBER:

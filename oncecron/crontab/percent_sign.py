@@ -1,14 +1,14 @@
-r"""What cron makes of a command: the part for the shell, and the part that becomes its standard input.
+r"""How cron divides a command: the text for the shell, and the text that becomes its standard input.
 
-After do_command.c of cron 3.0pl1-162. The first `%` without a backslash ends the command. Before it `\%` is `%` and
-`\\` is one backslash; behind it `\%` is `%`, and every other `%` a newline.
+Follows do_command.c of cron 3.0pl1-162. The first `%` without a backslash ends the command. Before it, `\%` is `%` and
+`\\` is one backslash. After it, `\%` is `%`, and every other `%` is a newline.
 """
 
 from __future__ import annotations
 
 
 def split_command(command: bytes) -> tuple[bytes, bytes | None]:
-    """Return what stands before the `%` that ends a command, and what stands behind; None if there is none."""
+    """Return the text before and the text after the `%` that ends a command; None for the second without a `%`."""
     escaped = False
     for at, byte in enumerate(command):
         if escaped:
@@ -21,7 +21,7 @@ def split_command(command: bytes) -> tuple[bytes, bytes | None]:
 
 
 def shell_command(command: bytes) -> bytes:
-    """Return what cron gives to `$SHELL -c`."""
+    """Return the command that cron passes to `$SHELL -c`."""
     before, _ = split_command(command)
     found = bytearray()
     escaped = False

@@ -1,12 +1,12 @@
-r"""The prefix of a line: what `crontab wrap` writes before a command, and how it is taken off again.
+r"""The prefix of a line: `crontab wrap` writes it before a command, and `crontab unwrap` removes it again.
 
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] -- COMMAND
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] --shell 'COMMAND'
 
-(`--no-tick` may stand for schedule and zone.) The first form, for commands that need no shell, keeps the command as it
-is. In the second every `'` of the command is `'\''`. Either way cron finds the first bare `%` where it was, and what
-follows stays outside the quotes; backslashes are nowhere added or taken. So the original is read back byte for byte.
-A prefix that is not spelt exactly so was written by hand, and is left alone.
+`--no-tick` may replace schedule and zone. The first form is for commands that need no shell: the command is unchanged.
+In the second form every `'` of the command becomes `'\''`. In both forms the first bare `%` is where it was, the text
+after it stays outside the quotes, and no backslash is added or removed. So the original is restored byte for byte.
+A prefix that is not written exactly in this way was written by hand, and is not touched.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
 _COMMAND = b"--"
 _STRING = b"--shell"
-_NOT_IN_WORDS = frozenset(b"'\\%")  # which cron or a shell would have to be told twice
+_NOT_IN_WORDS = frozenset(
+    b"'\\%"
+)  # both cron and the shell read these, so they would need escaping twice
 _FLAGS = frozenset(option.name for option in RUN_OPTIONS if not option.takes_value)
 
 
 class Prefix(NamedTuple):
-    """The prefix that wrap has written, and the command behind it."""
+    """A prefix that wrap has written, and the command after it."""
 
     program: bytes
     """The path of oncecron."""
     options: dict[str, str]
-    """By their names, in their order; flags are `true`."""
+    """Texts by name, in order; flags are `true`."""
     command: bytes
-    """The original, as it stood in the crontab."""
+    """The original command, as it was in the crontab."""
 
 
 def with_prefix(program: bytes, options: dict[str, str], command: bytes) -> bytes:
-    """Return a command with a prefix. Raises `ValueError` for a path or a value that cannot stand in a crontab."""
+    """Return a command with a prefix. Raises `ValueError` for a path or a value that a crontab cannot contain."""
     if simple_words(shell_command(command)):
         return _render(program, options) + _COMMAND + b" " + command
     before, _ = split_command(command)
@@ -44,7 +46,7 @@ def with_prefix(program: bytes, options: dict[str, str], command: bytes) -> byte
 
 
 def prefix_alone(program: bytes, options: dict[str, str]) -> bytes:
-    """Return a prefix whose command is in the configuration file."""
+    """Return a prefix for a command that is in the configuration file."""
     return _render(program, options).rstrip(b" ")
 
 
@@ -55,26 +57,26 @@ def _render(program: bytes, options: dict[str, str]) -> bytes:
     for word in words:
         if _NOT_IN_WORDS.intersection(word):
             raise ValueError(
-                f"{word.decode(errors='replace')!r} holds a quote, a backslash or a percent sign, "
-                "which a crontab cannot hold here: put it into the configuration file"
+                f"{word.decode(errors='replace')!r} has a quote, a backslash or a percent sign, which cannot be "
+                "written in a crontab; set it in the configuration file"
             )
     return b"".join(quoted(word) + b" " for word in words)
 
 
 def read_prefix(command: bytes) -> Prefix | None:
-    """Return the prefix of a command as it stands in a crontab; None if wrap has not written it."""
+    """Return the prefix of a command in a crontab; None if wrap has not written it."""
     before, _ = split_command(command)
     try:
         prefix = _parse(tokens(before), command[len(before) :])
-        # Whatever is not spelt as wrap spells it, is not wrap's.
+        # A prefix that wrap would write in another way is not from wrap.
         same = prefix and with_prefix(prefix.program, prefix.options, prefix.command) == command
-    except ValueError:  # an open quote, or a value that wrap refuses
+    except ValueError:  # an open quote, or a value that wrap rejects
         return None
     return prefix if same else None
 
 
 def _parse(found: list[Token], behind: bytes) -> Prefix | None:
-    """Return the prefix that may stand in front; `behind`: the `%` that ends the command, and what follows it."""
+    """Return a possible prefix; `behind`: the `%` that ends the command, and the text after it."""
     words = [token.value for token in found[::2]]  # wrap writes one blank between
     program, run = (*words, b"", b"")[:2]
     if program.rpartition(b"/")[2] != b"oncecron" or run != b"run":

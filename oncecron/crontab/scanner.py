@@ -1,15 +1,15 @@
-"""A crontab, line by line, every byte kept: what Debian's cron accepts, what it refuses and why.
+"""A crontab, line by line, with every byte kept: what Debian's cron accepts, what it rejects and why.
 
-After load_env and load_entry of cron 3.0pl1-162, which read a line so:
+Follows load_env and load_entry of cron 3.0pl1-162, which read a line as follows:
 
-    blanks in front are skipped; nothing or `#` follows     blank, comment
-    NAME = VALUE, either quoted or not, VALUE not empty     variable, for the lines below it
-    five fields or @nickname, [user], the rest as it is     entry; a `%` in it ends the command, see `reading`
-    anything else                                           invalid, and with it the whole file
+    only blanks; or `#` after blanks                        blank, comment
+    NAME = VALUE, quoted or not, VALUE not empty            variable, for the lines below it
+    five fields or @nickname, [user], the rest              entry; a `%` ends the command, see `percent_sign`
+    anything else                                           invalid: cron rejects the whole file
 
-A carriage return is no blank: it belongs to the command, or makes a line that is otherwise empty an invalid one.
-A system crontab (/etc/crontab, /etc/cron.d) has the user's name before the command. `crontab -n FILE` says of a user's
-crontab what this module says. Whether a user exists is asked of nobody: the file may be meant for another host.
+A carriage return is not a blank: it is part of the command, or makes a line invalid that has nothing else. A system
+crontab (/etc/crontab, /etc/cron.d) has the user's name before the command. For a user's crontab `crontab -n FILE` gives
+the same answer as this module. Whether a user exists is not checked, because the file may be for another host.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_COMMAND = 998
-"""Bytes of a command, what follows `%` included."""
+"""Bytes of a command, including the text after `%`."""
 _LONGEST_VARIABLE = 998
 _MOST_LINES = 10_000
-_HEADER_LINES = 3  # cron allows for those that crontab(1) writes, also where it did not
+_HEADER_LINES = (
+    3  # cron allows this many more for the header that crontab(1) writes, even without one
+)
 _BLANKS = b" \t"
 _SPACES = b" \t\n\v\f\r"
 _NO_USER = frozenset(b"/:*,;&|<>()'\"\\$`%\n\r")
-NUL = "cron ends the line at a NUL byte, and takes what follows for another line: remove the byte"
-"""Why we refuse a line that cron may well accept: to it there are two."""
+NUL = "cron ends the line at a NUL byte and reads the rest as another line; remove the byte"
+"""Why we reject a line that cron may accept: for cron it is two lines."""
 
 
 class Blank(NamedTuple):
-    """An empty line, or one of blanks."""
+    """An empty line, or a line of blanks."""
 
     number: int
     """Of the line, from 1."""
     raw: bytes
-    """The whole line with its newline, if it has one; joined, they are the file."""
+    """The whole line with its newline, if it has one; all lines joined are the file."""
 
 
 class Comment(NamedTuple):
@@ -50,7 +52,7 @@ class Comment(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """What follows the first `#`."""
+        """The text after the first `#`."""
         return self.raw.partition(b"#")[2].rstrip(b"\n")
 
 
@@ -70,26 +72,26 @@ class Entry(NamedTuple):
     number: int
     raw: bytes
     schedule: str
-    """As it is written, blanks made one: five fields, or `@daily` and the like, or `@reboot`."""
+    """As it is written, with single blanks: five fields, or `@daily` and the like, or `@reboot`."""
     fields: tuple[Field, ...]
-    """The five; none for a nickname."""
+    """The five fields; none for a nickname."""
     user: bytes | None
     """In a system crontab."""
     command: bytes
-    """As it is written, without blanks in front and without the newline: `reading` tells what cron makes of it."""
+    """As it is written, without leading blanks and newline; for what the shell gets see `percent_sign`."""
     command_start: int
     """Where the command begins in `raw`."""
     longest_command: int
-    """How many bytes it may have: cron counts, behind a user, the blanks in front too."""
+    """How many bytes it may have: after a user, cron also counts the blanks before the command."""
 
     @property
     def is_reboot(self) -> bool:
-        """Whether it runs at the start of the host, which is no scheduled time."""
+        """Whether it runs when the host boots, without a schedule."""
         return self.schedule == "@reboot"
 
 
 class InvalidLine(NamedTuple):
-    """A line for which cron refuses the whole file."""
+    """A line because of which cron rejects the whole file."""
 
     number: int
     raw: bytes
@@ -101,19 +103,20 @@ CrontabLine = Blank | Comment | Variable | Entry | InvalidLine
 
 
 WRITE_HERE = "write here: "
-"""In a problem's reason: what follows, up to its end, is to be copied."""
+"""In a problem's reason: the text after it, up to the end, is to be copied."""
 
 
 class Problem(NamedTuple):
-    """What is wrong with a line, or why it stays as it is."""
+    """A problem with a line, or the reason why it is unchanged."""
 
     number: int
     """Of the line."""
     reason: str
+    """The problem, then `; ` and the cure where it has one."""
 
 
 class Crontab(NamedTuple):
-    """A file, scanned."""
+    """A file, read line by line."""
 
     lines: tuple[CrontabLine, ...]
     system: bool
@@ -126,11 +129,11 @@ class Crontab(NamedTuple):
         return (line for line in self.lines if isinstance(line, Entry))
 
     def environment(self, entry: Entry) -> dict[bytes, bytes]:
-        """Return the variables that the lines above a job set; the last of a name counts."""
+        """Return the variables that the lines above an entry set; the last one of a name counts."""
         return {line.name: line.value for line in self.variables if line.number < entry.number}
 
     def problems(self) -> list[Problem]:
-        """Return why cron refuses this file; nothing if it does not."""
+        """Return why cron rejects this file; empty if it accepts it."""
         found = [
             Problem(line.number, line.reason)
             for line in self.lines
@@ -146,7 +149,7 @@ class Crontab(NamedTuple):
 
 
 def scan(data: bytes, *, system: bool = False) -> Crontab:
-    """Read a crontab; `system`: with a user's name before each command. Raises nothing."""
+    """Read a crontab; `system`: a user's name is before each command. Raises nothing."""
     raws = data.split(b"\n")
     raws = [raw + b"\n" for raw in raws[:-1]] + ([raws[-1]] if raws[-1] else [])
     lines = tuple(_scan_line(number, raw, system=system) for number, raw in enumerate(raws, 1))
@@ -171,8 +174,8 @@ def _scan_line(number: int, raw: bytes, *, system: bool) -> CrontabLine:
 
 
 def read_variable(text: bytes) -> tuple[bytes, bytes] | None:
-    """Return name and value of a setting (`load_env`), None if it is none."""
-    text = text[:_LONGEST_VARIABLE]  # what is longer is silently cut off
+    """Return name and value of a variable (`load_env`), None if the line is not one."""
+    text = text[:_LONGEST_VARIABLE]  # cron silently cuts off the rest
     name, rest = _read_name(text)
     if name is None or not rest.startswith(b"="):
         return None
@@ -180,11 +183,11 @@ def read_variable(text: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _read_name(text: bytes) -> tuple[bytes | None, bytes]:
-    """Return the name, None if there is none, and what follows it and its blanks."""
+    """Return the name, None if there is none, and the text after it and its blanks."""
     if text[:1] in (b"'", b'"'):
         name, closing, rest = text[1:].partition(text[:1])
         return (name if closing and b"=" not in name else None), rest.lstrip(_SPACES)
-    # An unquoted first letter that is no blank is followed by anything up to a blank or `=`.
+    # An unquoted name is everything up to a blank or `=`.
     length = next((at for at, byte in enumerate(text) if byte in b"=" + _SPACES), len(text))
     return text[:length], text[length:].lstrip(_SPACES)
 
@@ -200,7 +203,7 @@ def _read_value(name: bytes, text: bytes) -> tuple[bytes, bytes] | None:
         return None
     value = value.rstrip(_SPACES)
     if len(value) > 1 and value[:1] in (b"'", b'"') and value[:1] == value[-1:]:
-        value = value[1:-1]  # quotes within quotes go too
+        value = value[1:-1]  # quotes within quotes are removed too
     return name, value
 
 
@@ -241,7 +244,7 @@ def _is_nickname(word: bytes) -> bool:
 
 
 def _read_user(raw: bytes, at: int) -> tuple[bytes | None, int, int]:
-    """Return the user, None if it cannot be one, where the command begins, and from where it is counted."""
+    """Return the user (None if invalid), where the command begins, and from where cron counts its length."""
     end = _end_of_word(raw, at)
     user = raw[at:end]
     if not user or raw[end : end + 1] not in (b" ", b"\t") or _NO_USER.intersection(user):

@@ -3,9 +3,9 @@ r"""The words of a shell command: one tokenizer, and what the words say about th
 `tokens` divides a command as a Bourne shell does, and keeps every byte: the texts of the tokens, joined, are the
 command. `cd /srv && ./bill 'a b' >>log` has the words `cd`, `/srv`, `./bill`, `a b` and `log`, the operator `&&`, the
 redirection `>>`, and blanks between them. Nothing is expanded: `$X` and `$(date)` stay in a word as they are written,
-and a substitution is not looked into. Here-documents need lines of their own, which a crontab does not have.
+and a substitution is not divided. There are no here-documents, because they need lines of their own.
 
-`oncecron-shell` imports this module for every line of its crontab: it stays small and does without `re` and `shlex`.
+`oncecron-shell` imports this module for every line of its crontab, so it is small and does not import `re` or `shlex`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _SUBSTITUTIONS = {b"$(": b")", b"${": b"}"}
 _DIGITS = b"0123456789"
 _PLAIN = frozenset(_DIGITS + b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_./:,@+=%-")
 _ESCAPED_IN_QUOTES = frozenset(b'$`"\\')  # before these a backslash in double quotes escapes
-_NOT_PLAIN_IN_QUOTES = frozenset(
-    b"$`\\!\n\0"
-)  # within double quotes they may mean more than themselves
+_NOT_PLAIN_IN_QUOTES = frozenset(b"$`\\!\n\0")  # special within double quotes
 _SIGNS = b" \t\n;&|()<>{}'\"`!"
 _SIGNS_TO_BLANKS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
 _OPT_OUTS = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
@@ -45,20 +43,20 @@ SHELL_BUILTINS = frozenset(
     unfunction unhash unlimit unset unsetopt until vared wait whence where which while zmodload
     """.split()
 )
-"""Keywords and builtins of the shells above: a program of that name, if there is one, may do otherwise."""
+"""Keywords and builtins of the shells above: a program with such a name may behave differently."""
 
 
 class Token(NamedTuple):
-    """A part of a command."""
+    """A token of a command."""
 
     kind: str
     """`BLANK`, `COMMENT`, `OPERATOR`, `REDIRECTION` or `WORD`."""
     text: bytes
     """As it is written."""
     value: bytes
-    """A word as the shell hands it on, without quotes; a redirection without the number of its descriptor."""
+    """A word as the shell passes it on, without quotes; a redirection without the number of its descriptor."""
     plain: bool = False
-    """Whether it is a word of plain letters and whole quotes: every Bourne shell reads it alike."""
+    """Whether it is a word of plain letters and closed quotes: every Bourne shell reads it in the same way."""
 
 
 class UnclosedError(ValueError):
@@ -69,7 +67,7 @@ def tokens(command: bytes) -> list[Token]:
     """Divide a command. Raises `UnclosedError`."""
     found: list[Token] = []
     at = 0
-    target = False  # a redirection is open: `#` and digits are its target
+    target = False  # after a redirection `#` and digits are its target
     while at < len(command):
         token = (
             _read_blanks(command, at)
@@ -136,7 +134,7 @@ def _end_of_run(text: bytes, at: int, letters: bytes | frozenset[int]) -> int:
 def _end_of(text: bytes, at: int) -> int:
     """Return the end of the quote, substitution, escape or letter that begins here. Raises `UnclosedError`."""
     closings: list[bytes] = []
-    """Of what is open, from the outside in."""
+    """The closing signs of all open quotes and brackets, the innermost last."""
     while at < len(text):
         sign, closing = text[at : at + 1], closings[-1] if closings else b""
         opened = b"" if closing in (b"'", b"`") else _closing(text, at, closing)
@@ -156,7 +154,7 @@ def _end_of(text: bytes, at: int) -> int:
 
 
 def _closing(text: bytes, at: int, within: bytes) -> bytes:
-    """Return what closes that which opens here, empty if nothing does; `within`: what closes that around it."""
+    """Return the closing sign of what opens here, empty if nothing opens; `within`: the one of the text around it."""
     sign = text[at : at + 1]
     if sign == b"`" or (sign in (b"'", b'"') and within != b'"'):
         return sign
@@ -166,7 +164,7 @@ def _closing(text: bytes, at: int, within: bytes) -> bytes:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return what stands in double quotes as the shell hands it on."""
+    """Return a text in double quotes as the shell passes it on."""
     value = bytearray()
     at = 0
     while at < len(text):
@@ -193,8 +191,8 @@ def quoted(text: bytes) -> bytes:
 def simple_words(command: bytes) -> list[bytes] | None:
     """Return the words of a command that needs no shell, None if it needs one.
 
-    Strict on purpose: plain words and whole quotes are the same to every Bourne shell, so `oncecron run ... -- COMMAND`
-    may stand for them. Whatever else, also what only might differ, goes to a shell as it is.
+    Strict on purpose: every Bourne shell reads plain words and closed quotes in the same way, so `oncecron run ... --
+    COMMAND` can replace the shell. Any other command is passed to a shell unchanged.
     """
     try:
         found = [token for token in tokens(command) if token.kind != BLANK]
@@ -206,39 +204,39 @@ def simple_words(command: bytes) -> list[bytes] | None:
 
 
 def _is_program(word: Token) -> bool:
-    """Return whether a word in front starts a program in every shell."""
+    """Return whether the first word of a command starts a program in every shell."""
     name = word.text
-    bare = name == word.value  # a quoted word is left to the shell
+    bare = name == word.value  # a command with a quoted first word is left to the shell
     return bare and b"=" not in name and name[:1] not in b"-%+" and name not in SHELL_BUILTINS
 
 
 def fragments(command: bytes) -> list[bytes]:
-    """Return what looks like a word, also within quotes and substitutions: for guessing, not for running.
+    """Return everything that looks like a word, also within quotes and substitutions: for guessing, not for running.
 
-    Derived keys are made of these, so this rule never changes; it is no tokenizer, it opens every quote.
+    Derived keys depend on these, so this rule never changes. It is not a tokenizer: it ignores quotes.
     """
     return command.translate(_SIGNS_TO_BLANKS).split()
 
 
 def is_off(command: bytes) -> bool:
-    """Return whether a command says in front that every host is to run it."""
+    """Return whether a command begins with ONCECRON=off: every host runs it."""
     return command.lstrip().startswith(_OPT_OUTS)
 
 
 def calls_oncecron_run(command: bytes) -> bool:
-    """Return whether `oncecron run` stands anywhere in a command: then it has been thought of by hand."""
+    """Return whether `oncecron run` is anywhere in a command: somebody wrote it there by hand."""
     words = [word.rpartition(b"/")[2] for word in fragments(command)]
     return (b"oncecron", b"run") in pairwise(words)
 
 
 def per_host_program(command: bytes) -> str | None:
-    """Return the program that makes a command one of each host's own, None if there is none."""
+    """Return the program because of which every host runs a command, None if there is none."""
     names = [word.rpartition(b"/")[2] for word in fragments(command)]
     if names[:1] == [b"oncecron"]:
-        return "oncecron"  # such as `flush`, which delivers what this host has
+        return "oncecron"  # such as `flush`, which delivers the spool of this host
     return next((name.decode() for name in _PER_HOST_PROGRAMS if name in names), None)
 
 
 def is_bourne_shell(shell: bytes) -> bool:
-    """Return whether a program is a shell that reads quotes as sh does."""
+    """Return whether a program is a shell that reads quotes like sh."""
     return shell.rpartition(b"/")[2] in _BOURNE_SHELLS

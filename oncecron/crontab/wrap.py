@@ -1,15 +1,15 @@
-"""Put prefixes on the lines of a crontab, and take them off: bytes in; bytes, and what to report, out.
+"""Add prefixes to the lines of a crontab, and remove them: bytes in; bytes and notes for people out.
 
-For each line that runs a command:
+Each line that runs a command is handled as follows:
 
-    wrapped already                        as it is, and named where a comment above it says otherwise
-    guarded by hand, or of each host       as it is, and named: see `_reasons_unchanged`
-    else                                   the prefix is put before its command, see `guards`
+    it has the prefix of wrap                       unchanged; reported if a comment above it says otherwise
+    it has `oncecron run`, or runs on every host    unchanged and reported, see `_reasons_unchanged`
+    any other line                                  the prefix is put before its command, see `prefix`
 
-Its key is the one that a directive names (`directives`), else one that is derived (`derived_key`). Where several
-lines have that, a digest of schedule, user and input is added to the key of each, whatever their order; a line that is
-wrapped already keeps its key. One line that cannot be wrapped is an error, and then nothing is changed: a crontab of
-which one line was silently left unguarded would be worse than none.
+The key is the one of a directive (`directives`), else it is derived (`derived_key`). Where several lines derive the
+same key, a digest of schedule, user and input is added to each, whatever their order. A line with a prefix keeps its
+key. If one line cannot be wrapped, that is an error and nothing is changed: a line that silently stays without oncecron
+would run on every host.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NO_DIRECTIVES = Directives(off=False, options={})
-_DIFFERENT = "its guard is not what the comment above it says: unwrap, then wrap"
+_DIFFERENT = (
+    "the line does not match the `# oncecron:` comment above it; to apply the comment, use `oncecron crontab unwrap`, "
+    "then `oncecron crontab wrap`"
+)
 
 
 class WrapSettings(NamedTuple):
-    """How lines are to be wrapped."""
+    """How lines are wrapped."""
 
     program: str
     """The absolute path of oncecron."""
     zone: str
-    """In which cron reads the schedules: a name of the tz database."""
+    """The time zone of cron: a name of the tz database."""
     only: tuple[str, ...] = ()
-    """Patterns of commands; none: all, in a user's crontab."""
+    """Patterns of commands; without any all lines of a user's crontab are wrapped."""
 
 
 class Rewritten(NamedTuple):
@@ -55,18 +58,18 @@ class Rewritten(NamedTuple):
     changed: int
     """How many lines."""
     unchanged: list[Problem]
-    """Lines that stay as they are, and why."""
+    """Lines that are unchanged, and why."""
     warnings: list[Problem]
-    """Lines that are wrapped, but perhaps not as they should be."""
+    """Lines that are wrapped, but perhaps not as intended."""
     errors: list[Problem]
-    """Lines that could not be wrapped, and why; then nothing is changed."""
+    """Lines that cannot be wrapped, and why; then nothing is changed."""
 
 
 # Wrap
 
 
 def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
-    """Guard the lines that are to run on one host. Raises nothing."""
+    """Add a prefix to the lines that run on one host. Raises nothing."""
     directives, errors = read_directives(crontab)
     errors += _cron_problems(crontab)
     unchanged: list[Problem] = []
@@ -99,15 +102,15 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
 def _reasons_unchanged(
     crontab: Crontab, entry: Entry, above: Directives, settings: WrapSettings
 ) -> Iterator[str]:
-    """Yield why a line stays as it is."""
+    """Yield why a line is unchanged."""
     environment = crontab.environment(entry)
     command = shell_command(entry.command)
     if calls_oncecron_run(command):
-        yield "it is guarded by hand"
+        yield "it already has `oncecron run`"
     if above.off:
-        yield "`# oncecron: off` stands above it"
+        yield "`# oncecron: off` is above it"
     if is_off(command) or environment.get(b"ONCECRON") == b"off":
-        yield "ONCECRON=off"
+        yield "ONCECRON=off is set"
     if not command.strip():
         yield "it has no command"
     if entry.is_reboot:
@@ -117,20 +120,23 @@ def _reasons_unchanged(
     if not is_bourne_shell(environment.get(b"SHELL", b"/bin/sh")):
         yield _why_not_shell(environment[b"SHELL"])
     if not _is_selected(command, above, settings, named=crontab.system):
-        yield "neither --only nor a comment `# oncecron: key=NAME` above it names it"
+        yield "not selected; to select it: `--only PATTERN`, or `# oncecron: key=NAME` above it"
     if _never_runs(entry):
-        yield f"it never runs: no time is {entry.schedule!r}"
+        yield f"it never runs: {entry.schedule!r} matches no time"
 
 
 def _why_not_shell(shell: bytes) -> str:
     if shell.endswith(OWN_SHELL.encode()):
-        return f"SHELL={OWN_SHELL} guards it already"
+        return f"SHELL={OWN_SHELL} already runs it through oncecron"
     name = shell.decode(errors="replace")
-    return f"SHELL={name} is none whose quotes are known: put the command into a script"
+    return (
+        f"SHELL={name} is not a Bourne shell; to wrap it, move the command to a script and set SHELL=/bin/sh above "
+        "the line"
+    )
 
 
 def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, named: bool) -> bool:
-    """Return whether a line is among those that are to be guarded; `named`: none unless it is named."""
+    """Return whether a line is to be wrapped; `named`: only lines that --only or a directive names are."""
     if above.options or not (settings.only or named):
         return True
     text = command.decode("utf-8", "surrogateescape")
@@ -146,18 +152,18 @@ def _never_runs(entry: Entry) -> bool:
 
 
 def schedule_of(entry: Entry) -> str:
-    """Return the schedule as `tick` reads it, which means the same as what cron makes of the line; empty: never."""
+    """Return the schedule for `tick`, with the same meaning as cron's reading of the line; empty: never."""
     texts = [field.text for field in entry.fields]
     return " ".join(texts) if all(texts) and texts else "" if texts else entry.schedule
 
 
 class _Keys:
-    """The keys of a file: the same command under one key, and no other command."""
+    """The keys of a file, with the commands that have them."""
 
     def __init__(
         self, crontab: Crontab, directives: dict[int, Directives], selected: set[int]
     ) -> None:
-        """`meant`: the numbers of the lines that are to be guarded."""
+        """Take `selected`: the numbers of the lines that are to be wrapped."""
         self._crontab = crontab
         self._commands: dict[str, dict[bytes, int]] = {}
         self._derived: Counter[str] = Counter()
@@ -173,16 +179,16 @@ class _Keys:
             self._derived[plain] += key.startswith(plain) if key else entry.number in selected
 
     def _plain(self, entry: Entry, command: bytes) -> str:
-        """Return the key that is made of the command alone."""
+        """Return the key that is derived from the command alone."""
         prefix = self._crontab.environment(entry).get(PREFIX_VARIABLE.encode(), b"")
         return derived_key(command, prefix.decode(errors="replace"))
 
     def derive(self, entry: Entry) -> str:
-        """Return a key for a job, not yet taken in this file. Raises `ValueError`."""
+        """Return a key for a line that no other line of this file has. Raises `ValueError`."""
         command = shell_command(entry.command)
         key = self._plain(entry, command)
         if not is_key(key):
-            raise ValueError(f"{PREFIX_VARIABLE}: the key would be {key!r}; {KEY_RULE}")
+            raise ValueError(f"{PREFIX_VARIABLE} gives the invalid key {key!r}; {KEY_RULE}")
         if self._derived[key] > 1 or key in self._commands:
             _, behind = split_command(entry.command)
             more = [entry.schedule.encode(), entry.user or b"", behind or b""]
@@ -195,10 +201,12 @@ class _Keys:
         return unique
 
     def shared(self) -> list[Problem]:
-        """Return the lines whose key another command has too."""
+        """Return the lines whose key another command also has."""
         return [
             Problem(
-                number, f"its key {key} is another command's too: only one of them runs at a tick"
+                number,
+                f"key {key} is also the key of another command: only one of the two runs at a tick; give each command "
+                "its own key",
             )
             for key, commands in self._commands.items()
             for number in sorted(commands.values())[1:]
@@ -220,13 +228,12 @@ def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings) -
         rest = b"" if behind is None else b"%" + behind
         line = (prefix_alone(program, options) + rest).decode(errors="replace")
         raise ValueError(
-            f"its command would have {len(command)} bytes with its guard, and cron takes {LONGEST_COMMAND}: put the "
-            f"command as `command = '...'` below {job_section(options['key'])} into the configuration file, and "
-            f"{WRITE_HERE}{line}"
+            f"with oncecron the command would have {len(command)} bytes, but cron allows {LONGEST_COMMAND}; write "
+            f"`command = '...'` in {job_section(options['key'])} of the configuration file, and {WRITE_HERE}{line}"
         )
     prefix = read_prefix(command)
     if prefix is None or prefix.command != entry.command:
-        raise ValueError("it could not be unwrapped again; guard it by hand")
+        raise ValueError("unwrap could not restore this line; add `oncecron run` by hand")
     return _replace_command(entry, command)
 
 
@@ -242,7 +249,7 @@ def _replace_command(entry: Entry, command: bytes) -> bytes:
 
 
 def unwrap(crontab: Crontab) -> Rewritten:
-    """Take off the prefixes that wrap has written. Raises nothing."""
+    """Remove the prefixes that wrap has written. Raises nothing."""
     replaced: dict[int, bytes] = {}
     unchanged = _cron_problems(crontab)
     for entry in crontab.entries():
@@ -251,15 +258,15 @@ def unwrap(crontab: Crontab) -> Rewritten:
             replaced[entry.number] = _replace_command(entry, prefix.command)
         elif calls_oncecron_run(shell_command(entry.command)):
             unchanged.append(
-                Problem(entry.number, "oncecron stands there as wrap does not write it")
+                Problem(entry.number, "`oncecron run` was written by hand; remove it by hand")
             )
     return _rewritten(crontab, replaced, unchanged, [], [])
 
 
 def _cron_problems(crontab: Crontab) -> list[Problem]:
-    """Return the lines that cron refuses, or reads otherwise than we do."""
+    """Return the lines because of which cron rejects the file, and lines that cron reads differently than we do."""
     return [
-        Problem(line, why if why == NUL else f"cron refuses this file: {why}")
+        Problem(line, why if why == NUL else f"cron rejects this file: {why}")
         for line, why in crontab.problems()
     ]
 

@@ -53,8 +53,8 @@ def test_a_finding_is_a_line(host: Oncecron, public_path: Path) -> None:
     ended = lint(host, path)
     assert (ended.status, ended.err) == (1, "")
     assert ended.out.decode() == (
-        f"{path}:2: cron reads 5#2 in the day-of-week field as 5, and skips the rest; "
-        "write 5, and test what is left in the command [field]\n"
+        f"{path}:2: cron reads 5#2 in the day-of-week field as 5 and ignores the rest; "
+        "write 5, and test for the rest in the command [field]\n"
     )
 
 
@@ -94,8 +94,8 @@ def test_files_of_several_hosts_are_compared(host: Oncecron, public_path: Path) 
     assert b"is not in" not in lint(host, first, write(public_path, "other", "1 1 * * * x\n")).out
     other = write(public_path, "b/crontab", "0 2 * * * /bin/pay\n")
     assert lint(host, first, second).out.decode().splitlines() == [
-        f"{here}:1: `{job}` is not in {there}; put the line on every host, or `# oncecron: off` above it "
-        "if it is this host's own [missing]"
+        f"{here}:1: `{job}` is not in {there}; add the line on every host; "
+        "if only this host runs it, write `# oncecron: off` above it [missing]"
         for here, there, job in ((first, other, "/bin/bill"), (other, first, "/bin/pay"))
     ]
     names = (write(public_path, "web1", JOB), write(public_path, "web2", "0 3 * * * /bin/bill\n"))

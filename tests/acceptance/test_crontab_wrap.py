@@ -66,7 +66,7 @@ def test_a_line_that_is_guarded_is_not_told_to_be_left(host: Oncecron) -> None:
         b"# oncecron: key=a\n@daily %s\n" % command for command in (b"x", b"y")
     ))  # fmt: skip
     assert done.status == 0
-    assert "line 4: its key a is another command's too" in done.err
+    assert "line 4: key a is also the key of another command" in done.err
 
 
 def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
@@ -81,13 +81,13 @@ def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (MINE + b"# oncecron: kee=x\n@daily x\n", "line 4: # oncecron: 'kee' is no option"),
-        (MINE + b"* * * * x\n", "line 4: cron refuses this file: bad day-of-week"),
-        (MINE + b"\r\n", "line 4: cron refuses this file: bad minute: \\r\n"),
+        (MINE + b"# oncecron: kee=x\n@daily x\n", "line 4: # oncecron: unknown option 'kee'"),
+        (MINE + b"* * * * x\n", "line 4: cron rejects this file: bad day-of-week"),
+        (MINE + b"\r\n", "line 4: cron rejects this file: bad minute: \\r\n"),
         (MINE + b"@daily x\0\n", "line 4: cron ends the line at a NUL byte"),
         (
             MINE + b"@daily " + b"x" * 998 + b"\n",
-            "put the command as `command = '...'` below [job.xxx",
+            "write `command = '...'` in [job.xxx",
         ),
         (b"@daily root x\n* * * * * www-data y z\n", "add --user-field"),
     ],
@@ -369,7 +369,7 @@ def test_a_system_crontab(host: Oncecron, crontab: Path) -> None:
     refused(host("crontab", "wrap", "--in-place", crontab), 64, "add --user-field")
     done = host("crontab", "wrap", "--user-field", "--in-place", crontab)
     assert "1 line guarded" in done.out.decode()
-    assert f"{crontab}:3: unchanged: neither --only nor a comment" in done.err
+    assert f"{crontab}:3: unchanged: not selected; to select it: `--only PATTERN`, or" in done.err
     lines = crontab.read_bytes().splitlines()
     assert lines[1].startswith(
         b"0 2 * * * root %s run --key bill --schedule" % bytes(CONSOLE_SCRIPT)
@@ -396,13 +396,13 @@ def test_the_path_is_that_by_which_it_was_called(host: Oncecron, public_path: Pa
 def test_a_line_too_long_runs_from_the_configuration_file(
     host: Oncecron, public_path: Path
 ) -> None:
-    """The cure that is told works, copied as it is: `command` below [job.KEY], and the line."""
+    """The cure works when it is copied: `command` in [job.KEY], and the line."""
     program = public_path / "print.sh"
     program.symlink_to("/usr/bin/printf")
     text = "x" * (980 - 2 * len(str(public_path)))
     command = f"{program} {text} >{public_path}/out"
     told = piped(host, "wrap", data=f"@daily {command}\n".encode()).err
-    section = told.partition(" below ")[2].partition(" into ")[0]
+    section = told.partition("` in ")[2].partition(" of the ")[0]
     line = told.partition("write here: ")[2].partition("\n")[0]
     config = public_path / "oncecron.toml"
     config.write_text(f"store = 'sqlite://{public_path}/db'\n{section}\ncommand = '{command}'\n")

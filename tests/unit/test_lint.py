@@ -77,56 +77,56 @@ CASES = [
         "SHELL=/usr/bin/oncecron-shell\n0 1 * * * bill\n0 2 * * * cd /app; ./pay > log\n",
     ),
     (
-        *("part", line("-- cd /app && ./bill.sh"), "guards only `cd /app`: `./bill.sh` runs on every host"),
+        *("rest", line("-- cd /app && ./bill.sh"), "covers only `cd /app`: `./bill.sh` runs on every host"),
         line("-- ./bill.sh", before="cd /app && "),
     ),
     (
-        *("part", line("-- /bin/bill; rm -r /spool/bills"), "`rm -r /spool/bills` runs on every host"),
+        *("rest", line("-- /bin/bill; rm -r /spool/bills"), "`rm -r /spool/bills` runs on every host"),
         line("--shell '/bin/bill; rm -r /spool/bills'"),
     ),
     (
-        *("part", line("-- /bin/bill | mail -s bills joe"), "`mail -s bills joe` runs"),
+        *("rest", line("-- /bin/bill | mail -s bills joe"), "`mail -s bills joe` runs"),
         line("-- /bin/bill 2>&1 | logger -t bill"),
     ),
     (
-        *("part", line("-- /bin/bill & /bin/pay"), "`/bin/pay` runs"),
+        *("rest", line("-- /bin/bill & /bin/pay"), "`/bin/pay` runs"),
         line("-- /bin/bill || echo failed", before="[ -x /bin/bill ] && . /etc/env; umask 077; "),
     ),
     (
-        *("part", line("--skip-exit 9 -- /bin/bill || mail joe"), "`mail joe` runs"),
+        *("rest", line("--skip-exit 9 -- /bin/bill || mail joe"), "`mail joe` runs"),
         line("-- /bin/bill || mail joe"),
     ),
     (
-        *("part", line("-- bill | tee /var/log/bill"), "`tee /var/log/bill` runs"),
+        *("rest", line("-- bill | tee /var/log/bill"), "`tee /var/log/bill` runs"),
         line("-- bill | tee -a log", before="cd /x || exit 1; date; ") + line("-- bill; done", before="for i in a b; do "),
     ),
     (
-        *("part", line("-- bill || { echo x; mail joe; } && pay"), "`pay` runs"),
+        *("rest", line("-- bill || { echo x; mail joe; } && pay"), "`pay` runs"),
         line("-- bill || { echo x; mail joe; } > failed"),
     ),
-    ("part", line("-- bill; (echo x; mail joe)"), "`echo x` runs", line("-- bill || (echo x; mail joe) | mail joe; exit 0")),
-    ("part", line("-- bill; then mail joe; fi", before="if "), "`mail joe` runs", line("-- bill; then echo x; mail joe; fi", before="if ! ")),
+    ("rest", line("-- bill; (echo x; mail joe)"), "`echo x` runs", line("-- bill || (echo x; mail joe) | mail joe; exit 0")),
+    ("rest", line("-- bill; then mail joe; fi", before="if "), "`mail joe` runs", line("-- bill; then echo x; mail joe; fi", before="if ! ")),
     (
-        *("part", line("-- bill; then mail joe; else pay; fi", before="if ! "), "`pay` runs"),
+        *("rest", line("-- bill; then mail joe; else pay; fi", before="if ! "), "`pay` runs"),
         line("-- bill | logger; then :; else echo x | mail joe; fi >> log", before="if "),
     ),
-    ("part", line("-- bill | grep -v x || mail joe"), "`mail joe` runs", line("-- bill && exit || mail joe") + line("-- bill | ts || mail joe")),
-    ("part", line("-- bill; do sleep 9; done", before="while "), "`sleep 9` runs", line("-- bill; do sleep 9; done", before="until ")),
+    ("rest", line("-- bill | grep -v x || mail joe"), "`mail joe` runs", line("-- bill && exit || mail joe") + line("-- bill | ts || mail joe")),
+    ("rest", line("-- bill; do sleep 9; done", before="while "), "`sleep 9` runs", line("-- bill; do sleep 9; done", before="until ")),
     (
-        *("part", line("-- bill", before="./fetch && "), "`./fetch` runs on every host"),
+        *("rest", line("-- bill", before="./fetch && "), "`./fetch` runs on every host"),
         line("-- bash -c './fetch && bill'"),
     ),
     (
-        *("part", line('-- bill; pay"', before='nice bash -c "'), "guards only `bill`: `pay` runs"),
+        *("rest", line('-- bill; pay"', before='nice bash -c "'), "covers only `bill`: `pay` runs"),
         line('-- bill || mail joe"', before='cd / && bash -c "cd /x && ') + line('-- bill" || mail joe', before='sh -c "'),
     ),
-    ("part", line('-- bill" && pay', before='sh -c "'), "`pay` runs", line("-- sh -c 'oncecron run --key b -- bill; pay'")),
-    ("part", line('-- bill; pay"', before='flock /x ionice -c 3 bash -l -c "'), "`pay` runs", line('-- bill"', before='flock -n /x ionice -c 3 sh -c "')),
-    ("part", line('-- bill; pay" joe', before='su -lc "'), "`pay` runs", line('-- bill"', before='su - joe -c "cd x; ')),
+    ("rest", line('-- bill" && pay', before='sh -c "'), "`pay` runs", line("-- sh -c 'oncecron run --key b -- bill; pay'")),
+    ("rest", line('-- bill; pay"', before='flock /x ionice -c 3 bash -l -c "'), "`pay` runs", line('-- bill"', before='flock -n /x ionice -c 3 sh -c "')),
+    ("rest", line('-- bill; pay" joe', before='su -lc "'), "`pay` runs", line('-- bill"', before='su - joe -c "cd x; ')),
     ("truncate", line('-- bill >x"', before='bash -c "'), "`x`", line('-- bill"', before='bash -c ">x; ')),
     ("truncate", line('-- bill" >x', before='bash -c "'), "`x`", line('-- bill" >/dev/null', before='bash -c "true; ')),
     (
-        *("truncate", line("-- /bin/bill > /var/log/bill.log 2>&1"), "hosts that lose empty `/var/log/bill.log`"),
+        *("truncate", line("-- /bin/bill > /var/log/bill.log 2>&1"), "hosts that skip also empty `/var/log/bill.log`"),
         line("-- /bin/bill >> /var/log/bill.log 2>&1"),
     ),
     (
@@ -135,7 +135,7 @@ CASES = [
     ),
     ("truncate", line("-- bill >| log"), "`log`", line("--shell 'bill > log'")),
     (
-        *("shared-key", line("-- /bin/bill") + line("-- /bin/pay"), "key k is also that of `/bin/bill` in line 1"),
+        *("shared-key", line("-- /bin/bill") + line("-- /bin/pay"), "key k is also the key of `/bin/bill` in line 1"),
         line("-- /bin/bill a") + line("--shell '/bin/bill  \"a\"'", "0 3 * * *"),
     ),
     (
@@ -143,23 +143,23 @@ CASES = [
         line("-- bill a") + line("--key q -- bill b"),
     ),
     (
-        *("schedule", f"0 2 * * * {RUN} --key k --schedule '0 3 * * *' -- a\n", "runs at '0 2 * * *', and --schedule is"),
+        *("schedule", f"0 2 * * * {RUN} --key k --schedule '0 3 * * *' -- a\n", "runs at '0 2 * * *', but --schedule is"),
         f"@daily {RUN} --key k --schedule '0 0 * * 0-6' -- a\n5 4 * * sun {RUN} --key q --schedule '05 4 * * 7' -- b\n",
     ),
     (
-        *("schedule", f"0 2 * * 1 {RUN} --key k --schedule '0 2 1 * 1' -- a\n", "firings belong to wrong ticks"),
+        *("schedule", f"0 2 * * 1 {RUN} --key k --schedule '0 2 1 * 1' -- a\n", "firings get the wrong tick"),
         f"*/30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n",
     ),
     (  # in spring one of them is skipped, and the other is not
-        *("schedule", f"0,30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n", "wrong ticks"),
+        *("schedule", f"0,30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n", "the wrong tick"),
         f"0,30 2 * * * {RUN} --key k --schedule '0-30/30 2 * * *' -- a\n",
     ),
     (
-        *("schedule", f"@reboot {RUN} --key k -- a\n", "@reboot has no scheduled time"),
+        *("schedule", f"@reboot {RUN} --key k -- a\n", "@reboot has no schedule"),
         f"@reboot {RUN} --key k --no-tick -- a\n",
     ),
     (
-        *("zone", "TZ=Asia/Tokyo\n" + line("-- a"), "cron fires in that of the host"),
+        *("zone", "TZ=Asia/Tokyo\n" + line("-- a"), "cron fires in the host's time zone"),
         "TZ=Asia/Tokyo\n" + line("--tz Europe/Berlin -- a"),
     ),
     (
@@ -175,76 +175,77 @@ CASES = [
         line('-- a"', before='bash -c "sleep $((RANDOM \\% 60)); '),
     ),
     (
-        *("frequent", f"*/4 * * * * {RUN} --key k -- a\n", "write --schedule '*/4 * * * *'"),
+        *("frequent", f"*/4 * * * * {RUN} --key k -- a\n", "use --schedule '*/4 * * * *'"),
         f"*/5 * * * * {RUN} --key k -- a\n",
     ),
     (
         *("frequent", f"58,1 1-2 * * * {RUN} --key k -- a\n", "every few minutes"),
         f"58,1 1 * * * {RUN} --key k -- a\n* * * * * {RUN} --key q --tick $(date +\\%H) -- b\n",
     ),
-    ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a\n", "schedule = '* * * * *' below [job.a-", line("-- a", "* * * * *")),
-    ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a.sh\n", 'below [job."a.sh-', line("-- a", "* * * * *")),
+    ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a\n", "schedule = '* * * * *' in [job.a-", line("-- a", "* * * * *")),
+    ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a.sh\n", 'in [job."a.sh-', line("-- a", "* * * * *")),
     ("schedule", "SHELL=/bin/oncecron-shell\n@reboot a\n", "ONCECRON=off in front", "SHELL=/bin/oncecron-shell\n@reboot ONCECRON=off a\n"),
     ("never", "0 22-2 * * * a\n", "22-2 in the hour field is a falling range", "0 22-23,0-2 * * * a\n"),
-    ("never", "0 0 31 2 * a\n", "no month 2 has a day 31", "0 0 29 2 * a\n"),
-    ("never", "0 0 31 4,jun,9 * a\n", "name a day that exists", "0 0 31 4,jun,10 * a\n"),
+    ("never", "0 0 31 2 * a\n", "month 2 has no day 31", "0 0 29 2 * a\n"),
+    ("never", "0 0 31 4,jun,9 * a\n", "use a day that exists", "0 0 31 4,jun,10 * a\n"),
     ("field", "0 2 * * 5#2 a\n", "reads 5#2 in the day-of-week field as 5", "0 2 * * fri,SUN a\n"),
-    ("field", "*/100 * * * * a\n", "cron takes */100 for 0", "*/59 */23 * * */3 a\n"),
-    ("field", "0 8-18/11 * * * a\n", "cron takes 8-18/11 for 8", "0 8-18/10 * * * a\n"),
-    ("field", "0 2,22-3 * * * a\n", "as 2, and skips the rest", "00 02,3-22 * * * a\n"),
-    ("days", "0 4 13 * 5 a\n", "match day-of-month 13 or day-of-week 5, not both", "0 4 13 * * a\n0 5 * * 5 b\n"),
+    ("field", "*/100 * * * * a\n", "cron reads */100 as 0", "*/59 */23 * * */3 a\n"),
+    ("field", "0 8-18/11 * * * a\n", "cron reads 8-18/11 as 8", "0 8-18/10 * * * a\n"),
+    ("field", "0 2,22-3 * * * a\n", "as 2 and ignores the rest", "00 02,3-22 * * * a\n"),
+    ("days", "0 4 13 * 5 a\n", "match day-of-month 13 or day-of-week 5, not only on", "0 4 13 * * a\n0 5 * * 5 b\n"),
     ("days", "0 4 */13 * 5 a\n", "because */13 begins with *", "0 4 1-31 * 5 a\n0 4 */2 * 0-6 b\n"),
-    ("path", "0 2 * * * oncecron run --key k --no-tick -- a\n", "not on the PATH of this line, /usr/bin:/bin", line("-- a")),
+    ("path", "0 2 * * * oncecron run --key k --no-tick -- a\n", "not in the PATH of this line (/usr/bin:/bin)", line("-- a")),
     (
-        *("path", "PATH=/sbin:/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n", "write its path, such as /usr/local"),
+        *("path", "PATH=/sbin:/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n", "use its full path, such as /usr/local"),
         "PATH=$PATH:/opt/oncecron/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
     ),
     (
         *("path", "0 2 * * * cd /x && oncecron run --key k --no-tick -- a\n", "PATH"),
         "PATH=/usr/local/bin:/usr/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
     ),
-    ("sudo", line("-- sudo -u www /bin/bill"), "oncecron cannot end it as joe", line("-- bill", before="sudo ")),
+    ("sudo", line("-- sudo -u www /bin/bill"), "as joe, oncecron cannot end a command", line("-- bill", before="sudo ")),
     ("sudo", "0 2 * * * sudo /bin/bill\n", "root's crontab", "0 2 * * * visudo -c\n"),
-    ("sudo", line("--shell 'cd /x && A=b /usr/bin/sudo bill'"), "another user's", line("--shell 'echo sudo'")),
+    ("sudo", line("--shell 'cd /x && A=b /usr/bin/sudo bill'"), "as another user", line("--shell 'echo sudo'")),
     ("sudo", line("-- bill && sudo pay"), "root's crontab", line("-- bill", before="cd /x && sudo -u www ")),
-    ("sudo", line('-- sudo bill"', before='sudo sh -c "'), "another user's", line('-- bill"', before='sudo sh -c "')),
-    ("sudo", line("--shell 'sudo bill'"), "another user's", line("-- echo sudo")),
-    ("secret", "PGPASSWORD=hunter2\n0 2 * * * a\n", "PGPASSWORD holds a secret", "PGPASSFILE=/etc/pg\nTOKEN_FILE=x\n0 2 * * * a\n"),
+    ("sudo", line('-- sudo bill"', before='sudo sh -c "'), "as another user", line('-- bill"', before='sudo sh -c "')),
+    ("sudo", line("--shell 'sudo bill'"), "as another user", line("-- echo sudo")),
+    ("secret", "PGPASSWORD=hunter2\n0 2 * * * a\n", "PGPASSWORD contains a secret", "PGPASSFILE=/etc/pg\nTOKEN_FILE=x\n0 2 * * * a\n"),
     ("secret", "API_KEY='hunter2'\n0 2 * * * a\n", "cron mails", "API_KEY=/etc/key\nKEYBOARD=x\nPASSWORD=$SECRET\n0 2 * * * a\n"),
-    ("secret", "DB=postgresql://u:hunter2@h/d\n0 2 * * * a\n", "DB holds", "DB=postgresql://u@h:5432/d\n0 2 * * * a\n"),
-    ("secret", "0 2 * * * MYSQL_PWD=hunter2 mysqldump app\n", "MYSQL_PWD on the line", "0 2 * * * MYSQL_PWD=$(cat /x) mysqldump app\n"),
-    ("secret", "0 2 * * * a --db-password=hunter2\n", "--db-password on the line", "0 2 * * * a --password-file=/x --passive\n"),
+    ("secret", "DB=postgresql://u:hunter2@h/d\n0 2 * * * a\n", "DB contains", "DB=postgresql://u@h:5432/d\n0 2 * * * a\n"),
+    ("secret", "0 2 * * * MYSQL_PWD=hunter2 mysqldump app\n", "MYSQL_PWD in the command", "0 2 * * * MYSQL_PWD=$(cat /x) mysqldump app\n"),
+    ("secret", "0 2 * * * a --db-password=hunter2\n", "--db-password in the command", "0 2 * * * a --password-file=/x --passive\n"),
     ("secret", "0 2 * * * a --token hunter2\n", "--token", "0 2 * * * a --token $TOKEN --token-file /x\n"),
-    ("secret", "0 2 * * * mysqldump -uroot -phunter2 app\n", "-p on", "0 2 * * * tar -phunter2 -p x; ssh -p22 h\n"),
+    ("secret", "0 2 * * * mysqldump -uroot -phunter2 app\n", "-p in", "0 2 * * * tar -phunter2 -p x; ssh -p22 h\n"),
     ("secret", "0 2 * * * curl -u joe:hunter2 http://h\n", "-u", "0 2 * * * curl -u joe http://h; sort -u a:b\n"),
     ("secret", "0 2 * * * curl -H 'Authorization: Bearer hunter2' h\n", "header", '0 2 * * * curl -H "Authorization: Bearer $T" h\n'),
     ("secret", "0 2 * * * wget https://joe:hunter2@h/x\n", "the password in an address", "0 2 * * * rsync joe@h:x . ; wget https://h:80/@x\n"),
-    ("secret", line("-- mysqldump -phunter2 app"), "-p on", line("--shell 'find /lib/mysql -print; sudo -u mysql tar -pxf a'")),
+    ("secret", line("-- mysqldump -phunter2 app"), "-p in", line("--shell 'find /lib/mysql -print; sudo -u mysql tar -pxf a'")),
     ("secret", line("--shell 'cd /x && MYSQL_PWD=hunter2 mysqldump app > b'"), "MYSQL_PWD", line("--shell 'TOKEN=$(cat x) a; find mysql -print'")),
-    ("secret", "0 2 * * * bash -c \"cd /x; mysql -phunter2 -e 'a'\"\n", "-p on", "0 2 * * * bash -c 'cd $(pwd); a `b`'\n"),
-    ("secret", "0 2 * * * a=$(nice /opt/mysql/bin/mysql -phunter2 -e b)\n", "-p on", "0 2 * * * docker run --name mysql -p3306:3306 x\n"),
+    ("secret", "0 2 * * * bash -c \"cd /x; mysql -phunter2 -e 'a'\"\n", "-p in", "0 2 * * * bash -c 'cd $(pwd); a `b`'\n"),
+    ("secret", "0 2 * * * a=$(nice /opt/mysql/bin/mysql -phunter2 -e b)\n", "-p in", "0 2 * * * docker run --name mysql -p3306:3306 x\n"),
     ("percent", "0 2 * * * date +%F\n", "cron ends the command at the first %", "0 2 * * * date +\\%F\n"),
     ("percent", "0 2 * * * tar c x > $(date '+%F').tar\n", "standard input", "0 2 * * * mail -s \"It's 10pm\" joe%Joe,%%Where?%\n"),
     ("percent", line("--tz UTC --shell 'tar c x > $(date '\\''+'%F').tar"), "standard input", line("--tz UTC --shell 'cd x; cat'%a")),
     ("percent", "0 2 * * * curl http://h/a%20b\n", r"write \%", "0 2 * * * cat %hello\n"),
-    ("mailto", 'MAILTO=""\n0 2 * * * a\n', "nobody hears", "MAILTO=joe\n0 2 * * * a\n"),
-    ("mailto", "MAILTO=\n0 2 * * * a\n", "refuses the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),
-    ("options", f"0 2 * * * {RUN} --kay k -- a\n", "cannot be understood", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
-    ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "it has no --key", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
+    ("mailto", 'MAILTO=""\n0 2 * * * a\n', "output of failed jobs below it is lost", "MAILTO=joe\n0 2 * * * a\n"),
+    ("mailto", "MAILTO=\n0 2 * * * a\n", "rejects the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),
+    ("options", f"0 2 * * * {RUN} --kay k -- a\n", "an option is unknown or incomplete", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
+    ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "--key is missing", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
     ("options", line("--timeout foo -- a"), "--timeout: ", line("--timeout $LONG -- a")),
     ("options", line("--key 'a b' -- a"), "'a b'", line('--key "$KEY" -- a')),
-    ("options", line("--"), "no command follows --", f"0 2 * * * {RUN} --key k --no-tick\n"),
+    ("options", line("--"), "no command after --", f"0 2 * * * {RUN} --key k --no-tick\n"),
     ("options", line("--shell b -- a"), "choose one", line("--shell b")),
     ("options", line("--tick t -- a"), "--schedule and --tick: only one", f"0 2 * * * {RUN} --key k --tick t -- a\n"),
     ("options", line("--tz Mars/X -- a"), "Mars/X", line("--tz Europe/Berlin -- a")),
     ("options", line("--retry-delay 1s -- a"), "--retries", line("--retry-delay 1s --retries $N -- a")),
     ("options", f"0 2 * * * {RUN} --key k --tick 'a b' -- a\n", "use no blanks", f"0 2 * * * {RUN} --key k --tick `b` -- a\n"),
-    ("refused", "60 2 * * * a\n", "bad minute: Debian's cron refuses the whole file", "59 2 * * * a\n"),
-    ("refused", "0 2 * * * a\0\n", "takes what follows for another line; remove the byte", "0 2 * * * a\n"),
-    ("refused", f"0 2 * * * {'a' * 999}\n", "`command` below [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
+    ("invalid", "60 2 * * * a\n", "bad minute: Debian's cron rejects the whole file", "59 2 * * * a\n"),
+    ("invalid", "0 2 * * * a\0\n", "reads the rest as another line; remove the byte", "0 2 * * * a\n"),
+    ("invalid", f"0 2 * * * {'a' * 999}\n", "`command` in [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
-    ("remark", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "unwrap, then wrap", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),
-    ("remark", "# oncecron: key=a\n\n0 2 * * * a\n", "above no command", "# oncecron: key=a\n0 2 * * * a\n"),
+    ("directive", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "then `oncecron crontab wrap`", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),
+    ("directive", "# oncecron: kee=a\n0 2 * * * a\n", "unknown option 'kee'; use an option of", "# oncecron: off\n0 2 * * * a\n"),
+    ("directive", "# oncecron: key=a\n\n0 2 * * * a\n", "no command follows", "# oncecron: key=a\n0 2 * * * a\n"),
 ]  # fmt: skip
 
 
@@ -275,10 +276,10 @@ def test_the_line_is_named() -> None:
     """That of the job, of the variable, of the comment; in their order."""
     text = 'MAILTO=""\n\n# a comment\n0 2 * * * a\n*/100 * * * * date +%F\n60 * * * * x'
     places = [(each.line, each.finding) for each in found(text)]
-    assert places == [(1, "mailto"), (5, "field"), (5, "percent"), (6, "refused"), (6, "newline")]
+    assert places == [(1, "mailto"), (5, "field"), (5, "percent"), (6, "invalid"), (6, "newline")]
 
 
-def test_several_findings_of_a_kind_on_one_line_are_all_told() -> None:
+def test_several_findings_of_a_kind_on_one_line_are_all_reported() -> None:
     """Each field by itself."""
     assert kinds(found("*/100 5#2 * * * a\n")) == ["field", "field"]
 
@@ -298,12 +299,12 @@ def test_every_line_may_be_required_to_have_a_guard() -> None:
 @pytest.mark.parametrize(
     ("text", "cure"),
     [
-        ("0 2 * * * a\n", "(oncecron crontab wrap does it)"),
+        ("0 2 * * * a\n", "(with `oncecron crontab wrap`)"),
         ("SHELL=/usr/bin/fish\n0 2 * * * a\n", None),
         ("@reboot a\n", None),
         ("0 2 * * * cd / && run-parts x\n", None),
-        (line("-- a; b"), "; or take the guard off, then oncecron crontab wrap does it"),
-        (line("-- a > b"), "; or take the guard off, then oncecron crontab wrap does it"),
+        (line("-- a; b"), ", or remove `oncecron run` and use `oncecron crontab wrap`"),
+        (line("-- a > b"), ", or remove `oncecron run` and use `oncecron crontab wrap`"),
         (line("-- run-parts x > b"), None),
         (f"@reboot {RUN} --key k --no-tick -- a; b\n", None),
         (f"# oncecron: off\n{line('-- a; b')}", None),
@@ -314,7 +315,7 @@ def test_wrap_is_the_cure_where_it_is_one(text: str, cure: str | None) -> None:
     (made,) = found(text, required=True)
     assert cure in made.cure if cure else "wrap" not in made.cure
     if cure:
-        named = cure.replace("wrap does", "wrap --only does")
+        named = cure.replace("wrap`", "wrap --only PATTERN`")
         system = re.sub(r"^((?:\S+ ){5})", r"\1joe ", text)
         assert named in found(system, required=True, system=True)[0].cure
 
@@ -347,7 +348,7 @@ def test_in_a_system_crontab_the_line_names_who_runs_it() -> None:
     assert kinds(found(f"0 2 * * * www-data {job}", system=True)) == ["sudo"]
     assert kinds(found(f"0 2 * * * {job}", user="root")) == []
     (unknown,) = found(f"0 2 * * * {job}", user=None)
-    assert "as anybody but root" in unknown.message
+    assert "unless it is root, oncecron" in unknown.message
 
 
 def test_what_the_shell_of_a_crontab_leaves_alone_has_no_guard_of_it() -> None:
@@ -412,14 +413,14 @@ def test_equal_files_of_several_hosts_are_well() -> None:
         (line("-- bill"), GUARDED, ("a/crontab", 1, "missing"), "`bill` is not in b/crontab"),
         ("0 2 * * * pay\n", GUARDED, ("b/crontab", 1, "missing"), "not in a/crontab"),
         (line("-- bill"), line("--key q -- bill"), ("b/crontab", 1, "split-key"), "key q here and k in a/crontab, line 1"),
-        (line("-- bill"), line("-- pay"), ("b/crontab", 1, "shared-key"), "that of `bill` in a/crontab, line 1"),
+        (line("-- bill"), line("-- pay"), ("b/crontab", 1, "shared-key"), "the key of `bill` in a/crontab, line 1"),
         (line("-- bill"), line("-- bill", "0 3 * * *"), ("b/crontab", 1, "schedule"), "at 0 3 * * * here and at 0 2 * * *"),
         (
             *(line("--tz UTC -- bill"), line("--tz Asia/Tokyo -- bill"), ("b/crontab", 1, "schedule")),
             "0 2 * * * Asia/Tokyo here and at 0 2 * * * UTC",
         ),
-        (line("-- bill"), "\n0 2 * * * bill\n", ("b/crontab", 2, "unguarded"), "is guarded in a/crontab, line 1"),
-        ("\n0 2 * * * bill\n", line("-- bill"), ("a/crontab", 2, "unguarded"), "is guarded in b/crontab, line 1"),
+        (line("-- bill"), "\n0 2 * * * bill\n", ("b/crontab", 2, "unguarded"), "uses oncecron in a/crontab, line 1"),
+        ("\n0 2 * * * bill\n", line("-- bill"), ("a/crontab", 2, "unguarded"), "uses oncecron in b/crontab, line 1"),
     ],
 )  # fmt: skip
 def test_hosts_differ(first: str, second: str, place: tuple[str, int, str], words: str) -> None:

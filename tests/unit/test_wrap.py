@@ -162,8 +162,8 @@ def test_what_belongs_to_each_host_is_left() -> None:
     assert left("@daily cd / && run-parts x\n")[0].startswith("run-parts runs on every host")
     assert left("@daily /usr/sbin/anacron -s\n")[0].startswith("anacron runs on every host")
     assert left("@daily oncecron flush\n")[0].startswith("oncecron runs on every host")
-    assert left("@daily ONCECRON=off df\nONCECRON=off\n@daily x\n") == ["ONCECRON=off"] * 2
-    assert left("# oncecron: off\n@daily x\n") == ["`# oncecron: off` stands above it"]
+    assert left("@daily ONCECRON=off df\nONCECRON=off\n@daily x\n") == ["ONCECRON=off is set"] * 2
+    assert left("# oncecron: off\n@daily x\n") == ["`# oncecron: off` is above it"]
     assert left("@daily\n@daily %x\n") == ["it has no command"] * 2
     assert "never runs" in left("0 0 31 2 * x\n")[0]
 
@@ -179,14 +179,14 @@ def test_another_shell_reads_quotes_in_its_own_way() -> None:
     done = wrapped("SHELL=/usr/bin/fish\n@daily a\nSHELL=/bin/bash\n@daily b\n")
     assert (done.changed, [number for number, _ in done.unchanged]) == (1, [2])
     assert left("SHELL=/usr/bin/oncecron-shell\n@daily a\n") == [
-        "SHELL=oncecron-shell guards it already"
+        "SHELL=oncecron-shell already runs it through oncecron"
     ]
 
 
 def test_what_is_guarded_by_hand_is_left() -> None:
     """Also on part of a line."""
     text = "@daily oncecron run --key x -- y\n@daily cd /x && /usr/bin/oncecron run --key x y\n"
-    assert left(text) == ["it is guarded by hand"] * 2
+    assert left(text) == ["it already has `oncecron run`"] * 2
 
 
 def test_only() -> None:
@@ -237,13 +237,13 @@ def test_a_comment_may_do_without_a_tick() -> None:
 @pytest.mark.parametrize(
     ("remark", "told"),
     [
-        ("", "nothing follows"),
-        ("kee=x", "'kee' is no option"),
+        ("", "has no options"),
+        ("kee=x", "unknown option 'kee'"),
         ("key", "write key=VALUE"),
-        ("key=a b", "'b' is no option"),
+        ("key=a b", "unknown option 'b'"),
         ("key=ä", "1 to 200 of"),
-        ("key=a key=b", "named twice"),
-        ("off key=a", "off stands alone"),
+        ("key=a key=b", "given twice"),
+        ("off key=a", "cannot be combined"),
         ("timeout=soon", "timeout: "),
         ("failover=true", "failover takes no value"),
         ("min-gap=1h", "--min-gap: it belongs to"),
@@ -254,7 +254,7 @@ def test_a_comment_may_do_without_a_tick() -> None:
         ("failover retries=0", "allow at least 1"),
         ("no-tick starting-deadline=1h", "counts from a scheduled time"),
         ("schedule=@daily", "comes from the line"),
-        ("tick=x", "cannot be named here"),
+        ("tick=x", "is not allowed here"),
         ("store=postgresql://u:%40@h/d", "configuration file"),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_comment_above_no_command_is_refused(between: str) -> None:
         f"@daily x\n# oncecron: off\n{between}",
     ):
         (problem,) = refused(text)
-        assert "above no command" in problem.reason
+        assert "no command follows" in problem.reason
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_comment_that_a_wrapped_line_does_not_follow_is_told(
     done = wrapped(edited)
     assert (done.data, done.unchanged, done.errors) == (edited, [], [])
     assert [number for number, _ in done.warnings] == [2] * told
-    assert all("unwrap, then wrap" in reason for _, reason in done.warnings)
+    assert all("then `oncecron crontab wrap`" in reason for _, reason in done.warnings)
 
 
 # Keys
@@ -367,7 +367,7 @@ def test_two_commands_under_one_key_are_told() -> None:
     )
     assert done.changed == 3
     assert done.unchanged == []
-    assert [(number, "another command's" in reason) for number, reason in done.warnings] == [
+    assert [(number, "key of another command" in reason) for number, reason in done.warnings] == [
         (4, True)
     ]
 
@@ -389,8 +389,8 @@ def test_a_line_that_would_be_too_long_is_refused_with_the_cure() -> None:
     assert number == 2
     assert f"would have {999 + 3} bytes" in reason
     assert "command = '...'" in reason
-    assert f"below [job.{'x' * 40}-" in reason
-    assert 'below [job."x.sh-' in refused(f"@daily x.sh {'x' * 990}\n")[0].reason
+    assert f"in [job.{'x' * 40}-" in reason
+    assert 'in [job."x.sh-' in refused(f"@daily x.sh {'x' * 990}\n")[0].reason
     assert reason.endswith("%in")
     cure = reason.rpartition("write here: ")[2]
     assert scan(f"@daily {cure}\n".encode()).problems() == []
@@ -400,9 +400,9 @@ def test_a_line_that_would_be_too_long_is_refused_with_the_cure() -> None:
 def test_a_file_that_cron_refuses_is_refused() -> None:
     """Every line of it is named."""
     assert refused("@daily x\n* * * * x\n@dayly y") == [
-        Problem(2, "cron refuses this file: bad day-of-week"),
-        Problem(3, "cron refuses this file: bad time specifier"),
-        Problem(3, "cron refuses this file: no newline at the end of the file"),
+        Problem(2, "cron rejects this file: bad day-of-week"),
+        Problem(3, "cron rejects this file: bad time specifier"),
+        Problem(3, "cron rejects this file: no newline at the end of the file"),
     ]
 
 

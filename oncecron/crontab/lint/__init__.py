@@ -1,7 +1,7 @@
-"""What is unsafe or surprising in crontabs: text in, findings out; a finding names the line and the cure.
+"""Find unsafe or surprising lines in crontabs: text in, findings out; a finding names the line, the fault and the cure.
 
-Lines are read as Debian's cron reads them (`scanner`), commands as a shell does, as far as needed (`simple_commands`).
-Nothing is run and no store is asked. Files that have one name, or all where that is said, are those of several hosts.
+Lines are read as Debian's cron reads them (`scanner`), commands as a shell reads them (`simple_commands`). Nothing is
+run and no store is read. Files with the same name, or all files with `compared`, belong to different hosts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from oncecron.crontab.lint.linted_entry import LintedEntry
 
 _NEWLINE = "no newline"
-_REFUSED = "{}: Debian's cron refuses the whole file"
+_INVALID = "{}: Debian's cron rejects the whole file"
 _CURES = {
-    "bad username": "name a user of this system, or lint it as a user's crontab, without --user-field",
-    "command too long": "put the command into a script, or as `command` below [job.KEY] into the configuration",
-    "bad command": "remove the star: there are five fields, and then the command",
+    "bad username": "name a user of this system; if this is a user's own crontab, leave out --user-field",
+    "command too long": "move the command to a script, or to `command` in [job.KEY] of the configuration file",
+    "bad command": "remove the star: a line has five time fields, then the command",
 }
-_CURE = "correct the line, or make it a comment with #"
+_CURE = "correct the line, or comment it out with #"
+_CURE_OF_COMMENT = "correct the comment, or remove it"
 
 
 def lint(
@@ -39,10 +40,10 @@ def lint(
     compared: bool = False,
     is_program: Callable[[str], bool] = lambda _: False,
 ) -> list[Diagnostic]:
-    """Return what is found, in the order of files and lines.
+    """Return the findings, in the order of files and lines.
 
-    `jobs` are the [job.KEY] sections of the configuration. `required`: every line needs a guard. `compared`: the files
-    are those of several hosts, whatever their names. `is_program` tells whether a path can be executed here.
+    `jobs` are the [job.KEY] sections of the configuration. `required`: every line must use oncecron. `compared`: the
+    files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
     """
     lines = [linted_entries(source, jobs or {}) for source in sources]
     found: list[Diagnostic] = []
@@ -77,42 +78,42 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
-    """Yield why cron refuses the file, and comments that wrap cannot follow."""
-    told = {found.line for found in command_text.check_variables(source)}
+    """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
+    reported = {found.line for found in command_text.check_variables(source)}
     for number, reason in source.crontab.problems():
-        if number in told:
+        if number in reported:
             continue
         if reason.startswith(_NEWLINE):
             yield Diagnostic(
                 *(source.name, number, "newline"),
-                "the last line has no newline: Debian's cron refuses the file, or leaves the line out",
-                "end it with a newline",
+                "the last line has no newline: Debian's cron rejects the file or ignores the line",
+                "add a newline at the end of the file",
             )
         elif reason == NUL:
-            message, _, cure = reason.rpartition(": ")
-            yield Diagnostic(source.name, number, "refused", message, cure)
+            message, _, cure = reason.partition("; ")
+            yield Diagnostic(source.name, number, "invalid", message, cure)
         else:
             yield Diagnostic(
-                source.name, number, "refused", _REFUSED.format(reason), _CURES.get(reason, _CURE)
+                source.name, number, "invalid", _INVALID.format(reason), _CURES.get(reason, _CURE)
             )
     directives, problems = read_directives(source.crontab)
     for entry in source.crontab.entries():
         prefix, wanted = read_prefix(entry.command), directives.get(entry.number)
         if prefix and wanted and wanted.differ_from(prefix.options):
             yield Diagnostic(
-                *(source.name, entry.number, "remark"),
-                "its guard is not what the comment `# oncecron:` above it says",
-                "oncecron crontab unwrap, then wrap, does what the comment says",
+                *(source.name, entry.number, "directive"),
+                "the line does not match the `# oncecron:` comment above it",
+                "to apply the comment, use `oncecron crontab unwrap`, then `oncecron crontab wrap`",
             )
     for number, reason in problems:
-        message, _, cure = reason.rpartition(": ")
-        yield Diagnostic(source.name, number, "remark", message, cure)
+        message, _, cure = reason.partition("; ")
+        yield Diagnostic(source.name, number, "directive", message, cure or _CURE_OF_COMMENT)
 
 
 def _groups(
     sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
 ) -> list[list[list[LintedEntry]]]:
-    """Return the files by the hosts' file that they are copies of."""
+    """Return the files in groups: those of a group are the same file on different hosts."""
     groups: dict[str, list[list[LintedEntry]]] = {}
     for source, of_file in zip(sources, lines, strict=True):
         name = "" if compared else os.path.basename(source.name)

@@ -1,4 +1,4 @@
-"""Findings on what a line or a variable holds: secrets, an unescaped `%`, an empty MAILTO."""
+"""Findings on the text of a line or a variable: secrets, an unescaped `%`, an empty MAILTO."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from oncecron.crontab.lint.linted_entry import LintedCrontab, LintedEntry
 
 _CURE = (
-    "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc; for oncecron store_file in "
-    "the configuration): cron mails its variables, and arguments are seen by everybody"
+    "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc; for oncecron: store_file "
+    "in the configuration file); cron mails its variables, and every user can see arguments"
 )
 
 
 def check_variables(source: LintedCrontab) -> Iterator[Diagnostic]:
-    """Yield the variables that hold a secret, and MAILTO where it is empty."""
+    """Yield the variables that contain a secret, and an empty MAILTO."""
     last = max((entry.number for entry in source.crontab.entries()), default=0)
     for line in source.crontab.lines:
         if (
@@ -32,8 +32,8 @@ def check_variables(source: LintedCrontab) -> Iterator[Diagnostic]:
         ):
             yield Diagnostic(
                 *(source.name, line.number, "mailto"),
-                "MAILTO= without a value is no setting to Debian's cron, which refuses the whole file",
-                'write MAILTO="", or better an address',
+                "MAILTO= has no value: Debian's cron rejects the whole file",
+                'write MAILTO=root, or MAILTO="" for no mail',
             )
         if not isinstance(line, Variable):
             continue
@@ -41,32 +41,34 @@ def check_variables(source: LintedCrontab) -> Iterator[Diagnostic]:
         if name == "MAILTO" and not value and line.number < last:
             yield Diagnostic(
                 *(source.name, line.number, "mailto"),
-                "MAILTO is empty: nobody hears of what the jobs below say when they fail",
-                "name an address; oncecron prints nothing on success or on a skip",
+                "MAILTO is empty: the output of failed jobs below it is lost",
+                "set MAILTO to an address; oncecron prints nothing on success or on a skip",
             )
         if secret_in_variable(name, value):
-            yield Diagnostic(*(source.name, line.number, "secret"), f"{name} holds a secret", _CURE)
+            yield Diagnostic(
+                *(source.name, line.number, "secret"), f"{name} contains a secret", _CURE
+            )
 
 
 def check_command(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield secrets among the arguments, and a `%` that ends the command where it was not meant to."""
+    """Yield secrets in the arguments, and a `%` that ends the command by mistake."""
     what = next(
         (name for simple in line.commands for name, _ in secrets_in_arguments(simple.words)), None
     )
     if what:
-        yield line.diagnostic("secret", f"{what} on the line is a secret", _CURE)
+        yield line.diagnostic("secret", f"{what} in the command is a secret", _CURE)
     prefix = read_prefix(line.entry.command)
     before, behind = split_command(prefix.command if prefix else line.entry.command)
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
         yield line.diagnostic(
             "percent",
-            "cron ends the command at the first % and makes the rest its standard input",
+            "cron ends the command at the first % and passes the rest to its standard input",
             r"write \% for a percent sign",
         )
 
 
 def _is_meant(before: str) -> bool:
-    """Return whether a `%` may be meant to end the command: not within quotes, a date's format or an address."""
+    """Return whether a `%` may end the command on purpose: not within quotes, a date format or an address."""
     commands = simple_commands(before)
     if commands is None:
         return False

@@ -1,4 +1,4 @@
-"""Findings on keys, in one file and between the files of several hosts: who is kept apart from whom."""
+"""Findings on keys, in one file and between the files of several hosts: which commands exclude each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DERIVED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
-    """Yield keys of two commands, and commands with two keys, on the lines of one file."""
+    """Yield keys that two commands share, and commands that have two keys."""
     by_key: dict[str, tuple[LintedEntry, Invocation]] = {}
     by_command: dict[object, tuple[LintedEntry, Invocation]] = {}
     for line in lines:
@@ -33,9 +33,9 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
             if first.command != invocation.command:
                 yield line.diagnostic(
                     "shared-key",
-                    f"key {invocation.key} is also that of {shown(first.command)} in {_place(line, other)}: "
-                    "at a tick of both only one of them runs",
-                    "give each command a key of its own",
+                    f"key {invocation.key} is also the key of {shown(first.command)} in {_place(line, other)}: "
+                    "only one of the two runs at a tick",
+                    "give each command its own key",
                 )
             for same in (invocation.command, (invocation.command, _occasion(line))):
                 other, first = by_command.setdefault(same, (line, invocation))
@@ -43,8 +43,8 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
                     yield line.diagnostic(
                         "split-key",
                         f"{shown(invocation.command)} has key {invocation.key} here and {first.key} in "
-                        f"{_place(line, other)}: they do not keep each other out",
-                        "give both the same key",
+                        f"{_place(line, other)}: both can run at the same tick",
+                        "give both lines the same key",
                     )
                     break
 
@@ -57,7 +57,7 @@ def _place(line: LintedEntry, other: LintedEntry) -> str:
 def _is_alike(
     line: LintedEntry, invocation: Invocation, other: LintedEntry, first: Invocation
 ) -> bool:
-    """Return whether two keys of a command are the same, but for what wrap adds to tell lines apart."""
+    """Return whether two keys of a command are equal, apart from what wrap adds to make keys of lines differ."""
     if invocation.key == first.key or _are_spelled_apart(line, other):
         return True
     one, two = (_NUMBER.sub("", each.key or "") for each in (invocation, first))
@@ -67,12 +67,12 @@ def _is_alike(
 
 
 def _plain(key: str) -> str:
-    """Return a key without what wrap adds to tell lines apart."""
+    """Return a key without what wrap adds to make keys of lines differ."""
     return _ADDED.sub("", _NUMBER.sub("", key))
 
 
 def _occasion(line: LintedEntry) -> tuple[object, ...]:
-    """Return what tells lines with the same command apart: time, user, input."""
+    """Return how lines with the same command differ: time, user, input."""
     return meaning(line.entry), line.entry.user, split_command(line.entry.command)[1] or b""
 
 
@@ -91,7 +91,7 @@ def _has_own_key(line: LintedEntry) -> bool:
 
 
 def check_hosts(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]:
-    """Yield what differs between the files of several hosts: jobs that some lack, guards, schedules."""
+    """Yield differences between the files of several hosts: missing lines, lines without oncecron, schedules."""
     of_all = [_by_command(lines) for lines in files]
     for command in dict.fromkeys(command for found in of_all for command in found):
         having = [found[command] for found in of_all if command in found]
@@ -110,7 +110,7 @@ def _missing(line: LintedEntry, what: str, where: str) -> Diagnostic:
     return line.diagnostic(
         "missing",
         f"{what} is not in {where}",
-        "put the line on every host, or `# oncecron: off` above it if it is this host's own",
+        "add the line on every host; if only this host runs it, write `# oncecron: off` above it",
     )
 
 
@@ -131,16 +131,16 @@ def _compare(
             bare, guarded = (there, line) if line.invocations else (line, there)
             yield bare.diagnostic(
                 "unguarded",
-                f"{shown(command)} is guarded in {_place(bare, guarded)}, and runs here all the same",
-                "guard it on every host by the same key (oncecron crontab wrap does it)",
+                f"{shown(command)} uses oncecron in {_place(bare, guarded)}, but not here: it also runs here",
+                "use oncecron with the same key on every host, with `oncecron crontab wrap`",
             )
     more, fewer = _without(lines, first), _without(first, lines)
     for line in more if fewer else ():
         yield line.diagnostic(
             "schedule",
             f"{shown(command)} runs at {_when_shown(line)} here and at {_when_shown(fewer[0])} in "
-            f"{_place(line, fewer[0])}: firings of one tick do not meet",
-            "write the same schedule and zone on every host",
+            f"{_place(line, fewer[0])}: the hosts fire different ticks",
+            "use the same schedule and time zone on every host",
         )
     for line in () if more and fewer else more or fewer:
         other = there if more else lines[0]
@@ -148,7 +148,7 @@ def _compare(
 
 
 def _without(lines: Sequence[LintedEntry], others: Sequence[LintedEntry]) -> list[LintedEntry]:
-    """Return the lines whose schedule none of the others has."""
+    """Return the lines whose schedule is not the schedule of any other line."""
     known = set(map(_when, others))
     return [line for line in lines if _when(line) not in known]
 

@@ -1,4 +1,4 @@
-"""What lint looks at: the lines of each file, the commands on them, and what of them oncecron guards."""
+"""The input of lint: the lines of each file, their commands, and which commands run through oncecron."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab
 
 FINDINGS = (
-    *("unguarded", "part", "truncate", "shared-key", "split-key", "missing"),
+    *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
     *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field", "days"),
-    *("path", "sudo", "secret", "percent", "mailto", "options", "refused", "newline", "remark"),
+    *("path", "sudo", "secret", "percent", "mailto", "options", "invalid", "newline", "directive"),
 )
-"""What can be found."""
+"""The kinds of findings."""
 _SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh", "su", "runuser", "flock"))
-"""With those that call one for `-c STRING`."""
+"""Shells, and programs that call one for `-c STRING`."""
 _STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
 _LONGEST_SHOWN = 60
 
 
 class Diagnostic(NamedTuple):
-    """What is wrong with a line, in the order of its published fields."""
+    """A finding on a line, in the order of its published fields."""
 
     file: str
     line: int
@@ -57,32 +57,32 @@ class LintedCrontab(NamedTuple):
     name: str
     crontab: Crontab
     user: str | None = None
-    """Whose it is; None where the lines name a user, or nobody knows."""
+    """The owner; None where the lines name a user, or where the owner is unknown."""
 
 
 class Invocation(NamedTuple):
-    """One `oncecron run` on a line, or the shell that stands for it."""
+    """One `oncecron run` on a line, or oncecron-shell in its place."""
 
     key: str | None
     """None where it cannot be read."""
     options: Mapping[str, str]
-    """As typed; what is not, as [job.KEY] of the configuration has it."""
+    """As typed; other options as in [job.KEY] of the configuration."""
     command: str
-    """What it guards, so written that equal commands are equal; empty where it is not on the line."""
+    """The command that it runs, in canonical form; empty where it is not on the line."""
     position: int | None
-    """Which of the simple commands of the line; None: all of it."""
+    """Which simple command of the line it is; None: the whole line."""
     program: str
     usage_error: str = ""
-    """Why `run` refuses it, if it does."""
+    """Why `run` rejects its arguments; empty if it accepts them."""
 
     @property
     def is_shell(self) -> bool:
-        """Whether SHELL= is the guard: options are those of the configuration alone."""
+        """Whether it is oncecron-shell (SHELL=): options come from the configuration alone."""
         return self.program.rpartition("/")[2] == OWN_SHELL
 
     @property
     def names_the_tick(self) -> bool:
-        """Whether anything but the host's minute does."""
+        """Whether an option names the tick, instead of the host's minute."""
         return any(name in self.options for name in ("schedule", "tick", "no-tick"))
 
 
@@ -95,27 +95,27 @@ class LintedEntry(NamedTuple):
     command: str
     """As the shell gets it."""
     commands: tuple[SimpleCommand, ...]
-    """None of them where a quote or a substitution is left open."""
+    """Empty where a quote or a substitution is not closed."""
     invocations: tuple[Invocation, ...]
     off: bool
-    """Somebody has said that it is to run on every host."""
+    """Whether the crontab says that it runs on every host."""
     per_host: str | None
-    """The program, or `@reboot`, that makes it one of each host's own."""
+    """The program, or `@reboot`, because of which it runs on every host; None if it runs on one."""
 
     @property
     def user(self) -> str | None:
-        """Who runs it, as far as it is known."""
+        """The user who runs it; None if unknown."""
         named = self.entry.user
         return self.source.user if named is None else named.decode("utf-8", "backslashreplace")
 
     @property
     def without_guard(self) -> str:
-        """Its command without guards, so written that equal commands are equal."""
+        """Its command without oncecron, in canonical form."""
         whole = [invocation.command for invocation in self.invocations if invocation.command]
         return whole[0] if len(whole) == 1 else canonical(self.command)
 
     def diagnostic(self, kind: str, message: str, cure: str) -> Diagnostic:
-        """Return what is wrong with this line; `kind` is one of `FINDINGS`."""
+        """Return a finding on this line; `kind` is one of `FINDINGS`."""
         return Diagnostic(self.source.name, self.entry.number, kind, message, cure)
 
 
@@ -179,7 +179,7 @@ def _find_invocations(
 
 
 def with_inner_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCommand]:
-    """Yield simple commands; for `sh -c STRING` with a guard in the string, those of the string, in brackets."""
+    """Yield simple commands; for `sh -c STRING` with oncecron in the string, those of the string, in brackets."""
     for simple in commands:
         within = list(with_inner_commands(simple_commands(_inner_string(simple.words)) or ()))
         if not within:
@@ -193,7 +193,7 @@ def with_inner_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCom
 
 
 def _inner_string(words: tuple[str, ...]) -> str:
-    """Return the string that a simple command without a guard gives to a shell, if there is a guard in that."""
+    """Return the string that a simple command gives to a shell, if only that string has `oncecron run` in it."""
     shell = False
     for word, following in pairwise((*words, "")):
         if _is_named(word, ("oncecron",)) and following == "run":
@@ -207,7 +207,7 @@ def _inner_string(words: tuple[str, ...]) -> str:
 def invocation_of(
     words: tuple[str, ...], position: int | None, jobs: Mapping[str, Mapping[str, str]]
 ) -> Invocation | None:
-    """Return the guard that a simple command has."""
+    """Return the `oncecron run` of a simple command, None if it has none."""
     for at, (word, following) in enumerate(pairwise(words)):
         if _is_named(word, ("oncecron",)) and following == "run":
             return _read(word, list(words[at + 2 :]), position, jobs)
@@ -240,7 +240,7 @@ def _joined(words: Iterable[str]) -> str:
 
 
 def canonical(command: str) -> str:
-    """Return a command so written that equal ones are equal, whatever their quotes and blanks."""
+    """Return a command in canonical form: equal commands give equal texts, whatever their quotes and blanks."""
     words = simple_words(to_bytes(command))
     if words is None:
         return command.strip()
@@ -248,6 +248,6 @@ def canonical(command: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a command as a message shows it: in short, without secrets."""
+    """Return a command as a message shows it: short, without secrets."""
     text = " ".join(masked(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"

@@ -1,4 +1,4 @@
-"""Why `run` refuses the arguments of a guard at every firing, as far as the line shows it."""
+"""Why `oncecron run` rejects its arguments at every firing, as far as the line shows it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ _SIGNS = "$`"
 
 
 def is_literal(text: str) -> bool:
-    """Return whether a text is what it seems: no shell puts anything into it."""
+    """Return whether a shell leaves a text as it is: no variable and no substitution in it."""
     return not any(sign in text for sign in _SIGNS)
 
 
 def usage_error_of(
     arguments: Sequence[str], parsed: ParsedRun | None, configured: Mapping[str, str]
 ) -> str:
-    """Return the reason, empty if there is none; `configured`: the [job.KEY] section."""
+    """Return the error, empty if there is none; `configured`: the [job.KEY] section."""
     if parsed is None or "key" not in parsed.given:
         known = all(map(is_literal, arguments))
         return (
-            ("it has no --key" if parsed else "its options cannot be understood") if known else ""
+            ("--key is missing" if parsed else "an option is unknown or incomplete")
+            if known
+            else ""
         )
     known_ones = {name: text for name, text in parsed.given.items() if is_literal(text)}
     if "key" in known_ones and not is_key(known_ones["key"]):
@@ -40,7 +42,7 @@ def usage_error_of(
         and not parsed.command
         and not {"shell", "command"} & {*parsed.given, *configured}
     ):
-        return "no command follows --"
+        return "no command after --"
     try:
         values = run_values({**configured, **known_ones})
         if {*parsed.given} - {*known_ones, "shell", "key"}:
@@ -53,7 +55,7 @@ def usage_error_of(
 
 
 def _check_tick(values: Mapping[str, Any], parsed: ParsedRun) -> None:
-    """Raise `ValueError` if a schedule, its zone, or the name of a tick is none."""
+    """Raise `ValueError` if a schedule, its zone, or the name of a tick is invalid."""
     for rule in tick_rules(values.get, parsed.given.__contains__):
         if rule == "schedule":
             tick.scheduled_tick(values["schedule"], values["tz"] or "UTC", time.time())

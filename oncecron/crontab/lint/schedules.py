@@ -1,4 +1,4 @@
-"""Findings on when a line runs: fields that Debian's cron reads otherwise than they look, and `--schedule`."""
+"""Findings on when a line runs: time fields that Debian's cron reads in an unexpected way, and `--schedule`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OFTEN = 5  # minutes
 
 
 def check_fields(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield what of the five fields is never, or another time than it seems."""
+    """Yield the time fields that never match, or that match other times than they seem to."""
     for position, field in enumerate(line.entry.fields):
         yield from _check_field(line, position, field)
     if line.entry.fields and all(field.values for field in line.entry.fields):
@@ -44,25 +44,25 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
     if not field.values:
         yield line.diagnostic(
             "never",
-            f"{what} is a falling range, which to cron is no time at all: the line never runs",
+            f"{what} is a falling range: cron never runs the line",
             "write two rising ranges, such as 22-23,0-2",
         )
     elif large:
         yield line.diagnostic(
             "field",
-            f"{what} has a step beyond its range: cron takes {large[0]} for {large[1]}",
+            f"{what} has a step larger than the range: cron reads {large[0]} as {large[1]}",
             f"write {large[1]}",
         )
     elif field.text != field.written:
         yield line.diagnostic(
             "field",
-            f"cron reads {what} as {field.text}, and skips the rest",
-            f"write {field.text}, and test what is left in the command",
+            f"cron reads {what} as {field.text} and ignores the rest",
+            f"write {field.text}, and test for the rest in the command",
         )
 
 
 def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
-    """Yield the terms with a step beyond their range, and the one value that they have."""
+    """Yield the terms with a step larger than their range, and their only value."""
     for term in _STEP.finditer(written):
         span = read_field(position, term[1].encode())
         if span and len(span.values) > 1 and int(term[2]) > max(span.values) - min(span.values):
@@ -79,8 +79,8 @@ def _check_days(
     ):
         yield line.diagnostic(
             "never",
-            f"no month {month.written} has a day {day.written}: the line never runs",
-            "name a day that exists",
+            f"month {month.written} has no day {day.written}: cron never runs the line",
+            "use a day that exists",
         )
     elif restricted and both:
         star = day if day.has_star else weekday
@@ -88,45 +88,47 @@ def _check_days(
             "days",
             f"because {star.written} begins with *, cron runs it only on days that match both "
             f"day-of-month {day.written} and day-of-week {weekday.written}",
-            "test one of them in the command, so that it can be seen",
+            "set one of them to * and test for it in the command",
         )
     elif restricted:
         yield line.diagnostic(
             "days",
-            f"cron runs it on days that match day-of-month {day.written} or day-of-week {weekday.written}, not both",
-            "make one of them * and test it in the command, such as "
+            f"cron runs it on days that match day-of-month {day.written} or day-of-week {weekday.written}, not only "
+            "on days that match both",
+            "set one of them to * and test for it in the command, such as "
             r'[ "$(date +\%d)" -le 7 ], or write two lines',
         )
 
 
 def check_schedule(line: LintedEntry, invocation: Invocation) -> Iterator[Diagnostic]:
-    """Yield what is wrong between the line's time and the tick that the guard names."""
+    """Yield where the tick that oncecron derives does not fit the time of the line."""
     written = invocation.options.get("schedule")
     if line.entry.is_reboot:
         if invocation.key is not None and (written is not None or not invocation.names_the_tick):
             yield line.diagnostic(
                 "schedule",
-                "@reboot has no scheduled time, and hosts boot in different minutes: each of them runs it",
-                "write ONCECRON=off in front, or no_tick = true below [job.KEY] of the configuration"
+                "@reboot has no schedule: hosts boot in different minutes, so each of them runs it",
+                "to run it on every host, write ONCECRON=off in front; to run it on one, set no_tick = true in "
+                "[job.KEY] of the configuration file"
                 if invocation.is_shell
-                else "write --no-tick, with --min-gap if it may run again later",
+                else "use --no-tick; to prevent a second run when another host boots later, also --min-gap",
             )
     elif written is not None and meaning(line.entry) != _meaning_of(written):
         yield line.diagnostic(
             "schedule",
-            f"the line runs at {line.entry.schedule!r}, and --schedule is {written!r}: firings belong to wrong ticks",
+            f"the line runs at {line.entry.schedule!r}, but --schedule is {written!r}: firings get the wrong tick",
             _write(line, invocation),
         )
     if written is not None and "tz" not in invocation.options and "TZ" in line.environment:
         yield line.diagnostic(
             "zone",
-            f"TZ={line.environment['TZ']} above it is the zone of --schedule, but cron fires in that of the host",
-            "name the host's zone with --tz, such as --tz Europe/Berlin",
+            f"--schedule uses TZ={line.environment['TZ']} from above the line, but cron fires in the host's time zone",
+            "set --tz to the host's time zone, such as --tz Europe/Berlin",
         )
 
 
 def meaning(entry: Entry) -> tuple[object, ...] | None:
-    """Return what all schedules that mean the same have in common; None for @reboot."""
+    """Return a value that is equal for schedules with the same meaning; None for @reboot."""
     if entry.is_reboot:
         return None
     fields = entry.fields
@@ -149,16 +151,12 @@ def _weekdays(field: Field) -> frozenset[int]:
 def _write(line: LintedEntry, invocation: Invocation) -> str:
     schedule = schedule_of(line.entry)
     if invocation.is_shell and invocation.key and schedule:
-        return f"write schedule = '{schedule}' below {job_section(invocation.key)} of the configuration"
-    return (
-        f"write --schedule '{schedule}', as oncecron crontab wrap does"
-        if schedule
-        else "remove the line"
-    )
+        return f"set schedule = '{schedule}' in {job_section(invocation.key)} of the configuration file"
+    return f"use --schedule '{schedule}'" if schedule else "remove the line"
 
 
 def check_frequency(line: LintedEntry, invocation: Invocation) -> Iterator[Diagnostic]:
-    """Yield lines whose next minute is so near that a late start would be taken for it."""
+    """Yield lines that run so often that a late start counts as the next tick."""
     if invocation.key is None or invocation.names_the_tick or not line.entry.fields:
         return
     minutes, hours = (sorted(field.values) for field in line.entry.fields[:2])
@@ -169,6 +167,6 @@ def check_frequency(line: LintedEntry, invocation: Invocation) -> Iterator[Diagn
     if gaps and min(gaps) < _OFTEN:
         yield line.diagnostic(
             "frequent",
-            "it runs every few minutes, and without --schedule a start that is a minute late is taken for another tick",
+            "it runs every few minutes: without --schedule, a start that is a minute late counts as another tick",
             _write(line, invocation),
         )

@@ -1,4 +1,4 @@
-"""Secrets among variables and arguments: where they are, so that they can be told of and never shown."""
+"""Secrets in variables and arguments: where they are, so that a message names the place and never shows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(\S+)", re.IGNORECASE)
 _PROGRAM = re.compile(r"(?:\S*/s?bin/)?(mysql(?:dump|admin|check)?|mariadb(?:-dump)?|curl|find)")
-"""Those whose options are known; others that `find /var/lib/mysql -print` names are none that it starts."""
+"""Programs whose options are known. `find` is one because `find /var/lib/mysql -print` does not start mysql."""
 _BEFORE_A_NAME = frozenset(("-u", "--user", "--name"))  # `sudo -u mysql`, `docker run --name mysql`
 _SUBSTITUTED = re.compile(r"\$(?=\()|`")
 _NOT_ITSELF = ("$", "`", "/", "./", "~", "<", "@", "-", "{")
@@ -28,12 +28,12 @@ _MASK = "***"
 
 
 def secret_in_variable(name: str, value: str) -> str | None:
-    """Return the secret that a variable holds, if it holds one."""
+    """Return the secret in a variable, None if there is none."""
     return value if _VARIABLE.search(name) and _is_literal(value) else _in_urls(value)
 
 
 def secrets_in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield by what name a secret stands among the words of a command, or of one within a word, and the secret."""
+    """Yield the name and the value of each secret in the words of a command, and of commands within a word."""
     program, before = "", ""
     for word, following in pairwise((*words, "")):
         named = _PROGRAM.fullmatch(word)
@@ -43,7 +43,7 @@ def secrets_in_arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if found and _is_literal(found[1]):
             yield found
         for simple in simple_commands(_SUBSTITUTED.sub(";", word)) or ():
-            if simple.words != (word,):  # such as what --shell, or sh -c, is given
+            if simple.words != (word,):  # such as the string of --shell, or of sh -c
                 yield from secrets_in_arguments(simple.words)
         before = word
 
@@ -74,7 +74,7 @@ def _in_short_option(word: str, following: str, program: str) -> tuple[str, str]
 
 
 def masked(command: str) -> str:
-    """Return a command without its secrets; nothing of it where one is written in pieces."""
+    """Return a command without its secrets; only the mask where a secret is written in pieces."""
     commands = simple_commands(command)
     shown = command
     for words in [command.split()] if commands is None else [simple.words for simple in commands]:
@@ -90,5 +90,5 @@ def _in_urls(text: str) -> str | None:
 
 
 def _is_literal(value: str) -> bool:
-    """Return whether a value is the secret itself: not a variable, nor where it is found."""
+    """Return whether a value is the secret itself, not a variable or a file that contains it."""
     return bool(value) and not value.startswith(_NOT_ITSELF)

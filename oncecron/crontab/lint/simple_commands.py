@@ -1,6 +1,6 @@
-"""A shell command taken apart as far as lint needs it: its simple commands, what joins them, where they write.
+"""A shell command divided as far as lint needs it: its simple commands, what joins them, where they write.
 
-What is in a substitution is not looked into.
+Substitutions are not read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SimpleCommand(NamedTuple):
     """A simple command."""
 
     joined_by: str
-    """What stands between it and the one before it: `&&`, `||`, `;`, `|`, `&`; empty at the beginning."""
+    """The operator before it: `&&`, `||`, `;`, `|`, `&`; empty at the beginning."""
     words: tuple[str, ...]
     """With the assignments in front; empty for `}` and the like, which may still have redirections."""
     written: tuple[str, ...]
@@ -39,7 +39,7 @@ class SimpleCommand(NamedTuple):
     redirections: tuple[tuple[str, str], ...]
     """Operator and target."""
     keywords: tuple[str, ...]
-    """The brackets and reserved words in front of it: those that end what is before it, and its own."""
+    """The brackets and reserved words in front of it: those that end the commands before it, and its own."""
 
     @property
     def text(self) -> str:
@@ -71,7 +71,7 @@ def to_text(raw: bytes) -> str:
 
 
 class _Reader:
-    """Puts the tokens of one command together."""
+    """Builds simple commands from tokens."""
 
     def __init__(self) -> None:
         self._found: list[SimpleCommand] = []
@@ -81,10 +81,10 @@ class _Reader:
         self._keywords: list[str] = []
         self._before = ""
         self._redirection: str | None = None
-        """An operator whose target is next."""
+        """The operator of a redirection whose target is next."""
 
     def take(self, token: Token) -> None:
-        """Take the next token."""
+        """Read the next token."""
         if token.kind == BLANK:
             return
         if self._redirection is not None:

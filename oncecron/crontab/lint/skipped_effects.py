@@ -1,7 +1,7 @@
-"""What of a line the hosts that lose pass over: there a guard succeeds, so that `||` behind it is for failures alone.
+"""Which commands of a line a host that skips does not run: there `oncecron run` succeeds, so `||` after it is not run.
 
-The simple commands are gone through as a shell would on such a host. How guards end is known; what comes before them
-may end either way, and what is behind them is taken to succeed.
+The simple commands are followed as the shell of such a host follows them. How `oncecron run` ends is known. Commands
+before it may end either way, and commands after it are assumed to succeed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _JOINED = {"then": "&&", "do": "&&", "else": "||", "elif": "||"}
 _NEGATING = frozenset(("!", "until"))
 
 
-def skipped_by_losers(commands: Sequence[SimpleCommand], guarded: Container[int]) -> set[int]:
-    """Return the numbers of the parts that hosts that lose do not run; `guarded` are those with a guard."""
+def not_run_on_skip(commands: Sequence[SimpleCommand], guarded: Container[int]) -> set[int]:
+    """Return the numbers of the commands that a host that skips does not run; `guarded`: those with oncecron."""
     found: set[int] = set()
     opened: list[bool | None] = []
-    """Whether what stands before each open bracket succeeded; None: nobody knows."""
+    """Whether the command before each open bracket succeeded; None: unknown."""
     success: bool | None = None
     outside: int | None = None
-    """How many brackets were open where something began that is passed over."""
+    """How many brackets were open at the start of commands that are not run."""
     for number, simple in enumerate(commands):
         operator, opening, negated = simple.joined_by, 0, False
         for word in simple.keywords:
@@ -37,7 +37,7 @@ def skipped_by_losers(commands: Sequence[SimpleCommand], guarded: Container[int]
             opening += word in _OPENING
             negated ^= word in _NEGATING
         if not simple.words and _CLOSING.intersection(simple.keywords):
-            operator = "|"  # the redirection of the brackets that end here
+            operator = "|"  # the redirection of the brackets that close here
         within = outside is not None and len(opened) >= outside + (operator != "|")
         if not within:
             passed = (operator, success) in (("||", True), ("&&", False))
@@ -47,6 +47,6 @@ def skipped_by_losers(commands: Sequence[SimpleCommand], guarded: Container[int]
             found.add(number)
         elif number in guarded:
             success = not negated
-        elif success is not None:  # grep alone, of what may stand behind a guard, fails on no input
+        elif success is not None:  # of the commands that may follow, only grep fails without input
             success = None if "grep" in simple.text else success or operator != "|"
     return found

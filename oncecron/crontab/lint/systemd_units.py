@@ -1,4 +1,4 @@
-"""Findings in systemd units: a service's ExecStart= is to lint what the command of a line is."""
+"""Findings in systemd units: ExecStart= of a service is read like the command of a crontab line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _START = re.compile(r"\s*ExecStart\s*=\s*[@:+!|-]*(.*)", re.DOTALL)
 
 
 def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> Iterator[Diagnostic]:
-    """Yield guards in a unit that take the minute for the tick: timers start late, on each host at another time."""
+    """Yield each `oncecron run` of a unit whose tick is the minute: timers start late, on each host at another time."""
     for number, setting in _settings(text):
         start = _START.fullmatch(setting)
         for simple in with_inner_commands(simple_commands(start[1]) or ()) if start else ():
@@ -23,14 +23,14 @@ def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> I
             if invocation and invocation.key is not None and not invocation.names_the_tick:
                 yield Diagnostic(
                     *(name, number, "systemd"),
-                    "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=), and without --schedule "
-                    "the minute of the start is the tick",
+                    "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=): without --schedule, the "
+                    "minute of the start is the tick",
                     "add --schedule with the timer's time as five crontab fields, and --tz",
                 )
 
 
 def _settings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines, continued ones joined, with the numbers of their first."""
+    """Yield the lines with their numbers; a continued line is joined and has the number of its first line."""
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
         if line.lstrip().startswith(("#", ";")):

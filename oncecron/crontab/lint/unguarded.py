@@ -1,4 +1,4 @@
-"""Findings on what oncecron guards: lines without it, parts of lines outside it, and what stands in its way."""
+"""Findings on lines without oncecron, on commands of a line that oncecron does not cover, and on its own start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.lint.simple_commands import simple_commands
-from oncecron.crontab.lint.skipped_effects import skipped_by_losers
+from oncecron.crontab.lint.skipped_effects import not_run_on_skip
 from oncecron.crontab.words import is_bourne_shell, per_host_program
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from oncecron.crontab.lint.simple_commands import SimpleCommand
 
 CRON_PATH = "/usr/bin:/bin"
-"""What cron sets where the crontab does not."""
+"""The PATH that cron sets if the crontab does not."""
 _INSTALLED = "/usr/local/bin"
-# What may run on every host: it changes nothing beyond the line, or does nothing with no input.
+# Commands that may run on every host: they change nothing beyond the line, or do nothing without input.
 _PREPARING = frozenset(
     (
         *(
@@ -50,11 +50,11 @@ _RANDOM = re.compile(
     r"\bsleep\b.*(?:\$|`|rand)|(?:\$|`|rand).*\bsleep\b", re.IGNORECASE | re.DOTALL
 )
 _ASSIGNMENT = re.compile(r"\w+=")
-_WITHOUT = "; or take the guard off, then {}"
+_WITHOUT = ", or remove `oncecron run` and use {}"
 
 
 def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Diagnostic]:
-    """Yield lines without a guard: in a file that guards others, or all of them if it is required."""
+    """Yield lines without oncecron: in a file in which other lines use it, or in any file if it is required."""
     if not required and not any(line.invocations for line in lines):
         return
     for line in lines:
@@ -64,22 +64,23 @@ def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Dia
             yield line.diagnostic(
                 "unguarded",
                 f"{shown(line.command)} runs on every host",
-                f"put oncecron run in front{_by_wrap(line, ' ({})')}, or `# oncecron: off` above it if that is meant",
+                f"put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, write "
+                "`# oncecron: off` above it",
             )
 
 
 def _by_wrap(line: LintedEntry, words: str) -> str:
-    """Return the words with how wrap guards a line that has no guard, or nothing if it would leave the line."""
-    command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be taken for oncecron
+    """Return the words with the command that wraps the line; nothing where wrap would leave it unchanged."""
+    command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be read as oncecron
     own = line.entry.is_reboot or line.off or per_host_program(command)
     if own or not is_bourne_shell(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
         return ""
-    named = " --only" if line.entry.user is not None else ""
-    return words.format(f"oncecron crontab wrap{named} does it")
+    only = " --only PATTERN" if line.entry.user is not None else ""
+    return words.format(f"`oncecron crontab wrap{only}`")
 
 
 def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield the first command beside a guard, which runs on every host."""
+    """Yield the first command beside `oncecron run`: it runs on every host."""
     guarded = _guarded_positions(line)
     if not guarded:
         return
@@ -87,17 +88,18 @@ def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
     for number, simple in enumerate(line.commands):
         if number in harmless or _is_harmless(simple, before=number < min(guarded)):
             continue
-        guarded_part = shown(line.invocations[0].command or "a part")
+        command = line.invocations[0].command
+        covered = shown(command) if command else "one command"
         yield line.diagnostic(
-            "part",
-            f"oncecron guards only {guarded_part}: {shown(simple.text)} runs on every host",
-            f"put all of it into oncecron run --shell '...'{_by_wrap(line, _WITHOUT)}",
+            "rest",
+            f"`oncecron run` covers only {covered}: {shown(simple.text)} runs on every host",
+            f"put the whole command into `oncecron run --shell '...'`{_by_wrap(line, _WITHOUT)}",
         )
         return
 
 
 def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield the files that hosts empty though they lose."""
+    """Yield the files that hosts empty although they skip."""
     guarded, passed = _guarded_positions(line), _skipped_positions(line)
     for number, simple in enumerate(line.commands):
         if not guarded or number < min(guarded) or (simple.words and number not in guarded):
@@ -110,22 +112,22 @@ def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
         if target and not target.startswith("/dev/"):
             yield line.diagnostic(
                 "truncate",
-                f"hosts that lose empty {shown(target)} all the same: the shell opens it before oncecron runs",
-                f"write >>, or put the redirection into oncecron run --shell '...'{_by_wrap(line, _WITHOUT)}",
+                f"hosts that skip also empty {shown(target)}: the shell opens it before oncecron starts",
+                f"use >>, or put the redirection into `oncecron run --shell '...'`{_by_wrap(line, _WITHOUT)}",
             )
 
 
 def _guarded_positions(line: LintedEntry) -> set[int]:
-    """Return the numbers of the parts with a guard; none where all of the line is in it."""
+    """Return the numbers of the commands with oncecron; empty where it runs the whole line."""
     numbers = {invocation.position for invocation in line.invocations}
     return set() if None in numbers else {number for number in numbers if number is not None}
 
 
 def _skipped_positions(line: LintedEntry) -> set[int]:
-    """Return the numbers of the parts that hosts that lose do not run."""
+    """Return the numbers of the commands that hosts that skip do not run."""
     if any(invocation.options.get("skip-exit", "0") != "0" for invocation in line.invocations):
         return set()
-    return skipped_by_losers(line.commands, _guarded_positions(line))
+    return not_run_on_skip(line.commands, _guarded_positions(line))
 
 
 def _is_harmless(simple: SimpleCommand, *, before: bool) -> bool:
@@ -138,24 +140,24 @@ def _is_harmless(simple: SimpleCommand, *, before: bool) -> bool:
 
 
 def _program(simple: SimpleCommand) -> str:
-    """Return the name of the program, behind assignments; empty where there is none."""
+    """Return the name of the program after assignments; empty where there is none."""
     word = next((word for word in simple.words if not _ASSIGNMENT.match(word)), "")
     return word.rpartition("/")[2]
 
 
 def check_options(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield guards that `run` refuses."""
+    """Yield each `oncecron run` that rejects its own options."""
     for invocation in line.invocations:
         if invocation.usage_error:
             yield line.diagnostic(
                 "options",
-                f"oncecron run cannot start anything here: {invocation.usage_error}",
-                "write oncecron run --key NAME -- COMMAND; oncecron run --help names the options",
+                f"`oncecron run` fails at every firing: {invocation.usage_error}",
+                "use `oncecron run --key NAME -- COMMAND`; for the options: `oncecron run --help`",
             )
 
 
 def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield random delays before a guard that takes the minute for the tick."""
+    """Yield random delays before an `oncecron run` whose tick is the minute."""
     for invocation in line.invocations:
         ahead = line.commands[: invocation.position] if invocation.position is not None else ()
         if (
@@ -165,25 +167,26 @@ def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:
         ):
             yield line.diagnostic(
                 "random-sleep",
-                "after a random sleep hosts come in different minutes, and without --schedule each minute is a tick",
-                f"add --schedule '{line.entry.schedule}' to oncecron run",
+                "after a random sleep, hosts start in different minutes: without --schedule, each minute is a tick",
+                f"add --schedule '{line.entry.schedule}' to `oncecron run`",
             )
 
 
 def check_programs(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
-    """Yield a guard that cron does not find, or one that cannot end its job; `is_program` looks at a path."""
+    """Yield an oncecron that cron does not find, or that cannot end its job; `is_program` checks a path."""
     for invocation in line.invocations:
         yield from _check_path(line, invocation, is_program)
     if line.user != "root" and any(map(_is_sudo, _unprivileged(line))):
         yield line.diagnostic(
             "sudo",
-            f"what sudo starts is another user's, and oncecron cannot end it as {line.user or 'anybody but root'}",
-            "put the line into root's crontab, or let the user whose job it is run it from /etc/cron.d",
+            f"{f'as {line.user}' if line.user else 'unless it is root'}, oncecron cannot end a command that sudo "
+            "starts as another user",
+            "put the line into root's crontab, or name that user in /etc/cron.d",
         )
 
 
 def _unprivileged(line: LintedEntry) -> Iterator[SimpleCommand]:
-    """Yield what a line starts, within guards and outside, but for guards that sudo itself starts."""
+    """Yield the commands of a line, with or without oncecron, except an oncecron that sudo itself starts."""
     guarded = {invocation.position: invocation for invocation in line.invocations}
     for number, simple in enumerate(line.commands):
         if number not in guarded:
@@ -208,6 +211,6 @@ def _check_path(
     if not any(is_program(f"{directory}/oncecron") for directory in directories):
         yield line.diagnostic(
             "path",
-            f"oncecron is not on the PATH of this line, {path}",
-            f"write its path, such as {_INSTALLED}/oncecron",
+            f"oncecron is not in the PATH of this line ({path})",
+            f"use its full path, such as {_INSTALLED}/oncecron",
         )
