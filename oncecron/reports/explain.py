@@ -22,7 +22,7 @@ from oncecron.reports.jobs import NO_END, as_known, is_living
 from oncecron.reports.shards import division
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oncecron.core.log_rows import Execution, LeaseView, Pause, Traced, TracedSkip
     from oncecron.core.text import Clock
@@ -69,15 +69,19 @@ class Account(NamedTuple):
     sentences: list[str]
 
 
-def account(facts: Facts, clock: Clock) -> Account:
-    """Return what happened, the outcome first."""
+def _plain(words: str) -> str:
+    return f"`oncecron {words}`"
+
+
+def account(facts: Facts, clock: Clock, command: Callable[[str], str] = _plain) -> Account:
+    """Return what happened, the outcome first; `command`: how to show `oncecron WORDS`, to be pasted."""
     known = [
         each._replace(execution=as_known(each.execution, facts.leases, facts.now))
         for each in facts.executions
     ]
     facts = facts._replace(executions=known)
     verdict = _verdict(facts)
-    sentences = _Sentences(facts, clock)
+    sentences = _Sentences(facts, clock, command)
     return Account(verdict, [sentences.headline(verdict), *sentences.all(verdict)])
 
 
@@ -105,9 +109,10 @@ def _verdict(facts: Facts) -> str:
 class _Sentences:
     """The sentences about one tick."""
 
-    def __init__(self, facts: Facts, clock: Clock) -> None:
+    def __init__(self, facts: Facts, clock: Clock, command: Callable[[str], str]) -> None:
         self._facts = facts
         self._clock = clock
+        self._command = command
         self._divided = division(facts.executions)
         times = [each.execution.started_at for each in facts.executions]
         times += [each.skip.at for each in facts.skips]
@@ -152,7 +157,8 @@ class _Sentences:
         yield from (f"{self._at(at)} {text}" for at, text in sorted(events, key=lambda e: e[0]))
         if len(facts.skips) > _SKIPS_SHOWN:
             more = len(facts.skips) - _SKIPS_SHOWN
-            yield f"{more} more skips are on record: `oncecron history --skips {facts.key}`"
+            shown = self._command(f"history --skips {facts.key}")
+            yield f"Further skips on record: {more}. To list all: {shown}"
         yield from map(self._spooled, facts.spooled)
         for traced in facts.executions:
             yield from self._state(traced.execution)
@@ -245,7 +251,8 @@ class _Sentences:
         elif self._is_kept(execution):
             yield f"{who} keeps the lease and retries after the delay."
         if execution.execution_id in self._facts.exhausted:
-            yield f"No further attempt follows. To list such ticks: `oncecron history --exhausted {execution.key}`"
+            listing = self._command(f"history --exhausted {execution.key}")
+            yield f"No further attempt follows. To list such ticks: {listing}"
 
     def _is_kept(self, execution: Execution) -> bool:
         """Return whether an attempt has failed and its lease is kept for the next one."""
@@ -326,7 +333,7 @@ class _Sentences:
             what = f"ran it and it ended as {record['outcome']}"
         return (
             f"{self._at(record['fired_at'])} {visible(record['host'])} {what}, by its own clock. This record is still "
-            "spooled on this host; to deliver it: `oncecron flush`"
+            f"spooled on this host; to deliver it: {self._command('flush')}"
         )
 
     def _unfired(self) -> Iterator[str]:
@@ -351,19 +358,18 @@ class _Sentences:
         what = "All keys are" if everything else f"Key {pause.key} is"
         until = "" if pause.until is None else f" until {self._at(pause.until)}"
         reason = f": {visible(pause.reason)}" if pause.reason else ""
-        resume = f"oncecron resume {'--all' if everything else pause.key}"
-        return (
-            f"{what} paused by {visible(pause.author)} since {self._at(pause.since)}{until}{reason}; to resume: "
-            f"`{resume}`"
-        )
+        resume = self._command(f"resume {'--all' if everything else pause.key}")
+        since = self._at(pause.since)
+        return f"{what} paused by {visible(pause.author)} since {since}{until}{reason}; to resume: {resume}"
 
     def _elsewhere(self) -> Iterator[str]:
         facts = self._facts
         due = (facts.instant or 0.0) <= facts.now
         if facts.tick and due and not facts.executions and not facts.skips:
+            why = self._command(f"why {facts.key} --tick {shlex.quote(facts.tick)}")
             yield (
-                "A host that could not reach the store keeps its record in its own spool. To see it, run on that host: "
-                f"`oncecron why {facts.key} --tick {shlex.quote(facts.tick)}`"
+                "A host that could not reach the store keeps its record in its own spool. To see it, run there: "
+                f"{why}"
             )
 
     # Times

@@ -89,7 +89,7 @@ def _check_key(key: str, keys: set[str], *, spooled: bool) -> None:
         return
     near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
-    raise NotFoundError(f"unknown key {key}: no host has fired it; {hint}")
+    raise NotFoundError(f"no host has fired key {key}; {hint}")
 
 
 def _canonical(wanted: str) -> str:

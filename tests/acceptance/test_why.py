@@ -217,7 +217,7 @@ def test_nobody_fired(store: Store, host: Oncecron) -> None:
 def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
     """Near names, of keys and of ticks."""
     host.run("billing", "--tick", "month-07", "--", "true")
-    refused(host("why", "biling"), 1, "unknown key biling", "did you mean billing?")
+    refused(host("why", "biling"), 1, "no host has fired key biling", "did you mean billing?")
     refused(host("why", "xyz"), 1, "`oncecron jobs` lists all keys")
     refused(host("why", "billing", "--tick", ""), 64, "--tick is empty", "leave it out")
     assert "Similar ticks on record: month-07." in told(host, "billing", "--tick", "month-7")
@@ -294,9 +294,7 @@ def _check_spooled(a: Oncecron, b: Oncecron) -> None:
     assert "still spooled on this host; to deliver it: `oncecron flush`" in text
     elsewhere = told(a, "billing", "--tick", "t1")
     assert "no firing is on record" in elsewhere
-    assert (
-        "its own spool. To see it, run on that host: `oncecron why billing --tick t1`" in elsewhere
-    )
+    assert "its own spool. To see it, run there: `oncecron why billing --tick t1`" in elsewhere
     a.run("billing", "--ttl", "6s", "--tick", "t1", "--", "true")
     assert told(b, "billing").startswith("Tick t1 of key billing succeeded on host-a.")
     assert b("flush").status == 0

@@ -152,6 +152,22 @@ def test_a_pause_comes_with_its_end() -> None:
     assert lines[1].endswith("; to resume: `oncecron resume --all`")
 
 
+def test_commands_are_shown_as_the_caller_wants_them() -> None:
+    """With the store that was typed."""
+    skips = [TracedSkip(SKIP, None)] * 21
+    facts = Facts(
+        "k", "t1", None, (), (), skips, (), (), (pause("k", None),), {}, frozenset(), (), NOW
+    )
+    sentences = account(
+        facts, Clock(utc=True), lambda words: f"`oncecron {words} --store s`"
+    ).sentences
+    assert (
+        "Further skips on record: 1. To list all: `oncecron history --skips k --store s`"
+        in sentences
+    )
+    assert sentences[-1].endswith("to resume: `oncecron resume k --store s`")
+
+
 def test_what_waits_for_its_next_attempt_runs() -> None:
     """Where no tick was over before."""
     job = at_a_glance(FAILED, leases=(LEASE,))
