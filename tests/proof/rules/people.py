@@ -112,7 +112,7 @@ def _is_explained(joined: Joined, operation: Operation) -> bool:
     if operation.words[0] in _ENDED_BY_STOPS and status == _NOT_YET:
         return _any_fault(joined, operation)
     if operation.words[0] in _ENDED_BY_STOPS and status == _UNKNOWN:
-        return "nothing is known of key" in operation.stderr and not _is_known(joined, operation)
+        return "no host has fired key" in operation.stderr and not _is_known(joined, operation)
     return status in (_AWAY, _REFUSED) and bool(near)
 
 
