@@ -1,4 +1,4 @@
-"""The README's recipes for systemd and Kubernetes, as far as they can be run without a running systemd or a cluster."""
+"""The recipes for systemd and Kubernetes, as far as they can be run without a running systemd or a cluster."""
 
 import json
 import re
@@ -18,13 +18,19 @@ from oncecron.config import run_parser
 from oncecron.core.tick import next_ticks
 from oncecron.crontab.lint import check_unit
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 UNITS = dict(
     re.findall(
-        r"^```ini\n# /etc/systemd/system/(\S+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL
+        r"^```ini\n# /etc/systemd/system/(\S+)\n(.*?)^```$",
+        (RECIPES / "systemd.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
 )
-(MANIFEST,) = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+(MANIFEST,) = re.findall(
+    r"^```yaml\n(.*?)^```$",
+    (RECIPES / "kubernetes.md").read_text(encoding="utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
 LABEL = "metadata.labels['batch.kubernetes.io/job-name']"
 
 
