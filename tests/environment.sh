@@ -117,7 +117,7 @@ set_up_venv() {
     "$python" -m venv "$venv"
     mapfile -t requires < <(from_pyproject "*project['build-system']['requires'], sep='\n'")
     pip install "${requires[@]}"
-    pip install --no-build-isolation '.[test]'
+    pip install --no-build-isolation '.[test,docs]'
   elif ! grep -qs "^sources $sources$" "$stamp"; then
     pip install --no-build-isolation --no-deps --force-reinstall .
   fi
