@@ -167,6 +167,7 @@ def empty_postgres_machine(server: PostgresServer) -> Iterator[Machine]:
     known = _names(server)
     with local_machine() as machine:
         del machine.environment["ONCECRON_STORE"]
+        machine.to_servers = {f"{POSTGRES}:5432": f"{POSTGRES}:{server.port}"}
         machine.environment |= {
             "PGHOSTADDR": server.host, "PGPORT": str(server.port), "SOCKET": str(server.directory),
         }  # fmt: skip

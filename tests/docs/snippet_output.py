@@ -13,7 +13,7 @@ _VARIES = re.compile(
     | (?P<clock>(?<![\d:])\d\d:\d\d:\d\d(?![\d:]))
     | (?P<uuid>[0-9a-f]{{8}}-(?:[0-9a-f]{{4}}-){{3}}[0-9a-f]{{12}})
     | (?P<token>(?<!\d)\d{{13,}}(?!\d))
-    | (?P<measured>(?<![\w.])(?:\d+\.\d+(?:ms|s)?|\d+ms)(?!\w|\.\d))
+    | (?P<measured>(?<![\w.-])(?:\d+\.\d+(?:ms|s)?|\d+m?s)(?!\w|\.\d))
     | (?<=pid\ )(?P<pid>\d+) | (?<=backend\ )(?P<backend>\d+)
     | (?<=[a-z0-9]/)(?P<holder>\d+)(?=\s|$|,|\))
     | (?P<age>(?<![\w.])\d+(?=\ ?s\ (?:ago|left)))
@@ -74,6 +74,8 @@ def _same(shown: Part, printed: Part, now: datetime) -> bool:
         return True
     if not shown.kind or shown.kind != printed.kind:
         return False
+    if shown.kind == "measured":  # 60s may be a setting
+        return any("." in part.text or "ms" in part.text for part in (shown, printed))
     if shown.kind != "instant":
         return True
     shapes = [re.sub(r"\.\d+", "", re.sub(r"\d", "0", part.text)) for part in (shown, printed)]

@@ -69,8 +69,8 @@ class Scenario:
 
 
 def pages() -> list[Path]:
-    """Return all pages of docs/."""
-    return sorted((ROOT / "docs").rglob("*.md"))
+    """Return README and all pages of docs/."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks() -> list[Block]:
