@@ -5,6 +5,8 @@ bash, as a reader pastes it, without a terminal.
 """
 
 import contextlib
+import os
+import pwd
 import re
 import sys
 from collections.abc import Iterator
@@ -17,7 +19,8 @@ from servers import PostgresServer, RedisServer
 from servers.process import kill_tree, process_table, public_directory, remove_directory, spawn
 from snippet_source import Block, Command
 
-POSTGRES, REDIS, ADDRESS = "db.example.com", "redis.example.com", "192.0.2.10"
+POSTGRES, REDIS = "db.example.com", "redis.example.com"
+SERVERS_ADDRESS, CLIENTS_ADDRESS = "192.0.2.10", "192.0.2.11"
 OWNER, FIRING, PASSWORD = "oncecron_owner", "cron", "the-password"
 JOBS = ("bill.sh", "import-orders", "report.sh", "backup.sh", "send-mails")
 FORBIDDEN = ("apt-get", "apt", "docker", "kubectl", "pip", "pipx", "reboot", "systemctl", "uv")
@@ -26,6 +29,13 @@ _PATH = re.compile(
     r"(?:(?<=://)|(?<![\w./:-]))(?=/(?:usr/local|etc/oncecron|srv|opt|var|home|tmp|run)\b)"
 )
 _MARK = "\x1e"
+_USER = re.escape(pwd.getpwuid(os.geteuid()).pw_name)
+_OF_THIS_MACHINE = {
+    re.compile(rf"(?<=user ){_USER}\b|\b{_USER}(?=@)|(?<= ){_USER}(?= +\d{{4}}-)"): "ann",
+    re.compile(
+        r"^\S+/script: line \d+: +\d+ Killed .*\n", re.MULTILINE
+    ): "",  # of a job in the background
+}
 _STAND_INS = {
     "crontab": """\
 file=$HOME/.crontab
@@ -129,7 +139,11 @@ class Machine:
         for name, address in self.to_servers.items():
             text = text.replace(address, name)
         port = self.environment.get("PGPORT", "5432")
-        text = text.replace(f"(127.0.0.1), port {port}", f"({ADDRESS}), port 5432")
+        server = f'"{POSTGRES}" ({SERVERS_ADDRESS}), port 5432'
+        text = text.replace(f'"127.0.0.1", port {port}', server)
+        text = text.replace("127.0.0.1", CLIENTS_ADDRESS)
+        for pattern, shown in _OF_THIS_MACHINE.items():
+            text = pattern.sub(shown, text)
         return text.replace(str(self.root), "")
 
     def _install(self) -> None:
@@ -155,10 +169,18 @@ def local_machine() -> Iterator[Machine]:
 @contextmanager
 def redis_machine(server: RedisServer) -> Iterator[Machine]:
     """Give a machine whose store is an empty Redis."""
-    with local_machine() as machine:
-        machine.to_servers = {REDIS: f"{server.host}:{server.port}"}
+    with local_machine() as machine, server.connect() as client:
+        typed = f"redis-cli -h {server.host} -p {server.port}"
+        machine.to_servers = {
+            f"redis-cli -h {REDIS}": typed, REDIS: f"{server.host}:{server.port}",
+        }  # fmt: skip
         machine.environment["ONCECRON_STORE"] = f"redis://{server.host}:{server.port}/0"
-        yield machine
+        known = set(client.acl_users())
+        try:
+            yield machine
+        finally:
+            for user in set(client.acl_users()) - known:
+                client.acl_deluser(user)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ _VARIES = re.compile(
     | (?P<measured>(?<![\w.-])(?:\d+\.\d+(?:ms|s)?|\d+m?s)(?!\w|\.\d))
     | (?<=pid\ )(?P<pid>\d+) | (?<=backend\ )(?P<backend>\d+)
     | (?<=[a-z0-9]/)(?P<holder>\d+)(?=\s|$|,|\))
+    | (?P<number>(?<=\ )\d+(?=\ |$))
     | (?P<age>(?<![\w.])\d+(?=\ ?s\ (?:ago|left)))
     """,
     re.VERBOSE,
@@ -76,6 +77,8 @@ def _same(shown: Part, printed: Part, now: datetime) -> bool:
         return False
     if shown.kind == "measured":  # 60s may be a setting
         return any("." in part.text or "ms" in part.text for part in (shown, printed))
+    if shown.kind == "number":  # a pid in a table; statuses and ids are smaller
+        return len(shown.text) >= len("1000")
     if shown.kind != "instant":
         return True
     shapes = [re.sub(r"\.\d+", "", re.sub(r"\d", "0", part.text)) for part in (shown, printed)]

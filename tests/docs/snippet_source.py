@@ -67,6 +67,11 @@ class Scenario:
         """Where it begins."""
         return self.blocks[0].name
 
+    @property
+    def waits_for_a_lease(self) -> bool:
+        """Whether it is likely to wait until a lease ends, whose length it gives."""
+        return any("--ttl" in block.text for block in self.blocks)
+
 
 def pages() -> list[Path]:
     """Return README and all pages of docs/."""

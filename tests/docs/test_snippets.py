@@ -25,7 +25,10 @@ from snippet_source import PROMPT, SHELL, Block, Command, Scenario, blocks, bloc
 from oncecron.config import file, run_parser
 
 BLOCKS = blocks()
-SCENARIOS = scenarios(BLOCKS)
+SCENARIOS = [
+    pytest.param(each, marks=[pytest.mark.slow] if each.waits_for_a_lease else [], id=each.name)
+    for each in scenarios(BLOCKS)
+]
 UNCHECKED = {"text", "sql", "ruby", "php", "mermaid"}
 PARSERS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
@@ -42,7 +45,7 @@ def of(*languages: str) -> list[Block]:
     return [b for b in BLOCKS if b.language in languages and "not parsed" not in b.comments]
 
 
-def named(block: Block | Scenario) -> str:
+def named(block: Block) -> str:
     """Return a test's name."""
     return block.name
 
@@ -81,7 +84,7 @@ def wrong(machine: Machine, scenario: list[Block]) -> list[str]:
 # Shell
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=named)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_command_prints_what_is_shown(
     scenario: Scenario, machine_at: Callable[[str], AbstractContextManager[Machine]]
 ) -> None:
