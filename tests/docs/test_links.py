@@ -1,18 +1,46 @@
-"""The links of the README lead somewhere; those of docs/ are checked when the site is built."""
+"""Links between README, docs/ and the other pages lead to a file, and to a heading in it."""
 
+import functools
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
-from documents import README, ROOT
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_links_lead_somewhere() -> None:
-    """Relative ones to a file of the repository, anchors to a heading."""
-    text = README.read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        path, _, anchor = target.partition("#")
-        if path.startswith("http"):
-            continue
-        assert not path or (ROOT / path).exists(), target
-        assert path or not anchor or anchor in anchors, target
+def without_code(text: str) -> str:
+    """Return a page without its fenced blocks."""
+    return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as the repository makes them."""
+    headings = re.findall(
+        r"^#+ (.*)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE
+    )
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+def links(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the path and the anchor of each link that stays in the repository."""
+    text = re.sub(r"`[^`\n]*`", "", without_code(page.read_text(encoding="utf-8")))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file that is there, and a heading that it has."""
+    for path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{path}: no such file"
+        if anchor:
+            assert anchor in anchors(target), f"{path}#{anchor}: no such heading"
