@@ -96,7 +96,7 @@ def test_a_command_prints_what_is_shown(
 
 
 @pytest.mark.parametrize(
-    "block", [block for block in BLOCKS if "not run" in block.comments], ids=named
+    "block", [b for b in BLOCKS if b.language in SHELL and "not run" in b.comments], ids=named
 )
 def test_what_is_not_run_is_valid_and_says_why(block: Block) -> None:
     """As far as `bash -n` can tell; what a command needs that is not here is the only reason."""
@@ -192,7 +192,7 @@ def check_firing(line: str, words: list[str]) -> None:
     """Check the arguments of one `oncecron run`."""
     parsed = run_parser.parse_run(words)
     assert parsed is not None, line
-    assert parsed.command[0].startswith("/") or "shell" in parsed.given, line
+    assert "shell" in parsed.given or parsed.command[0].startswith("/"), line
     if "schedule" in parsed.given:
         assert parsed.given["schedule"] == " ".join(line.split(None, 5)[:5])
 
