@@ -43,7 +43,7 @@ case "${1-}" in
   -l) if [ -e "$file" ]; then exec cat "$file"; fi; echo "no crontab for ann" >&2; exit 1 ;;
   -n) exec /usr/bin/crontab -n "$2" ;;
   -r) exec rm -f "$file" ;;
-  ""|-) exec tee "$file" >/dev/null ;;
+  ""|-) cat >"$file.new" && exec mv "$file.new" "$file" ;;
   *) exec cp "$1" "$file" ;;
 esac
 """,
