@@ -18,13 +18,11 @@ def without_code(text: str) -> str:
 
 @functools.cache
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as the repository makes them."""
-    headings = re.findall(
-        r"^#+ (.*)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE
-    )
-    return {
-        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
-    }
+    """Return the anchors of a page: of its headings, as the repository makes them, and its own."""
+    text = without_code(page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    bare = (re.sub(r"[^\w\- ]", "", heading.lower()).strip() for heading in headings)
+    return {each.replace(" ", "-") for each in bare} | set(re.findall(r'<a id="([^"]+)">', text))
 
 
 def links(page: Path) -> Iterator[tuple[str, str]]:
