@@ -141,7 +141,7 @@ def test_a_wrong_page_is_found_out(text: str, complaint: str) -> None:
 
 
 def test_a_right_page_passes() -> None:
-    """Two hosts, two blocks of one shell, a status, a line that goes on, lines left out, a path, what varies."""
+    """Two hosts, two blocks of one shell, a status, a command of two lines, lines left out, a path, what varies."""
     first = "<!-- before:\nmade=before\n-->\n\n```console\n$ echo $made >/srv/made; cat /srv/made\nbefore\n```\n"
     second = """<!-- test: continues -->
 ```console
@@ -212,7 +212,7 @@ def test_an_example_parses(block: Block) -> None:
 
 
 def test_commands_are_what_prompts_begin() -> None:
-    """A host's name may stand before the prompt; `> ` goes on, unless output has begun."""
+    """A host's name may stand before the prompt; `> ` begins the next line of a command, not of output."""
     (block,) = example("```console\n$ cat <<E\n> a\n> E\na\n> b\nweb2$ true\n```")
     assert block.commands() == [
         Command("web1", "cat <<E\na\nE", ("a", "> b")),
