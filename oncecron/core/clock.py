@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import time
 
+from oncecron.core.timing import OLDEST_PROCESS
+
 BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MONOTONIC: int = time.CLOCK_MONOTONIC
 
@@ -37,8 +39,8 @@ def process_started() -> float:
         age = time.clock_gettime(BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return now
-    # A start in another time namespace, or a clock that was made to lie, gives nonsense: then now.
-    return now - age if 0 <= age < 3600 else now  # noqa: PLR2004
+    # Another time namespace, or a faked clock, gives a wrong age.
+    return now - age if 0 <= age < OLDEST_PROCESS else now
 
 
 def boot_id() -> str:

@@ -7,6 +7,12 @@ durations are float seconds; trust is in seconds of the store's lease clock on t
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import (
+    KEEP_EXECUTIONS,
+    KEEP_SKIPS,
+    TRUST_MARGIN,
+    TRUST_MARGIN_PER_TTL,
+)
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -73,10 +79,10 @@ def why_not_yet(tick: Tick, ahead: float) -> str:
 def trust_after(sent: float, ttl: float) -> float:
     """Return until when a renewal sent at `sent` (lease clock) may be trusted.
 
-    sent + ttl - margin, margin = 1 % + 2 ms: the lease counts from when the store saw the
-    request, which was not before it was sent; one per cent covers clocks of unequal speed.
+    sent + ttl - margin, margin = 1 % + 2 ms (`TRUST_MARGIN_PER_TTL`, `TRUST_MARGIN`). The store counts the lease from
+    when it saw the request, and that was not before it was sent.
     """
-    return sent + ttl - (0.01 * ttl + 0.002)
+    return sent + ttl - (TRUST_MARGIN_PER_TTL * ttl + TRUST_MARGIN)
 
 
 class Holder(NamedTuple):
@@ -225,5 +231,5 @@ class Ending(NamedTuple):
 class Retention(NamedTuple):
     """How long records are kept, in seconds."""
 
-    executions: float = 400 * 86400.0
-    skips: float = 7 * 86400.0
+    executions: float = KEEP_EXECUTIONS
+    skips: float = KEEP_SKIPS

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import FIRST_BACKOFF, LONGEST_BACKOFF
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending
@@ -41,7 +42,7 @@ def retry_delay(base: float, cap: float, attempt: int) -> float:
 class Backoff:
     """The delays of one series of attempts, in seconds."""
 
-    def __init__(self, base: float = 0.05, cap: float = 2.0) -> None:
+    def __init__(self, base: float = FIRST_BACKOFF, cap: float = LONGEST_BACKOFF) -> None:
         self._base = base
         self._cap = cap
         self._n = 0

@@ -27,14 +27,14 @@ from __future__ import annotations
 from time import gmtime
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import EARLY
+from oncecron.core.timing import CRON_CORRECTION, EARLY
+from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_NAME = 200
-_DAY = 86400
-_SHIFT = 3 * 3600  # the least change of local time that cron takes for a corrected clock
+
 _FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
 _RANGES = ("0-59", "0-23", "1-31", "1-12 or jan-dec", "0-7 or sun-sat")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -164,7 +164,7 @@ class Schedule:
         while True:
             offset = self.offset(at)
             local = self._scheduled(at + offset + 1, reverse=True)
-            change = self.change(at, local - offset - _SHIFT)
+            change = self.change(at, local - offset - CRON_CORRECTION)
             if change is None:
                 return local - offset
             if local >= self.opening(change):
@@ -174,7 +174,7 @@ class Schedule:
     def following(self, after: int) -> int:
         """Return the earliest tick that is later than `after`."""
         start, passed = after, after + self.offset(after)
-        change = self.change(after, after - _SHIFT)
+        change = self.change(after, after - CRON_CORRECTION)
         if change is not None:
             passed = max(passed, self.opening(change) - 1)
         while True:
@@ -187,7 +187,7 @@ class Schedule:
     def opening(self, change: int) -> int:
         """Return the first local time that is due from a change on."""
         before, now = self.offset(change - 1), self.offset(change)
-        return change + (before if self._fixed and abs(now - before) < _SHIFT else now)
+        return change + (before if self._fixed and abs(now - before) < CRON_CORRECTION else now)
 
     def change(self, start: int, stop: int) -> int | None:
         """Return the change of offset between the two that is nearest to `start`, as its first second.
@@ -196,7 +196,7 @@ class Schedule:
         """
         offset = self.offset(start)
         while start != stop:
-            probe = min(start + _DAY, stop) if start < stop else max(start - _DAY, stop)
+            probe = min(start + DAY, stop) if start < stop else max(start - DAY, stop)
             if self.offset(probe) != offset:
                 return self._first_second(min(start, probe), max(start, probe))
             start = probe

@@ -11,6 +11,7 @@ import os
 from time import localtime, time
 
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import QUARTER_YEAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOCALTIME = "/etc/localtime"
 _TIMEZONE = "/etc/timezone"
-_QUARTER = 91 * 86400  # of a year
+
 _CURE = "name the zone with --tz, such as --tz Europe/Berlin"
 
 
@@ -70,7 +71,7 @@ def _zone_of_copy() -> str:
     except OSError:
         raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
     zone = find_zone(name)
-    instants = [int(time()) + quarter * _QUARTER for quarter in range(4)]
+    instants = [int(time()) + quarter * QUARTER_YEAR for quarter in range(4)]
     if any(localtime(instant).tm_gmtoff != offset(zone, instant) for instant in instants):
         raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")
     return name

@@ -1,175 +1,259 @@
-"""Every wait and every limit in time of the product, with its reason. In seconds, unless the text says otherwise.
+"""Every wait and every time limit of the product, with its reason.
 
-What a user may choose (`--ttl`, `--grace`, `--connect-timeout`, ...) has its default in the table of options. A
-fraction is of the ttl. SQL and Lua get theirs as arguments.
+In seconds, unless the text says otherwise. A fraction is a fraction of the ttl. The options that a user may set
+(`--ttl`, `--grace`, `--connect-timeout`, ...) have their defaults in the option table. Limits that a server applies
+by itself stand in its SQL and Lua files.
 """
 
 from __future__ import annotations
+
+from oncecron.core.units import DAY
 
 NEVER = float("inf")
 """A deadline that is not set."""
 
 LONGEST_SLEEP = 1.0
-"""A timer stands still while the machine is suspended, so whoever waits looks at the clock as often as this."""
+"""Timers stop while the machine is suspended, so every wait looks at the clock at least this often."""
+
+POLL_ROUNDING = 0.001
+"""poll(2) counts whole milliseconds: a timeout one longer never ends just before the deadline."""
 
 # Which tick
 
 EARLY = 2.0
-"""A firing may come this long before its time, as when the clock was stepped back after cron woke.
+"""A firing may start this long before its tick, for example when the clock is set back after cron woke up.
 
-The rule's other bound, a quarter of the interval, is never less: crontab ticks are a minute apart.
+The other bound of this rule, a quarter of the interval, is never smaller: crontab ticks are a minute apart.
 """
 
 DEFAULT_MIN_GAP = 30.0
-"""Between two starts where the host's minute names the tick: half a minute tells a late firing from the next."""
+"""Between two starts when the host's minute is the tick: half a minute separates a late firing from the next one."""
 
 MAX_CLOCK_SKEW = 300.0
-"""A host's clock may be off the store's by so much before a scheduled tick is refused, and a named instant be ahead."""
+"""The largest difference between the host's clock and the store's clock at which a scheduled tick is accepted.
+
+An instant named with `--tick` may be this far ahead of the store's clock.
+"""
+
+CRON_CORRECTION = 3 * 3600
+"""Debian's cron takes a change of local time by this much or more for a corrected clock, not for summer time."""
+
+QUARTER_YEAR = 91 * DAY
+"""Between the instants at which /etc/timezone is compared with /etc/localtime: four of them see both offsets."""
+
+ZONE_CHANGES_WITHIN = 400 * DAY
+"""A zone whose offset changes at all changes it twice within this time."""
+
+OLDEST_PROCESS = 3600.0
+"""A process older than this did not just start: its start time is wrong, and the present time is used."""
 
 # The lease
 
 MINIMUM_TTL = 6.0
-"""Below it a heartbeat would come more than once a second."""
+"""With a shorter ttl, heartbeats would come more than once a second."""
 
 HEARTBEATS_PER_TTL = 6
-"""A lease is renewed this many times before it could expire."""
+"""The lease is renewed this many times in one ttl."""
+
+TRUST_MARGIN = 0.002
+"""Trust ends this long before the lease: the resolution of clocks and timers."""
+
+TRUST_MARGIN_PER_TTL = 0.01
+"""Trust ends this fraction of the ttl earlier still: two clocks run at different speeds, far less than 1 % apart."""
 
 TERM_BEFORE = 1 / 4
-"""Before the end of trust the guard sends TERM (15 s of a minute)."""
+"""The guard sends TERM this long before trust ends (15 s with a ttl of one minute)."""
 
 GUARD_KILLS_BEFORE = 1 / 12
-"""Before the end of trust the guard kills (5 s of a minute)."""
+"""The guard sends KILL this long before trust ends (5 s with a ttl of one minute)."""
 
 WRAPPER_KILLS_BEFORE = 1 / 20
-"""Before the end of trust the wrapper kills what a stopped guard did not (3 s of a minute)."""
+"""The wrapper sends KILL this long before trust ends, if a stopped guard did not (3 s with a ttl of one minute)."""
 
 SILENT_FOR = 1 / 3
-"""A holder that has not renewed for so long, two heartbeats, may be dead."""
+"""A holder that has not renewed for this long (two heartbeats) may be dead."""
 
 ASSUMED_TTL = 60.0
-"""For a connection without a lease, and for a lease whose ttl is not known: the default of --ttl."""
+"""The ttl of a connection without a lease, and of a lease whose ttl is unknown: the default of --ttl."""
 
 # One call to the store
 
 CALL_TIMEOUT = 5.0
-"""One call of a firing, at most; a heartbeat's interval with a short ttl."""
+"""The limit for one call of a firing. With a short ttl, one heartbeat interval is the limit."""
 
 INSPECTOR_TIMEOUT = 10.0
-"""One call of a person, who waits in front of it; on SQLite this is the wait for the locks of firings."""
+"""The limit for one call of a command that a person waits for. On SQLite: the wait for the locks of firings."""
 
 SKIP_LOCK_TIMEOUT = 1.0
-"""A loser waits no longer for the locks of others to record its skip, which nobody needs to have."""
+"""A skipped firing waits this long for a lock to record its skip. Nothing depends on that record."""
 
 SQLITE_RETRY_PAUSE = 0.01
-"""Between two tries of the one statement for which SQLite does not wait by itself."""
+"""Between two tries of the one statement for which SQLite itself does not wait."""
+
+KEEPALIVE_IDLE = 10
+"""TCP keepalive: probes start after this many seconds without traffic (whole seconds, tcp(7))."""
+
+KEEPALIVE_INTERVAL = 5
+"""TCP keepalive: between two probes (whole seconds)."""
+
+KEEPALIVE_COUNT = 3
+"""TCP keepalive: after this many unanswered probes the connection is dead, 25 s after packets stopped."""
+
+SHORTEST_SERVER_TIMEOUT = 2
+"""libpq's smallest connect_timeout (whole seconds); also the smallest TCP_USER_TIMEOUT."""
 
 SESSION_LOCK_FREED_AFTER = 1.0
-"""In which the PostgreSQL session of a client that has just ended gives its lock back."""
+"""A PostgreSQL session whose client has ended frees its lock within this time."""
 
 TERMINATED_AFTER = 5.0
-"""In which a PostgreSQL session that was terminated ends."""
+"""A PostgreSQL session that was terminated ends within this time."""
+
+RELEASE_POLL = 0.05
+"""Between two tries of `release --force` while a terminated session ends."""
 
 REPLICA_TIMEOUT = 5.0
-"""For the replicas to acknowledge what a person changes (`?wait=N`)."""
+"""The limit for replicas to acknowledge a change by a person (`?wait=N`)."""
 
-# Claiming
+# Retrying a call, and claiming
+
+FIRST_BACKOFF = 0.05
+"""The first upper bound of the delay before a call is retried; it doubles each time, with full jitter."""
+
+LONGEST_BACKOFF = 2.0
+"""The largest upper bound of that delay."""
+
+RENEW_PAUSE = 0.01
+"""Added to the delay before a failed renewal is retried: full jitter may give 0."""
+
+LONGEST_RENEW_PAUSE = 1 / 4
+"""The largest upper bound of the delay before a renewal is retried, as a fraction of the heartbeat interval."""
+
+SHORTEST_RENEW_PAUSE = 0.2
+"""That bound is never smaller than this."""
 
 CONTENDED_FOR = 2.0
-"""After so long without the session lock the row lock of the key decides alone."""
+"""After this long without the session lock, the row lock of the key decides alone."""
 
 NOTIFY_SPREAD = 0.5
-"""Those who wait for a key ask at a random moment within it, not all at once when its lease is released."""
+"""After a notification, waiting firings claim at random moments within this time, not all at once."""
+
+RECHECK_SPREAD = 0.25
+"""The same for firings that wait until an old lease ends: they must not start much later than they could."""
+
+WAIT_OVERRUN = 0.05
+"""The last claim of --wait comes this long after the wait has ended, so that it is the last one."""
 
 FIRST_POLL = 1.0
-"""The first look at a key that is waited for, where no notification comes; then ever later."""
+"""Without notifications, a waiting firing polls for the first time after this long."""
+
+POLL_GROWTH = 1.5
+"""Each later pause is longer by this factor."""
 
 LONGEST_POLL = 5.0
-"""The latest look, likewise."""
+"""The longest pause between two polls."""
 
 ABANDON_TIMEOUT = 5.0
-"""For a claim to be answered after the firing was told to end."""
+"""After a signal to stop, the firing waits this long for the answer to its claim."""
 
 # The job
 
 LISTEN_AFTER = 1.0
-"""A job runs for so long before its holder listens for requests: short jobs pay nothing for it."""
+"""The holder listens for requests after the job has run for this long, so that short jobs do not pay for it."""
 
 FIRST_KILL_PAUSE = 0.002
-"""Between two kills, growing: a killed process needs a moment to leave."""
+"""The first pause between two kills: a killed process needs a moment to disappear."""
+
+KILL_PAUSE_GROWTH = 1.5
+"""Each later pause between two kills is longer by this factor."""
 
 LONGEST_KILL_PAUSE = 0.5
 """The longest pause between two kills."""
 
 KILL_TIMEOUT = 5.0
-"""Until the wrapper gives up a process that cannot be killed."""
+"""After this long the wrapper gives up on a process that cannot be killed."""
 
 GUARD_LEAVES_WITHIN = 1.0
-"""For the guard to leave after its last word."""
+"""The wrapper waits this long for the guard to exit after its last report."""
 
 OUTPUT_TIMEOUT = 1.0
-"""For output on its way: from a forwarder, or from a command that was told to end to a slow reader."""
+"""The limit for captured output to arrive, and for a slow reader to take the output of a command that was stopped."""
 
 # Records
 
 RECORD_TIMEOUT = 10.0
-"""For a record to reach the store, tried again and again; then it is spooled."""
+"""The limit for all tries to write a record to the store; then the record is spooled."""
 
 RECORD_GIVE_UP = RECORD_TIMEOUT + CALL_TIMEOUT
-"""After which the guard waits no longer for its store thread, whose last call may still be under way."""
+"""The guard waits this long for its store thread, whose last call may still be running."""
 
 SPOOL_WRITE_TIMEOUT = 5.0
-"""A temporary file of the spool that is older was left by a process that was killed."""
+"""An older temporary file in the spool is left over from a killed process."""
 
 LOG_GOODBYE = 2.0
-"""A firing waits so long for the log beside the store at its end: enough to connect to a distant server and to ask it,
-too short for two firings of a minutely line to meet."""
+"""A firing that ends waits this long for the log store: enough to connect to a distant server and to write one record,
+and too short for two firings of a minutely line to overlap."""
 
 LOG_BACKLOG = LOG_GOODBYE / 2
-"""Of these, for what was spooled earlier: the rest is for this firing's own record."""
+"""The part of it for older spooled records; the rest is for the record of this firing."""
 
 LOG_RECORD_TIMEOUT = 5.0
-"""For one record to reach the log beside the store."""
+"""The limit for one record to reach the log store."""
 
 LOG_IDLE = 10.0
-"""After which the connection to the log is given back: the job may run for hours."""
+"""After this long without a record the connection to the log store is closed: the job may run for hours."""
 
 LOG_LONGEST_PAUSE = 30.0
-"""Between two tries to reach the log while the job runs."""
+"""The longest pause between two tries to reach the log store while the job runs."""
 
 LOG_LAST_PAUSE = 0.2
-"""Between two tries to reach the log while somebody waits for the firing."""
+"""The longest pause between two tries when the firing waits only for the log store."""
 
-# What people ask
+# Retention
+
+KEEP_EXECUTIONS = 400 * DAY
+"""The default of `[retention] executions`: more than a year, so that a yearly job has its last run on record."""
+
+KEEP_SKIPS = 7 * DAY
+"""The default of `[retention] skips`: 40 hosts with 50 minutely lines write 2.8 million skips a day."""
+
+# Commands for people
 
 LOG_CATCHES_UP = 5.0
-"""`audit` waits so long for the log beside the store, which firings tell for `LOG_GOODBYE` before they spool."""
+"""`audit` waits this long for the log store, to which firings write for up to `LOG_GOODBYE` before they spool."""
 
 SETTLED = 60.0
-"""After which the start of a tick is recorded beside its skips, also in a log beside the store."""
+"""After this long the start of a tick is recorded like its skips, in a separate log store too."""
 
 ONE_STEP = 0.5
-"""A loss and the start that found it are one step, but may be two looks at the clock of a store."""
+"""A loss and the start that found it are one step, but a store may read its clock twice for them."""
 
 CLOCK_ROUNDING = 0.001
-"""Two times of the log that are nearer are one."""
+"""Two times of the log that are closer than this are equal."""
+
+SKIP_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0)
+"""PostgreSQL looks for the newest skips in the last ten minutes, then in windows eight times as long, then in all
+skips: the index on their time finds a range without sorting the rest."""
+
+CLOCK_SET_BACK = 1.0 * DAY
+"""Redis: starts are in the order of their ids, except where the server's clock was set back by at most this much."""
 
 COMPLETION_TIMEOUT = 1.0
-"""For a TAB to be answered: nobody waits longer for a store."""
+"""The limit for shell completion to ask the store: a person waits after a TAB."""
 
 FOLLOW_POLL = 1.0
-"""Between two looks of `history --follow`."""
+"""Between two polls of `history --follow`."""
 
 REQUEST_POLL = 0.5
-"""Between two looks of `stop` and `release`, with jitter: nothing notifies people."""
+"""Between two polls of `stop` and `release`, with jitter: commands for people get no notifications."""
 
 ASSUMED_GRACE = 10.0
-"""`stop` waits so long for a job to end whose own --grace it does not know: the default of that option."""
+"""`stop` assumes this grace for a job whose own --grace it does not know: the default of that option."""
 
 STOP_MARGIN = 10.0
-"""In which a living holder acknowledges a stop, and a look sees it."""
+"""Within this time a running holder acknowledges a stop and a poll sees it."""
 
 RELEASE_MARGIN = 5.0
-"""In which a living holder acknowledges a release, and a look sees it."""
+"""Within this time a running holder acknowledges a release and a poll sees it."""
 
 TAKEOVER_WITHIN = 3.0
-"""After the end of a lease a standby begins within it."""
+"""A standby starts within this time after a lease has ended."""

@@ -5,11 +5,14 @@ Read on the path of every firing, so nothing is imported here that a bare interp
 
 from __future__ import annotations
 
-LONGEST_DURATION = 3653 * 86400.0
-"""The longest duration accepted, in seconds: ten years, whatever leap days they hold."""
+DAY = 86400
+"""A day in seconds."""
 
-# From long to short: the order in which a combined duration has to name them.
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+LONGEST_DURATION = 3653.0 * DAY
+"""The longest duration accepted, in seconds: ten years, with three leap days."""
+
+# From long to short: the order of units in a combined duration.
+_UNITS = {"d": float(DAY), "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _INFINITE = float("inf")
 # Where rounding to the next coarser form would not yet give its first value, 0.1s and 10s.
 _MILLISECONDS_BELOW = 0.0995

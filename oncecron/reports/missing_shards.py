@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.timing import SETTLED
+from oncecron.core.units import DAY
 from oncecron.reports.gaps import Reasons, listed_reasons
 from oncecron.reports.jobs import is_living
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 _COMPLETE_REMEMBERED = 4096
 """Complete ticks that are remembered: an older attempt at one of them does not open the tick again."""
-_A_DAY = 86400.0
-"""Seconds before the end of the retention in which some shards of a tick may be pruned already."""
 
 
 class Missing(NamedTuple):
@@ -57,7 +56,8 @@ def missing_shards(
         started = [each for each in log.history(tick) if each.outcome != "not-started"]
         over = max((each.finished_at or each.started_at for each in started), default=now)
         first = min((each.started_at for each in started), default=now)
-        if execution.tick in running or over > now - SETTLED or first < now - kept + _A_DAY:
+        # Within a day of the end of the retention, some shards of a tick may be pruned already.
+        if execution.tick in running or over > now - SETTLED or first < now - kept + DAY:
             continue
         known = {each.shard for each in started}
         reasons = _reasons(log, tick)

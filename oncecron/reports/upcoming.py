@@ -11,14 +11,14 @@ from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick, time_zone
-from oncecron.core.timing import EARLY
+from oncecron.core.timing import EARLY, ZONE_CHANGES_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import JobKey
 
-_AHEAD = 400 * 86400  # a zone that changes at all does so twice within it
+
 FIRST, LAST = -62_104_060_800, 221_845_392_000
 """The years 2 to 8999: Python's calendar has the years 1 to 9999."""
 
@@ -63,7 +63,7 @@ def coming(
     wanted = set(following[:count])
     marks = dict(calendar.marks([int(since) - 1, *following]))
     if changes:
-        for change in islice(calendar.changes(int(since), int(since) + _AHEAD), 2):
+        for change in islice(calendar.changes(int(since), int(since) + ZONE_CHANGES_WITHIN), 2):
             around = calendar.around(change)
             beside = dict(calendar.marks(around))
             marks |= beside
@@ -96,7 +96,7 @@ class _Calendar:
     def marks(self, ticks: Sequence[int]) -> Iterator[tuple[int, str]]:
         """Yield the ticks before and after a change, with what it does; none where two changes are between them."""
         for last, first in pairwise(ticks):
-            if first - last > _AHEAD:
+            if first - last > ZONE_CHANGES_WITHIN:
                 continue
             found = list(self.changes(last, first))
             if len(found) == 1:

@@ -36,7 +36,10 @@ from oncecron.core.timing import (
     FIRST_POLL,
     LONGEST_POLL,
     NOTIFY_SPREAD,
+    POLL_GROWTH,
+    RECHECK_SPREAD,
     SILENT_FOR,
+    WAIT_OVERRUN,
 )
 from oncecron.run import spool_records
 from oncecron.run.spool import SpoolError
@@ -287,7 +290,9 @@ class _ShardClaim:
 
     def _poll(self) -> float:
         """Return the seconds until it is asked where nothing can notify."""
-        poll = min(self.firing.ttl * SILENT_FOR, LONGEST_POLL, FIRST_POLL * 1.5**self._polls)
+        poll = min(
+            self.firing.ttl * SILENT_FOR, LONGEST_POLL, FIRST_POLL * POLL_GROWTH**self._polls
+        )
         self._polls = min(self._polls + 1, 10)
         return poll * (0.5 + 0.5 * random_fraction())
 
@@ -318,7 +323,7 @@ class _ShardClaim:
             pause = self._poll()
         pause = min(pause, way.ends_in + NOTIFY_SPREAD * random_fraction())
         if not (self.firing.failover and way.same_tick):
-            pause = min(pause, self._wait_until - now + 0.05)
+            pause = min(pause, self._wait_until - now + WAIT_OVERRUN)
         self.due = now + pause
 
     def _watched(self, now: float) -> float | str | None:
@@ -362,7 +367,7 @@ class _ShardClaim:
                 return self._refused(answer, now)
         self._connection.close()
         self._budget_end = now + answer.after + self._spec.connect_timeout
-        self.due = now + answer.after + 0.25 * random_fraction()
+        self.due = now + answer.after + RECHECK_SPREAD * random_fraction()
         return None
 
     def _refused(self, answer: AskAgain, now: float) -> Refusal:

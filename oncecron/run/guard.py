@@ -22,7 +22,7 @@ from oncecron.core import clock
 from oncecron.core.errors import EX_TEMPFAIL, OncecronError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Unconfirmed
-from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER
+from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER, POLL_ROUNDING
 from oncecron.run import process_tree, spool_records
 from oncecron.run.events import (
     Failed,
@@ -145,7 +145,7 @@ class Guard:
 
     def _poll_timeout(self) -> float:
         """Return the seconds to wait, at most one: timers stand still while the machine is suspended."""
-        return min(LONGEST_SLEEP, self._state.poll_timeout(self.now()) + 0.001)
+        return min(LONGEST_SLEEP, self._state.poll_timeout(self.now()) + POLL_ROUNDING)
 
     def _take_orders(self) -> bool:
         """Take what the wrapper has written; return False once when it is gone."""

@@ -24,6 +24,7 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Ending
 from oncecron.core.timing import (
     FIRST_KILL_PAUSE,
+    KILL_PAUSE_GROWTH,
     LONGEST_KILL_PAUSE,
     NEVER,
 )
@@ -167,7 +168,7 @@ class Job:
             self.end(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
         if now >= self._kill_at:
             self._tree.kill()
-            self._kill_pause = min(LONGEST_KILL_PAUSE, self._kill_pause * 1.5)
+            self._kill_pause = min(LONGEST_KILL_PAUSE, self._kill_pause * KILL_PAUSE_GROWTH)
         return None
 
     def _end_untrusted(self, now: float, trusted_until: float) -> None:

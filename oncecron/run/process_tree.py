@@ -15,6 +15,7 @@ import signal
 import time
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import FIRST_KILL_PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -259,7 +260,7 @@ class Tree:
         """Kill until nothing is left; return False if something still is after so many seconds."""
         deadline = time.monotonic() + timeout
         while self.kill():
-            select.select((), (), (), 0.002)  # a killed process needs a moment to leave
+            select.select((), (), (), FIRST_KILL_PAUSE)
             if time.monotonic() >= deadline:
                 return False
         return True

@@ -36,7 +36,18 @@ from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff
-from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, LISTEN_AFTER, NEVER
+from oncecron.core.timing import (
+    CALL_TIMEOUT,
+    HEARTBEATS_PER_TTL,
+    LISTEN_AFTER,
+    LONGEST_RENEW_PAUSE,
+    LONGEST_SLEEP,
+    NEVER,
+    POLL_ROUNDING,
+    RECORD_TIMEOUT,
+    RENEW_PAUSE,
+    SHORTEST_RENEW_PAUSE,
+)
 from oncecron.run.claimer import Claimer, StoreConnection
 from oncecron.run.events import (
     Crashed,
@@ -59,8 +70,6 @@ if TYPE_CHECKING:
     from oncecron.run.events import Event
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
-
-_RECORD_TIMEOUT = 10.0  # seconds to record an end before it is spooled
 
 
 class Withdrawn(OncecronError):  # noqa: N818 - the firing is to end
@@ -170,10 +179,10 @@ class StoreThread:
         poll.register(self._wake_fd, select.POLLIN)
         if fd is not None:
             poll.register(fd, select.POLLIN)
-        # A timer of poll(2) stands still while the machine is suspended: look at the clock every second.
         deadline = self._now() + seconds
         while (remaining := deadline - self._now()) > 0:
-            readable = [descriptor for descriptor, _ in poll.poll(min(1.0, remaining) * 1000 + 1)]
+            timeout = min(LONGEST_SLEEP, remaining) + POLL_ROUNDING
+            readable = [descriptor for descriptor, _ in poll.poll(timeout * 1000)]
             if self._wake_fd in readable:
                 os.eventfd_read(self._wake_fd)
             if readable:
@@ -221,12 +230,13 @@ class StoreThread:
             self._post(Crashed(error))
             return False
         while not self._orders:
-            self._sleep(3600)
+            self._sleep(NEVER)
         return self._orders.popleft()[0] == "claim next"
 
     def _hold(self, lease: Lease) -> None:
         self._lease = lease
-        self._backoff = Backoff(cap=max(0.2, self._interval / 4))
+        longest = max(SHORTEST_RENEW_PAUSE, self._interval * LONGEST_RENEW_PAUSE)
+        self._backoff = Backoff(cap=longest)
         self._holding = True
         self._park()
         while self._holding:
@@ -240,7 +250,7 @@ class StoreThread:
                 self._listen()
             else:
                 fd = self._connection.store.watch_fd() if self._beating else None
-                if self._sleep(min(3600.0, self._renew_at - now, self._listen_at - now), fd):
+                if self._sleep(min(self._renew_at, self._listen_at) - now, fd):
                     self._renew_at = self._now()
 
     def _obey(self, order: str, ending: Ending | None) -> None:
@@ -291,7 +301,7 @@ class StoreThread:
             if self._spec.verbose:
                 stderr.complain(f"key {firing.key}: not renewed yet: {error}")
             self._connection.close()
-            self._renew_at = self._now() + 0.01 + self._backoff.delay()
+            self._renew_at = self._now() + RENEW_PAUSE + self._backoff.delay()
             if self._renew_at > self._renew_deadline:
                 self._park()
                 self._post(Failed(error, []))
@@ -362,8 +372,8 @@ class StoreThread:
         self._post(Recorded(error))
 
     def _answer(self, ask: Callable[[float], bool]) -> bool | StoreError:
-        """Ask the store again and again until `_RECORD_TIMEOUT`; return its answer, or why there is none."""
-        deadline, backoff = self._now() + _RECORD_TIMEOUT, Backoff()
+        """Retry a call until `RECORD_TIMEOUT`; return the answer or the last error."""
+        deadline, backoff = self._now() + RECORD_TIMEOUT, Backoff()
         while True:
             try:
                 return ask(self._now() + self._ask_timeout)

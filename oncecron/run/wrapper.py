@@ -28,6 +28,7 @@ from oncecron.core.timing import (
     LONGEST_SLEEP,
     NEVER,
     OUTPUT_TIMEOUT,
+    POLL_ROUNDING,
 )
 from oncecron.run import process_tree, spool_records
 from oncecron.run.guard import NOTE_ONLY, Guard
@@ -161,7 +162,7 @@ class Wrapper:
     def _poll_timeout(self) -> float:
         until = self._trust.until
         due = self._kill_at(until) if until else NEVER
-        return min(LONGEST_SLEEP, max(0.0, due - self._now()) + 0.001)
+        return min(LONGEST_SLEEP, max(0.0, due - self._now()) + POLL_ROUNDING)
 
     def _read_reports(self) -> bytes | None:
         try:

@@ -89,7 +89,7 @@ _MUTATIONS = (
         (
             Change(
                 "core/model.py",
-                "    return sent + ttl - (0.01 * ttl + 0.002)\n",
+                "    return sent + ttl - (TRUST_MARGIN_PER_TTL * ttl + TRUST_MARGIN)\n",
                 "    import time\n\n"
                 "    return time.clock_gettime(time.CLOCK_BOOTTIME) + ttl - (0.01 * ttl + 0.002)\n",
             ),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import oncecron
+from oncecron.core.units import LONGEST_DURATION
 
 PACKAGE = Path(oncecron.__file__).parent
 
@@ -189,3 +190,40 @@ def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
         *("oncecron.cli", "oncecron.cli.crontab_shell", "oncecron.config.run_parser"),
         *("oncecron.crontab", "oncecron.crontab.derived_key", "oncecron.crontab.words", "binascii"),
     }
+
+
+def constants(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the values of a module's constants, the defaults of its classes' fields and of its parameters."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for statement in node.body:
+                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value:
+                    yield statement.value
+        elif isinstance(node, ast.arguments):
+            yield from (value for value in (*node.defaults, *node.kw_defaults) if value)
+
+
+def is_time(value: ast.expr) -> bool:
+    """Return whether a constant looks like one: not whole, or whole hours, up to ten years."""
+    return any(
+        (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, int | float)
+            and 0 < node.value <= LONGEST_DURATION
+            and (isinstance(node.value, float) or node.value % 3600 == 0)
+        )
+        or (isinstance(node, ast.Name) and node.id == "DAY")
+        for node in ast.walk(value)
+    )
+
+
+def test_every_time_is_in_one_place_with_its_reason() -> None:
+    """Waits and limits are in `core.timing`; the option table has the smallest values that a user may set."""
+    strays = [
+        f"{name}: {ast.unparse(value)}"
+        for name, tree in modules()
+        if name not in {"oncecron.core.timing", "oncecron.core.units", "oncecron.config.options"}
+        for value in constants(tree)
+        if is_time(value)
+    ]
+    assert strays == []

@@ -19,7 +19,7 @@ import signal
 import time
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import NEVER, OUTPUT_TIMEOUT
+from oncecron.core.timing import LONGEST_SLEEP, NEVER, OUTPUT_TIMEOUT
 from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
 from oncecron.run.capture.ring import Ring
 
@@ -109,7 +109,7 @@ class Capture:
                 return
             if any(one.number in _LEAVE_AT for one in signals.read()):
                 return
-            poll.poll(min(remaining, 1.0) * 1000)
+            poll.poll(min(remaining, LONGEST_SLEEP) * 1000)
 
     # In both
 

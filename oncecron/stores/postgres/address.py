@@ -6,6 +6,12 @@ import os
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import (
+    KEEPALIVE_COUNT,
+    KEEPALIVE_IDLE,
+    KEEPALIVE_INTERVAL,
+    SHORTEST_SERVER_TIMEOUT,
+)
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
@@ -37,12 +43,12 @@ def parameters(server_timeout: float, name: str) -> dict[str, str]:
 
     `server_timeout`: seconds that one host may take; `name`: application_name.
     """
-    seconds = max(2, int(server_timeout))  # libpq's smallest connect_timeout
+    seconds = max(SHORTEST_SERVER_TIMEOUT, int(server_timeout))
     wanted = {
         "connect_timeout": str(seconds),
-        "keepalives_idle": "10",
-        "keepalives_interval": "5",
-        "keepalives_count": "3",
+        "keepalives_idle": str(KEEPALIVE_IDLE),
+        "keepalives_interval": str(KEEPALIVE_INTERVAL),
+        "keepalives_count": str(KEEPALIVE_COUNT),
         "tcp_user_timeout": str(seconds * 1000),
         "target_session_attrs": "read-write",
         "client_encoding": "utf8",

@@ -25,7 +25,13 @@ from oncecron.core.log_rows import (
     TracedSkip,
 )
 from oncecron.core.model import Output
-from oncecron.core.timing import INSPECTOR_TIMEOUT, SESSION_LOCK_FREED_AFTER, TERMINATED_AFTER
+from oncecron.core.timing import (
+    INSPECTOR_TIMEOUT,
+    RELEASE_POLL,
+    SESSION_LOCK_FREED_AFTER,
+    SKIP_WINDOWS,
+    TERMINATED_AFTER,
+)
 from oncecron.stores.address import masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.client import StatementError
@@ -40,8 +46,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
-_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0, None)
-"""Seconds in which the newest skips are looked for, one after the other: their index knows only ranges of time."""
+
 
 _OLDEST_SERVER = 130000
 _INSUFFICIENT_PRIVILEGE = "42501"
@@ -108,7 +113,7 @@ class PostgresInspector:
         if query.limit is None:
             yield from map(Skip._make, self._stream("skips", {**values, "window": None}))
             return
-        for window in _WINDOWS:
+        for window in (*SKIP_WINDOWS, None):
             rows = self._ask("skips", {**values, "window": window})
             if window is None or len(rows) >= query.limit:
                 yield from map(Skip._make, rows)
@@ -206,7 +211,7 @@ class PostgresInspector:
                 self._end_session(released.backend_pid, start)
                 ended.add(released.backend_pid)
                 give_up = time.monotonic() + TERMINATED_AFTER
-            select.select((), (), (), 0.05)
+            select.select((), (), (), RELEASE_POLL)
 
     def _end_session(self, pid: int | None, start: str | None) -> None:
         """Terminate a session. Raises `StoreRefusesError` if that is not this role's right."""

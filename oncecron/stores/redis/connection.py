@@ -16,6 +16,12 @@ import time
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import (
+    KEEPALIVE_COUNT,
+    KEEPALIVE_IDLE,
+    KEEPALIVE_INTERVAL,
+    SHORTEST_SERVER_TIMEOUT,
+)
 from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
 
 if TYPE_CHECKING:
@@ -31,8 +37,11 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
 
 _CHUNK = 1 << 16
-_KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-_SHORTEST_USER_TIMEOUT = 2  # seconds
+_PROBES = (
+    ("TCP_KEEPIDLE", KEEPALIVE_IDLE),
+    ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL),
+    ("TCP_KEEPCNT", KEEPALIVE_COUNT),
+)
 
 
 class Handshake:
@@ -361,7 +370,7 @@ def _prepare(raw: _socket.socket, server_timeout: float) -> None:
     """Send without delay, and notice within seconds that packets have stopped."""
     raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
     raw.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE:
+    for name, value in _PROBES:
         raw.setsockopt(_socket.IPPROTO_TCP, getattr(_socket, name), value)
-    milliseconds = max(_SHORTEST_USER_TIMEOUT, int(server_timeout)) * 1000
+    milliseconds = max(SHORTEST_SERVER_TIMEOUT, int(server_timeout)) * 1000
     raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_USER_TIMEOUT, milliseconds)

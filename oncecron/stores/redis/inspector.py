@@ -12,6 +12,7 @@ import itertools
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Released
+from oncecron.core.timing import CLOCK_SET_BACK
 from oncecron.stores.redis import dead_letters, pauses, scripts
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
@@ -54,8 +55,6 @@ _PAGE = 500
 _PAGE_OF_MANY = 50  # ids of each shard, when the question covers several
 _BATCH = 1000  # executions, or skips, that one step of prune looks at
 _SCANS = 100  # batches of names: of a million they are a tenth, and take 1.3 ms of the server each
-_SLACK = 86400.0
-"""Seconds by which starts may be out of order: the server's clock may have been set back."""
 
 
 class RedisInspector:
@@ -356,4 +355,4 @@ def _all_older(row: Row, query: HistoryQuery) -> bool:
     if query.since is None or query.after_id is not None or "late" in row:
         return False
     started: float = row["started_at"]
-    return started < query.since - _SLACK
+    return started < query.since - CLOCK_SET_BACK
