@@ -71,8 +71,8 @@ def why_not_yet(tick: Tick, ahead: float) -> str:
     from oncecron.core.units import format_duration  # noqa: PLC0415 - a refusal that ends the firing
 
     return (
-        f"the tick {tick.text} is {format_duration(ahead)} ahead of the store's clock, and would use up all ticks "
-        "before it: name an instant that has come, or any text that is not an instant, since such a name has no order"
+        f"the tick {tick.text} is {format_duration(ahead)} ahead of the store's clock, and every tick before it would "
+        "be skipped; name an instant in the past, or a name that is not an instant"
     )
 
 

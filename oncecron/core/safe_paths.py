@@ -18,21 +18,24 @@ def unsafe(directory: str) -> str | None:
     """
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode):
-        what = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
-        return f"{directory} is {what}; set XDG_STATE_HOME to a directory of your own"
+        what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
+        return f"{directory} is {what}; set XDG_STATE_HOME to a directory that you own"
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        import shlex  # noqa: PLC0415 - for error messages alone
+
         return (
-            f"{directory} can be written by others; see what it holds, then chown and chmod 700 it"
+            f"other users can write to {directory}; check what is in it, then make it yours: "
+            f"`chown {os.geteuid()} {shlex.quote(directory)} && chmod 700 {shlex.quote(directory)}`"
         )
     # In a user namespace of its own root's directories have another owner, `/` too.
     trusted = {0, os.lstat("/").st_uid, os.geteuid()}
     for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
         status = os.lstat(place)
         if status.st_uid not in trusted:
-            return f"{place} belongs to user {status.st_uid}; set XDG_STATE_HOME to a safe place"
+            return f"{place} belongs to user {status.st_uid}; set XDG_STATE_HOME to a directory that you own"
         writable = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
         if writable and not stat.S_ISLNK(status.st_mode):
-            return f"{place} is world-writable; set XDG_STATE_HOME to a safe place"
+            return f"{place} is world-writable; set XDG_STATE_HOME to a directory that you own"
     return None
 
 

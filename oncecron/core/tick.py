@@ -49,7 +49,7 @@ _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_NEVER = "schedule {!r} never fires, for no year has such a day: name days that exist"
+_NEVER = "schedule {!r} never fires: no year has such a day"
 
 
 class Tick(NamedTuple):
@@ -106,15 +106,14 @@ def named_tick(name: str) -> Tick:
     """
     if not name:
         raise ValueError(
-            "the tick is empty (an unset variable?), which would switch the promise off: "
-            'give it a name, such as --tick "$(date +%F)"'
+            'the tick is empty (an unset variable?); give it a name, such as --tick "$(date +%F)"'
         )
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"the tick {name[:20]!r}... has {len(name)} characters: use at most 200")
     for character in name:
         if character.isspace() or not character.isprintable():
             raise ValueError(
-                f"the tick {name!r} holds {character!r}: use no blanks, only what prints"
+                f"the tick {name!r} contains {character!r}; use printable characters without spaces"
             )
     return Tick(name, _instant_named(name), "name")
 
@@ -235,9 +234,9 @@ def _crontab_fields(schedule: str) -> str:
     """Return the schedule as five fields that Debian's cron and cronsim read alike, or raise ValueError."""
     text = schedule.strip()
     if text == "@reboot":
-        raise ValueError("schedule '@reboot' has no scheduled time: use --no-tick")
+        raise ValueError("schedule '@reboot' has no scheduled time; use --no-tick")
     if text.startswith("@") and text not in _NICKNAMES:
-        raise ValueError(f"{schedule!r} is no nickname of cron's: use {', '.join(_NICKNAMES)}")
+        raise ValueError(f"unknown schedule {schedule!r}; use {', '.join(_NICKNAMES)}")
     fields = _NICKNAMES.get(text, text).split()
     if len(fields) != len(_FIELDS):
         use = f"use five ({', '.join(_FIELDS)}) or a nickname such as @daily"
@@ -260,8 +259,8 @@ def _check_syntax(schedule: str, position: int, field: str) -> None:
         known = all(end.upper() in names or (end.isascii() and end.isdigit()) for end in ends)
         if not known or (slash and span != "*" and len(ends) == 1):
             raise ValueError(
-                f"{term!r} in the {_FIELDS[position]} field of schedule {schedule!r} is not the syntax of "
-                f"Debian's cron: use {_RANGES[position]}, *, a-b, lists of these, and steps as */5 or 0-59/5"
+                f"invalid {_FIELDS[position]} {term!r} in schedule {schedule!r} "
+                f"(use {_RANGES[position]}, *, a-b, lists of these, and steps such as */5 or 0-59/5)"
             )
 
 
@@ -271,9 +270,9 @@ def _check_values(schedule: str, fields: list[str]) -> None:
         return
     for position, field in enumerate(fields):
         if not _is_valid([field if at == position else "*" for at in range(len(fields))]):
-            use = f"use {_RANGES[position]}, rising ranges, and steps from 1"
-            where = f"the {_FIELDS[position]} field of schedule {schedule!r}"
-            raise ValueError(f"{field!r} in {where} cannot be: {use}")
+            where = f"{_FIELDS[position]} {field!r} in schedule {schedule!r}"
+            use = f"use {_RANGES[position]}, ranges that rise, and steps from 1"
+            raise ValueError(f"invalid {where} ({use})")
     raise ValueError(_NEVER.format(schedule))
 
 

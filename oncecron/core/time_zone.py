@@ -48,7 +48,7 @@ def _zone_of_setting(setting: str) -> str:
     try:
         find_zone(name)
     except ValueError:
-        raise ValueError(f"TZ={setting!r} is no name of the tz database: {_CURE}") from None
+        raise ValueError(f"TZ={setting!r} is not in the tz database; {_CURE}") from None
     return name
 
 
@@ -69,11 +69,11 @@ def _zone_of_copy() -> str:
         with open(_TIMEZONE, encoding="utf-8", errors="replace") as file:
             name = file.read().strip()
     except OSError:
-        raise ValueError(f"{_LOCALTIME} is a file without a name, not a link: {_CURE}") from None
+        raise ValueError(f"{_LOCALTIME} is a copy, not a link to a named zone; {_CURE}") from None
     zone = find_zone(name)
     instants = [int(time()) + quarter * QUARTER_YEAR for quarter in range(4)]
     if any(localtime(instant).tm_gmtoff != offset(zone, instant) for instant in instants):
-        raise ValueError(f"{_LOCALTIME} is not the zone {name!r} of {_TIMEZONE}: {_CURE}")
+        raise ValueError(f"{_LOCALTIME} differs from the zone {name!r} in {_TIMEZONE}; {_CURE}")
     return name
 
 

@@ -48,7 +48,7 @@ def parse_duration(text: str) -> float:
         number, unit, rest = _first_part(text, rest)
         if unit not in longest_next:
             raise ValueError(
-                f"bad duration {text!r}, units have to fall and not repeat: {_DURATION_EXPECTED}"
+                f"bad duration {text!r}, units go from long to short, each once: {_DURATION_EXPECTED}"
             )
         longest_next = longest_next[longest_next.index(unit) + 1 :]
         total += number * _UNITS[unit]
@@ -64,7 +64,7 @@ def parse_range(text: str) -> tuple[float, float]:
     longest = parse_duration(second) if dots else shortest
     if longest < shortest:
         raise ValueError(
-            f"{text!r} goes down: expected the shorter duration first, {second}..{first}"
+            f"range {text!r} is reversed: expected the shorter duration first, {second}..{first}"
         )
     return shortest, longest
 

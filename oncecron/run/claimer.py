@@ -252,7 +252,7 @@ class _ShardClaim:
         self.due = self._now() + self._backoff.delay()
         if isinstance(error, StoreUnavailable) and self._within_budget(self.due):
             if self.due > self._budget_end and self._spec.spool.note_unreachable(self.firing.key):
-                stderr.complain(f"key {self.firing.key}: {error}; standing by all the same")
+                stderr.complain(f"key {self.firing.key}: {error}; still waiting (--failover)")
             return None
         if self.unconfirmed is None:
             raise error
@@ -343,8 +343,8 @@ class _ShardClaim:
             self.due = now + jittered(answer.after)
             if not self._within_budget(now):
                 raise StoreUnavailable(
-                    f"key {self.firing.key}: somebody has been claiming or releasing it for "
-                    f"{self._spec.connect_timeout:g} s without an end"
+                    f"key {self.firing.key}: another host was still claiming or releasing it after "
+                    f"{self._spec.connect_timeout:g} s; see {self._spec.command_line('locks')}"
                 )
             return None
         if answer.why == "fenced":
@@ -358,8 +358,8 @@ class _ShardClaim:
             self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + CONTENDED_FOR
             if now > self._recovered_by and not self._is_standby:
                 raise StoreUnavailable(
-                    f"key {self.firing.key}: the store is restarted again and again, and cannot tell "
-                    "whether somebody runs"
+                    f"key {self.firing.key}: the store keeps restarting and may have forgotten a lease, "
+                    "so nothing is started; check the server's log"
                 )
         else:
             self._orphan_end = self._orphan_end or now + answer.ends_in + CONTENDED_FOR

@@ -173,7 +173,7 @@ class Job:
 
     def _end_untrusted(self, now: float, trusted_until: float) -> None:
         if self._stop is None or self._stop.outcome != "lost":
-            self._say("the lease could not be renewed in time; the command is stopped")
+            self._say("the lease could not be renewed in time; stopping the command")
             note = "the lease could not be renewed in time"
             self.end(Stop("lost", note, EX_TEMPFAIL, "not-renewed"), now)
         self._kill_at = min(self._kill_at, guard_kills_at(trusted_until, self._ttl))

@@ -138,7 +138,9 @@ class LogMirror:
     def _failed(self, error: Exception, store: LeaseStore | None) -> None:
         self._error = error
         if self._spec.verbose:
-            stderr.complain(f"key {self._spec.firing.key}: the log is not told yet: {error}")
+            stderr.complain(
+                f"key {self._spec.firing.key}: log store unreachable, retrying: {error}"
+            )
         if store:
             store.close()
 

@@ -46,7 +46,7 @@ class Reporter:
         firing, refusal, unanswered, waits = event
         self._skip(firing, refusal, waits=waits)
         if unanswered and (refusal.reason, refusal.holder) == ("done", firing.holder):
-            self.not_started(firing, "its claim was answered when the lease had ended")
+            self.not_started(firing, "the answer to its claim came after the lease had ended")
 
     def not_retried(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
         """Report that no further attempt was begun; return what is noted on the last one.
@@ -61,7 +61,7 @@ class Reporter:
         elif stop_reason:
             why = stop_reason
         else:
-            why = f"the next attempt could not be begun: {event.why}"
+            why = f"the next attempt could not start: {event.why}"
             self.say(why)
         if event.unanswered:
             self.not_started(firing, why)
@@ -88,7 +88,9 @@ class Reporter:
 
     def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
         if self._spec.verbose or os.isatty(2):
-            stderr.complain(stderr.refusal_sentence(firing, refusal, waits=waits))
+            from oncecron.run.skip_message import skip_message  # noqa: PLC0415 - cron never asks for it
+
+            stderr.complain(skip_message(self._spec, firing, refusal, waits=waits))
         self.log.send(spool_records.skip_record(firing, refusal))
 
     def _no_store(self, error: StoreUnavailable) -> int:

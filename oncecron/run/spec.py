@@ -26,6 +26,7 @@ from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
 from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.run.spool import spool_of
+from oncecron.stores.address import command_line
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -70,8 +71,13 @@ class RunSpec(NamedTuple):
     """How many bytes of what the job writes are recorded; 0: it writes where it would without us."""
 
     def firing_of(self, lease: Lease) -> Firing:
-        """Return the firing as it is told of the part that a lease is for."""
+        """Return the firing of the shard that a lease is for."""
         return self.firing._replace(shard=lease.shard)
+
+    def command_line(self, words: str) -> str:
+        """Return `oncecron WORDS` for the store and namespace of this firing, in backquotes, to be pasted."""
+        scheme = "sqlite://" if self.address.kind == "sqlite" else ""
+        return command_line(words, scheme + self.address.target, self.namespace)
 
     def job_environment(self, lease: Lease | None) -> dict[str, str]:
         """Return the environment of the job: what is there, and what oncecron tells it."""

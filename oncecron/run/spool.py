@@ -251,8 +251,8 @@ def _changed(change: Callable[..., None], *paths: str) -> None:
         return
     except OSError as error:
         raise SpoolError(
-            f"{paths[0]} cannot be removed or set aside: {error.strerror}; "
-            f"let user {os.geteuid()} write to its directory"
+            f"cannot remove or rename {paths[0]}: {error.strerror}; "
+            f"make its directory writable for user {os.geteuid()}"
         ) from error
 
 
@@ -280,11 +280,13 @@ def _read(path: str) -> dict[str, Any]:
         status = os.fstat(file.fileno())
         ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
         if not stat.S_ISREG(status.st_mode) or not ours:  # from when the directory was not safe
-            raise ValueError(f"{path} is not a file of our own")
+            raise ValueError(
+                f"{path} is not a regular file that only user {os.geteuid()} can write"
+            )
         record = json.load(file)
     known = _FIELDS_OF.get(str(record.get("kind"))) if isinstance(record, dict) else None
     if known is None or not known <= record.keys():
-        raise ValueError(f"{path} holds no record")
+        raise ValueError(f"{path} is not a spool record")
     return record  # type: ignore[no-any-return]
 
 

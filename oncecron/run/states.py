@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from oncecron.run.job import Job
 
 _NEXT_SHARD_AFTER = ("succeeded", "failed", "timed-out")
-_TOLD_TO_STOP = "told to stop"
+_ASKED_TO_STOP = "asked to stop"
 _BEFORE_THE_START = "before the command was started"
 
 
@@ -149,7 +149,7 @@ class Leaving(State):
 
     def _granted(self, lease: Lease) -> State:
         if self._last is None:
-            return _give_back(self._guard, lease, _TOLD_TO_STOP, self._exit_status)
+            return _give_back(self._guard, lease, _ASKED_TO_STOP, self._exit_status)
         ending = _no_start("stopped", f"{self._why}, {_BEFORE_THE_START}")
         return _record(self._guard, lease, JobEnd(ending, self._exit_status))
 
@@ -165,9 +165,9 @@ class Leaving(State):
 
     def _failed(self, event: Failed) -> State:
         if self._lease:
-            return _give_back(self._guard, self._lease, _TOLD_TO_STOP, self._exit_status)
+            return _give_back(self._guard, self._lease, _ASKED_TO_STOP, self._exit_status)
         for firing in event.unanswered:
-            self._guard.reporter.not_started(firing, _TOLD_TO_STOP)
+            self._guard.reporter.not_started(firing, _ASKED_TO_STOP)
         return _leave(self._guard, self._exit_status)
 
     def _renewed(self, lease: Lease) -> State:
@@ -191,7 +191,7 @@ class Leaving(State):
         guard, lease = self._guard, self._lease
         firing = guard.spec.firing_of(lease) if lease else guard.store_thread.asked_for
         if firing:
-            guard.reporter.not_started(firing, _TOLD_TO_STOP)
+            guard.reporter.not_started(firing, _ASKED_TO_STOP)
         return _leave(guard, self._exit_status)
 
 

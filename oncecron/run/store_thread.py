@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 
 class Withdrawn(OncecronError):  # noqa: N818 - the firing is to end
-    """The firing was told to stop before the store answered."""
+    """The firing was stopped before the store answered."""
 
 
 class StoreThread:
@@ -299,7 +299,7 @@ class StoreThread:
             )
         except StoreError as error:
             if self._spec.verbose:
-                stderr.complain(f"key {firing.key}: not renewed yet: {error}")
+                stderr.complain(f"key {firing.key}: lease not renewed yet, retrying: {error}")
             self._connection.close()
             self._renew_at = self._now() + RENEW_PAUSE + self._backoff.delay()
             if self._renew_at > self._renew_deadline:

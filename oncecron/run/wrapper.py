@@ -226,9 +226,9 @@ class Wrapper:
             lost_reason = "guard-failed"
         if self._lease is None:
             if exit_status == EX_TEMPFAIL:
-                stderr.complain(f"key {key}: {why}; the command was not started, or is dead")
+                stderr.complain(f"key {key}: {why}; no command is running")
             return exit_status
-        end = "the command was killed" if gone else "a process of it cannot be killed"
+        end = "the command was killed" if gone else "one of its processes cannot be killed"
         stderr.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
         ending = ending._replace(lost_reason=lost_reason)

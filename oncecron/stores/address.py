@@ -11,6 +11,7 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Literal
 
+DEFAULT_NAMESPACE = "oncecron"
 _KNOWN = "postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///ABSOLUTE/PATH or local"
 _REDIS = ("redis", "rediss", "valkey", "valkeys")
 _REDIS_SCHEMES = (
@@ -56,7 +57,7 @@ def parse_address(text: str) -> Address:
     if not separator:
         scheme = text.partition(":")[0]
         cure = f"write {scheme}://" if scheme in _REDIS_SCHEMES else f"write {_KNOWN}"
-        raise ConfigurationError(f"{masked(text)!r} is no store; {cure}")
+        raise ConfigurationError(f"{masked(text)!r} is not a store; {cure}")
     if scheme in ("postgresql", "postgres"):
         _check_password(scheme, rest, text, {"/": "%2F", "@": "%40"})
         return Address("postgres", text)
@@ -154,6 +155,21 @@ def _end_of_value(text: str, start: int) -> int:
 def has_password(text: str) -> bool:
     """Return whether the text of a store holds a password."""
     return masked(text) != text
+
+
+def command_line(words: str, store: str, namespace: str) -> str:
+    """Return `oncecron WORDS` for this store and namespace, in backquotes, to be pasted into a shell.
+
+    A password is never shown: $ONCECRON_STORE stands for the URL where it is set, else the configuration file does.
+    """
+    import shlex  # noqa: PLC0415 - for error messages alone
+
+    typed = f" --store {shlex.quote(store)}"
+    if has_password(store):
+        typed = ' --store "$ONCECRON_STORE"' if os.environ.get("ONCECRON_STORE") else ""
+    if namespace != DEFAULT_NAMESPACE:
+        typed += f" --namespace {shlex.quote(namespace)}"
+    return f"`oncecron {words}{typed}`"
 
 
 def state_directory() -> str:

@@ -336,8 +336,8 @@ def test_a_full_disk_is_told_to_both(any_store: Store, host: Oncecron) -> None:
         ended = firing.wait()
     assert ended.status == 128 + signal.SIGPIPE
     assert ended.err == (
-        "oncecron: key k: what the command writes cannot be passed on: No space left on device; "
-        "it gets SIGPIPE\n"
+        "oncecron: key k: cannot forward the command's output: No space left on device; "
+        "the command gets SIGPIPE\n"
     )
     assert set((output(host)[0] or "").split()) == {"x"}
 
@@ -465,7 +465,7 @@ def test_a_stopped_forwarder_does_not_hold_up_the_record(
     _, forwarder = start_and_find(firing)
     os.kill(forwarder.pid, signal.SIGSTOP)
     wait_for(any_store, "timed-out")
-    assert recorded(host)["note"] == "after 3 s; the last of its output could not be had in time"
+    assert recorded(host)["note"] == "after 3 s; the end of its output did not arrive in time"
     os.kill(forwarder.pid, signal.SIGCONT)
     ended = firing.wait()
     assert (ended.status, ended.out) == (124, b"TERM\n")

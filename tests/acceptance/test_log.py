@@ -249,7 +249,7 @@ def test_prune_removes_from_both(
     [
         ("{store}", "is the store itself"),
         ("redis://localhost", "redis://localhost"),
-        ("nonsense", "is no store"),
+        ("nonsense", "is not a store"),
         ("sqlite://relative.db", "absolute"),
     ],
 )

@@ -35,7 +35,7 @@ def test_pause_and_resume(store: Store, host: Oncecron, operator: Oncecron) -> N
     ended = host.run("k", "--tick", "t2", "--", "echo", "ran")
     assert (ended.status, ended.out, ended.err) == (0, b"", "")
     loud = host.run("k", "-v", "--tick", "t2", "--", "echo", "ran")
-    assert f"(by {ME}: moving house); oncecron resume k ends it, or resume --all" in loud.err
+    assert f"by {ME}: moving house; resume it: `oncecron resume k --store " in loud.err
     assert said(operator, "resume", "k").startswith(f"resumed k; before: paused by {ME} since ")
     assert said(operator, "resume", "k") == "k was not paused\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
@@ -157,7 +157,9 @@ def test_a_store_that_is_not_there_is_not_made(any_store: Store, host: Oncecron)
 def test_a_pause_that_no_replica_has_is_told(redis_server: RedisServer, public_path: Path) -> None:
     """A failover would forget it: 69, and what to do."""
     host = Oncecron(f"{redis_server.url()}?wait=1", public_path)
-    refused(host("pause", "k"), 69, "only 0 of 1 replicas (?wait=) have it", "do it again")
+    refused(
+        host("pause", "k"), 69, "only 0 of 1 replicas (?wait=) have it", "run the command again"
+    )
     assert [each["key"] for each in answer(host, "locks", "--pauses")] == ["k"]
 
 

@@ -139,7 +139,7 @@ def test_what_others_may_have_spooled_is_not_delivered(
     )
     (public_path / "host-a" / "oncecron").chmod(0o777)
     assert host.run("k", "--tick", "t1", "--", "echo", "ran") == Ended(0, b"ran\n", "")
-    told = "can be written by others; see what it holds, then chown and chmod 700 it"
+    told = "check what is in it, then make it yours: `chown "
     refused(host("flush"), 78, str(public_path / "host-a" / "oncecron"), told)
     assert {each["host"] for each in answer(host, "history", "k")} == {"host-a"}
     assert b"spooled" not in host("why", "k", "--tick", "t1").out

@@ -68,7 +68,7 @@ def test_the_master_is_found_and_found_again(
     assert value(new, "k", 2) == b"v"
     unknown = group.url(2).replace("/jobs/", "/nobody/")
     told = wires.complaint(StoreRefusesError, unknown)
-    assert "this sentinel knows no master 'nobody'" in told
+    assert "this sentinel does not know the master 'nobody'" in told
     assert "sentinel masters" in told
     group.sentinels[1].kill()
     group.sentinels[2].kill()
@@ -102,7 +102,7 @@ def test_what_one_sentinel_does_not_know_another_may(
         assert wires.ask(through(first, knows)) == b"PONG"
         with_dead = through(first).replace("//", f"//127.0.0.1:{free_port()},")
         assert "Connection refused" in wires.complaint(StoreRefusesError, with_dead)
-    assert "this is no sentinel" in wires.complaint(
+    assert "this is not a sentinel" in wires.complaint(
         StoreRefusesError, redis_server.url().replace("redis://", "redis+sentinel://")[:-1] + "m"
     )
 
@@ -229,7 +229,7 @@ def test_redirections_end(new_scripted: NewScripted, wires: Wires) -> None:
     loop = new_scripted(back)
     url = loop.url.replace("redis:", "redis+cluster:")
     told = wires.complaint(StoreUnavailable, url, name="")
-    assert "point at each other" in told
+    assert "redirect to each other" in told
     assert loop.accepted == 6
     nameless = new_scripted(says(b"-MOVED 1 ?:6379\r\n"))
     told = wires.complaint(
@@ -257,7 +257,7 @@ def test_a_redirected_answer_that_is_lost(
 def test_a_cluster_over_tls(
     new_redis_cluster: Callable[..., RedisCluster], certificates: Certificates, wires: Wires
 ) -> None:
-    """The nodes point at each other's TLS ports."""
+    """The nodes redirect to each other's TLS ports."""
     cluster = new_redis_cluster(tls=certificates, user=[f"cron on >{SECRET} ~* &* +@all"])
     url = cluster.tls_url().replace("//", f"//cron:{SECRET}@")
     wire = wires(url)

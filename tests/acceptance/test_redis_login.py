@@ -132,7 +132,7 @@ def test_a_certificate_for_another_name(server: RedisServer, wires: Wires) -> No
     url = server.tls_url().replace("127.0.0.1", "127.1")
     told = wires.complaint(StoreRefusesError, url)
     assert "not valid for '127.1'" in told
-    assert "name the server as its certificate does" in told
+    assert "use the host name that the certificate has" in told
     assert wires.ask(url + "&ssl_check_hostname=false") == b"PONG"
     assert wires.ask(url, ssl_check_hostname="false") == b"PONG"
 
@@ -216,7 +216,7 @@ def test_nobody_is_asked_for_a_password_on_the_terminal(certificates: Certificat
 def test_tls_and_none_confused(server: RedisServer, wires: Wires) -> None:
     """Each way round there is a word about the other."""
     url = server.url(via=server.tls_endpoint)
-    assert "if it speaks TLS there, write rediss://" in wires.complaint(StoreUnavailable, url)
+    assert "if it uses TLS, write rediss://" in wires.complaint(StoreUnavailable, url)
     url = server.tls_url(via=server)
     with at_most(0.5):
         assert "does the server speak TLS there?" in wires.complaint(
@@ -241,6 +241,6 @@ def test_faults_within_tls(server: RedisServer, new_proxy: NewProxy, wires: Wire
     with at_most(0.5), pytest.raises(StoreUnavailable, match="no answer in time"):
         wire.ask("PING", deadline=soon(0.5))
     with at_most(0.5):
-        assert "no handshake in time" in wires.complaint(StoreUnavailable, url, patience=0.5)
+        assert "no TLS handshake in time" in wires.complaint(StoreUnavailable, url, patience=0.5)
     proxy.reset()
     wires.complaint(StoreUnavailable, url)

@@ -318,7 +318,7 @@ def test_a_socket_that_this_user_may_not_use(
         (b"-BUSY Redis is busy running a script.", StoreUnavailable, "script kill"),
         (b"-MASTERDOWN Link with MASTER is down", StoreUnavailable, "lost its master"),
         (b"-CLUSTERDOWN The cluster is down", StoreUnavailable, "cluster info"),
-        (b"-TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable, "on its way"),
+        (b"-TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable, "moving to another node"),
         (b"-ERR max number of clients reached", StoreUnavailable, "maxclients"),
         (b"-NOAUTH Authentication required.", StoreRefusesError, "give username and password"),
         (b"-DENIED Redis is running in protected mode because ...", StoreRefusesError, "requirepass"),

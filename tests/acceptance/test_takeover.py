@@ -275,7 +275,7 @@ def test_a_host_that_waits_bears_a_store_that_is_away(
     way.refuse()
     way.sever()
     assert firing.process.stderr
-    assert b"standing by all the same" in firing.process.stderr.readline()
+    assert b"still waiting (--failover)" in firing.process.stderr.readline()
     asked = len(way.connections())
     way.passing()
     eventually(lambda: len(way.connections()) > asked, 20)

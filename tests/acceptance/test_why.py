@@ -227,13 +227,13 @@ def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:
     """The first attempt gave its claim back."""
     a, b = new_host("host-a"), new_host("host-b")
     a.run("billing", "--tick", "t1", "--", "true")
-    changed = {"outcome": "not-started", "exit_code": None, "note": "told to stop"}
+    changed = {"outcome": "not-started", "exit_code": None, "note": "asked to stop"}
     alter(store, "billing", "t1", **changed)
     assert "did not start: a host claimed it and gave it back" in told(a, "billing")
     b.run("billing", "--tick", "t1", "--", "true")
     text = told_with("started attempt 2", a, "billing")
     assert text.startswith("Tick t1 of key billing succeeded on host-b.")
-    assert "host-a claimed attempt 1 and did not start it (told to stop)" in text
+    assert "host-a claimed attempt 1 and did not start it (asked to stop)" in text
     assert "--again" not in text
 
 

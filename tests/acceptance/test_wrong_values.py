@@ -49,8 +49,8 @@ TEXTS: dict[str, list[Wrong]] = {
     ],
     "since": [("", 64, "2h or 7d"), ("yesterday", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")],
     "store": [
-        ("", 78, "is no store; write postgresql://"),
-        ("db.example.com", 78, "is no store; write postgresql://"),
+        ("", 78, "is not a store; write postgresql://"),
+        ("db.example.com", 78, "is not a store; write postgresql://"),
         ("mysql://u:s3cret@h/d", 78, "unknown kind 'mysql'; write postgresql://"),
         ("postgresql+psycopg://u:s3cret@h/d", 78, "drop '+psycopg'"),
         ("postgresql://u:s3cret@h/d?nonsense=1", 78, "correct the store's URL"),
@@ -60,13 +60,13 @@ TEXTS: dict[str, list[Wrong]] = {
         ("sentinel://h/m", 78, "write redis+sentinel://"),
     ],
     "log": [
-        ("", 78, "is no store; write postgresql://"),
+        ("", 78, "is not a store; write postgresql://"),
         ("redis://h", 78, "write postgresql://USER@HOST/DATABASE or sqlite:///"),
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],
     "only": [("", 64, UNSET)],
     "shell": [("", 64, UNSET)],
-    "tick": [("", 64, "empty"), ("a b", 64, "use no blanks"), (b"\xff", 64, "use no blanks")],
+    "tick": [("", 64, "empty"), ("a b", 64, "without spaces"), (b"\xff", 64, "without spaces")],
     "tz": [("", 64, "--tz Europe/Berlin"), ("Mars", 64, "--tz Europe/Berlin")],
 }
 """By the name of the option: a wrong value, the exit status on the command line, and words of the cure."""

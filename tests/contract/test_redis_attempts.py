@@ -282,13 +282,13 @@ def test_what_no_replica_has_does_not_count(
     a = connect(wait=1)
     lease = a.win(minute(1), retries=1)
     replica.sigstop()
-    with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+    with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
         a.keep(lease)
     replica.sigcont()
     assert a.keep(lease)
     replica.sigstop()
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+        with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
             a.retry(lease)
     replica.sigcont()
     second = a.retry(lease)

@@ -66,7 +66,7 @@ _MUTATIONS = (
         "lives on beside the next run.",
         EVERYWHERE,
         (),
-        "A job that fails, times out or is told to stop leaves a process that ignores TERM; another host fires the "
+        "A job that fails, times out or is stopped leaves a process that ignores TERM; another host fires the "
         "next tick within the grace. What a successful job leaves is allowed, and shows nothing.",
         (
             Change(

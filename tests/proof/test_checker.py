@@ -224,7 +224,7 @@ def test_only_the_positive_word_reopens_a_tick(
 ) -> None:
     """A claim that was given back lets the tick start; one that is silent does not."""
     run.fault(105.0, 106.0)
-    silent = run.fire(105.0, "h2", "t9", status=75, stderr="oncecron: key billing: told to stop\n")
+    silent = run.fire(105.0, "h2", "t9", status=75, stderr="oncecron: key billing: asked to stop\n")
     run.row(silent, token=1500, outcome=outcome)
     run.token = 2000
     run.start(run.fire(110.0, "h3", "t9"), attempt=2)

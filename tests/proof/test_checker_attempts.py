@@ -92,7 +92,7 @@ def test_a_takeover_has_a_limit(run: Invented) -> None:
 def test_an_attempt_that_did_not_start_is_none(run: Invented) -> None:
     """It takes a number all the same."""
     lose(run)
-    silent = run.fire(100.2, "h3", status=75, options=FAILOVER, stderr="oncecron: told to stop\n")
+    silent = run.fire(100.2, "h3", status=75, options=FAILOVER, stderr="oncecron: asked to stop\n")
     run.row(silent, token=1500, outcome="not-started", attempt=2)
     run.token = 2000
     run.start(run.fire(100.1, "h2", options=FAILOVER), at=110.0, attempt=3)

@@ -6,7 +6,7 @@ import pytest
 from checker import check
 from invented import AWAY, KEY, Invented, broken, holes
 
-STANDING_BY = "the store cannot be reached; standing by all the same"
+STANDING_BY = "the store cannot be reached; still waiting (--failover)"
 
 
 @pytest.fixture

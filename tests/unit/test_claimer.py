@@ -263,7 +263,7 @@ def test_who_stands_by_goes_on_with_its_polls_until_there_is_an_answer(
     assert max(pauses) <= 5 + 2  # and a backoff
     assert len(set(pauses)) > 10
     away = isinstance(trouble, StoreUnavailable)
-    assert capfd.readouterr().err.count("away; standing by all the same\n") == away
+    assert capfd.readouterr().err.count("away; still waiting (--failover)\n") == away
 
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable("away"), FENCED, Refusal("paused")])

@@ -238,7 +238,7 @@ CASES = [
     ("options", line("--tick t -- a"), "--schedule and --tick: only one", f"0 2 * * * {RUN} --key k --tick t -- a\n"),
     ("options", line("--tz Mars/X -- a"), "Mars/X", line("--tz Europe/Berlin -- a")),
     ("options", line("--retry-delay 1s -- a"), "--retries", line("--retry-delay 1s --retries $N -- a")),
-    ("options", f"0 2 * * * {RUN} --key k --tick 'a b' -- a\n", "use no blanks", f"0 2 * * * {RUN} --key k --tick `b` -- a\n"),
+    ("options", f"0 2 * * * {RUN} --key k --tick 'a b' -- a\n", "without spaces", f"0 2 * * * {RUN} --key k --tick `b` -- a\n"),
     ("invalid", "60 2 * * * a\n", "bad minute: Debian's cron rejects the whole file", "59 2 * * * a\n"),
     ("invalid", "0 2 * * * a\0\n", "reads the rest as another line; remove the byte", "0 2 * * * a\n"),
     ("invalid", f"0 2 * * * {'a' * 999}\n", "`command` in [job.KEY]", f"0 2 * * * {'a' * 900}\n"),

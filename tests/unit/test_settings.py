@@ -149,12 +149,12 @@ def test_local_is_a_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("db.example.com", "is no store"),
+        ("db.example.com", "is not a store"),
         ("mysql://h/d", "unknown kind 'mysql'"),
         ("postgresql+psycopg://h/d", "drop '+psycopg'"),
         ("sqlite://relative", "three slashes"),
         ("sqlite:///", "three slashes"),
-        ("", "is no store"),
+        ("", "is not a store"),
         (f"mysql://u:{SECRET}@h/d", "mysql://u:***@h/d"),
         (f"postgresql://u:{SECRET}/x@h/d", "%2F"),
         (f"postgresql://u:x@{SECRET}@h/d", "%40"),
@@ -172,7 +172,7 @@ def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -
     found = settings(config=path, store="redis://h/3").address()
     assert found == ("redis", "redis://h/3", (("username", "cron"), ("password", SECRET)))
     assert settings(config=path, store="sqlite:///a").address().options == ()
-    assert "has no use here" in complaint(
+    assert "is only for redis+sentinel://" in complaint(
         ConfigurationError, config=path, store="redis://h?sentinel_username=u"
     )
     path = put(tmp_path / "d.toml", "[redis]\nssl_check_hostname = false\n")
@@ -225,7 +225,7 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("[retention]\nlogs = '1d'\n", "unknown key 'logs'"),
         ("[retention]\nskips = 'x'\n", "[retention] skips: "),
         ("[redis]\ndb = 1\n", "[redis]: unknown key 'db'"),
-        ("[redis]\nwait = 'x'\n", "[redis]: wait: 'x' is no whole number"),
+        ("[redis]\nwait = 'x'\n", "[redis]: wait: 'x' is not a whole number"),
         ("[redis]\nwait = [1]\n", "[redis]: wait must be a text"),
         ("[redis]\nssl_ca_certs = 'ca'\n", "[redis]: ssl_ca_certs: the path 'ca' must be absolute"),
         ("redis = 1\n", "redis must be a table"),

@@ -223,7 +223,7 @@ def test_what_is_granted_to_who_leaves_is_given_back(bench: Bench) -> None:
     """The positive word re-opens the tick; the status is that of the signal."""
     leaving = states.Claiming(bench).signalled(signal.SIGTERM, already_there=False)
     recording = leaving.take(events.Granted(LEASE))
-    assert bench.orders.given == [("withdraw", None), ("end", "told to stop")]
+    assert bench.orders.given == [("withdraw", None), ("end", "asked to stop")]
     over = recording.take(events.Recorded(None))
     assert isinstance(over, states.Over)
     assert over.exit_status == 143
@@ -238,7 +238,7 @@ def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     over = leaving.judge(NOW + 5)
     assert isinstance(over, states.Over)
     assert over.exit_status == 75
-    assert bench.told.unstarted == [(5, "told to stop")]
+    assert bench.told.unstarted == [(5, "asked to stop")]
 
 
 def test_who_leaves_before_anything_was_asked_tells_of_nothing(bench: Bench) -> None:
@@ -267,7 +267,7 @@ def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> No
     over = again.take(events.Failed(AWAY, [bench.spec.firing]))
     assert isinstance(over, states.Over)
     assert over.exit_status == 130
-    assert bench.told.unstarted == [(0, "told to stop")]
+    assert bench.told.unstarted == [(0, "asked to stop")]
 
 
 @pytest.mark.parametrize("happens", [events.Renewed(LEASE), events.Lost(), events.NotRetried(HELD)])

@@ -120,8 +120,8 @@ class Capture:
         if self._wait_for(self._order, OUTPUT_TIMEOUT) or self._ring.complete:
             return None
         if self._gone:
-            return "its output is cut off: the process that passes it on was killed"
-        return "the last of its output could not be had in time"
+            return "its output is incomplete: the process that forwards it was killed"
+        return "the end of its output did not arrive in time"
 
     def _tell(self, order: int) -> None:
         try:

@@ -176,8 +176,8 @@ class _Stream:
         except OSError as error:
             if error.errno not in _NOBODY_READS:
                 stderr.complain(
-                    f"{self._errors_begin}what the command writes cannot be passed on: {error.strerror}; "
-                    "it gets SIGPIPE"
+                    f"{self._errors_begin}cannot forward the command's output: {error.strerror}; "
+                    "the command gets SIGPIPE"
                 )
         finally:
             with self._lock:

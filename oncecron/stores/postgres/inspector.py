@@ -241,8 +241,8 @@ class PostgresInspector:
         connection = self._connected()
         if connection.info.server_version < _OLDEST_SERVER:
             raise StoreRefusesError(
-                f"PostgreSQL {masked(self._url)}: the server has version "
-                f"{connection.info.server_version // 10000}; 13 or newer is needed"
+                f"PostgreSQL {masked(self._url)}: server version {connection.info.server_version // 10000} "
+                "is too old; oncecron needs 13 or newer"
             )
         with self._explained(_INIT_CURE), connection.transaction():
             lock = {"lock": schema.lock_name(self._namespace)}

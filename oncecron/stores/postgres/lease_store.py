@@ -110,16 +110,16 @@ class PostgresLeaseStore:
             )
         if answer.text(0) == "parts":
             raise ConfigurationError(
-                f"key {firing.key}, tick {firing.tick.text}: another host divides it into {answer.text(11)} shards and "
-                f"this one into {firing.shards}; give --shards the same number on every host"
+                f"key {firing.key}, tick {firing.tick.text}: another host has --shards {answer.text(11)}, this host "
+                f"--shards {firing.shards}; use the same number on every host"
             )
         if answer.text(0) == "clocks":
             if firing.tick.rule == "name":
                 raise ConfigurationError(why_not_yet(firing.tick, answer.number(12)))
             raise ConfigurationError(
-                f"the tick {firing.tick.text} is {abs(answer.number(12)):.0f} s off: "
-                "this host's clock or the store's is wrong; compare "
-                "`date -u` here with `select now()` there, and set the wrong one"
+                f"tick {firing.tick.text}: this host's clock and the store's clock are "
+                f"{abs(answer.number(12)):.0f} s apart; compare `date -u` on this host with `select now()` on the "
+                "server, and correct the clock that is wrong"
             )
         self._awaited = answer.integer(2) or None
         if answer.text(0) == "again":
@@ -174,8 +174,8 @@ class PostgresLeaseStore:
             return answer.refusal()
         if answer.text(0) == "again":
             raise StoreUnavailable(
-                f"key {lease.key}: PostgreSQL backend {answer.integer(15) or '-'} has not ended the last attempt's "
-                "transaction, which holds the fence"
+                f"key {lease.key}: a transaction of the last attempt still holds the fence "
+                f"(PostgreSQL backend {answer.integer(15) or '-'})"
             )
         self._locked = answer.text(6) == "t"
         return lease._replace(

@@ -113,7 +113,7 @@ def _open() -> ctypes.CDLL:
         return ctypes.CDLL(_SYSTEM_LIBRARY)
     except OSError as error:
         raise StoreRefusesError(
-            f"{_SYSTEM_LIBRARY} was not found; install psycopg[binary], or libpq5 from your distribution"
+            f"{_SYSTEM_LIBRARY} not found; install psycopg[binary], or your distribution's libpq5"
         ) from error
 
 

@@ -92,7 +92,7 @@ def parse(text: str, defaults: Iterable[tuple[str, str]] = ()) -> Target:
     """Read a URL; what it does not say is taken from `defaults`. Raises `ConfigurationError` with the cure."""
     address = parse_address(text)
     if address.kind != "redis":
-        raise ConfigurationError(f"store {masked(text)!r} is no Redis store")
+        raise ConfigurationError(f"store {masked(text)!r} is not a Redis store")
     try:
         return _parsed(address.target, dict(defaults))
     except ValueError as error:
@@ -111,8 +111,8 @@ def check_namespace(namespace: str) -> None:
     """Raise `ConfigurationError` unless the namespace can be the first part of a Redis key."""
     if not 0 < len(namespace) <= _LONGEST_NAMESPACE or not _LETTERS.issuperset(namespace):
         raise ConfigurationError(
-            f"the namespace {namespace!r} cannot begin a Redis key; "
-            f"write 1 to {_LONGEST_NAMESPACE} of A-Z a-z 0-9 . _ -"
+            f"invalid namespace {namespace!r} for Redis; "
+            f"use 1 to {_LONGEST_NAMESPACE} characters of A-Z a-z 0-9 . _ -"
         )
 
 
@@ -176,7 +176,7 @@ def _query_values(query: str, user: str | None) -> dict[str, str]:
 
 def _check(name: str, value: str) -> None:
     if name in _CHOICES and value not in _CHOICES[name]:
-        raise ValueError(f"{name}: {value!r} is neither {' nor '.join(_CHOICES[name])}")
+        raise ValueError(f"{name}: invalid value {value!r} (use {' or '.join(_CHOICES[name])})")
     if name == "wait":
         _integer(name, value, _MOST_REPLICAS)
     if name == "keep":
@@ -189,7 +189,7 @@ def _check(name: str, value: str) -> None:
 
 def _integer(name: str, text: str, most: int, *, least: int = 0) -> int:
     if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
-        raise ValueError(f"{name}: {text!r} is no whole number of {least} to {most}")
+        raise ValueError(f"{name}: {text!r} is not a whole number from {least} to {most}")
     return int(text)
 
 
@@ -202,7 +202,7 @@ def _path(kind: str, path: str) -> tuple[str, str]:
     if kind == "sentinel" and not master:
         raise ValueError("the master's name is missing; write redis+sentinel://HOST,HOST/NAME")
     if len(parts) > 1:
-        raise ValueError(f"{path!r} holds more than a database number")
+        raise ValueError(f"{path!r} is more than a database number")
     return master, parts[0] if parts else ""
 
 
@@ -235,7 +235,7 @@ def _hosts(kind: str, text: str) -> tuple[Host, ...]:
     hosts = tuple(_host(part, port) for part in text.split(","))
     if kind == "server" and len(hosts) > 1:
         raise ValueError(
-            "several hosts are redis+sentinel://HOST,HOST/NAME or redis+cluster://HOST,HOST"
+            "for several hosts write redis+sentinel://HOST,HOST/NAME or redis+cluster://HOST,HOST"
         )
     return hosts
 
@@ -245,12 +245,12 @@ def _host(text: str, port: int) -> Host:
         host, bracket, rest = text[1:].partition("]")
         colon, number = rest[:1], rest[1:]
         if not bracket or colon not in ("", ":"):
-            raise ValueError(f"the host {text!r} cannot be read; write [ADDRESS]:PORT")
+            raise ValueError(f"invalid host {text!r}; write [ADDRESS]:PORT")
     else:
         host, colon, number = text.partition(":")
         if ":" in number:
             raise ValueError(
-                f"the host {text!r}: write an IPv6 address in brackets, [ADDRESS]:PORT"
+                f"invalid host {text!r}; write an IPv6 address in brackets, [ADDRESS]:PORT"
             )
     host = _unescaped(host)
     if not host:
@@ -260,11 +260,11 @@ def _host(text: str, port: int) -> Host:
     except UnicodeError:
         host = ""
     if not host or any(sign.isspace() for sign in host):
-        raise ValueError(f"{text!r} is no host")
+        raise ValueError(f"invalid host {text!r}")
     if colon:
         port = _integer("the port", number, _LAST_PORT)
     if not port:
-        raise ValueError("the port 0 cannot be connected to")
+        raise ValueError("invalid port 0")
     return host, port
 
 
@@ -274,15 +274,15 @@ def _of_sentinel(
     if kind == "sentinel":
         return options.get(name) or None
     if name in given:
-        raise ValueError(f"{name} has no use here; it belongs to redis+sentinel://")
+        raise ValueError(f"{name} is only for redis+sentinel://")
     return None
 
 
 def _tls(wanted: bool, options: Mapping[str, str]) -> Tls | None:
     given = sorted(name for name in options if name.startswith("ssl_"))
     if not wanted:
-        if given:  # whoever names certificates believes that the connection is encrypted
-            raise ValueError(f"{given[0]} is given, but this is no TLS; write rediss://")
+        if given:  # a user who names certificates believes that the connection is encrypted
+            raise ValueError(f"{given[0]} needs TLS; write rediss://")
         return None
     if "ssl_keyfile" in options and "ssl_certfile" not in options:
         raise ValueError("ssl_keyfile needs ssl_certfile")
@@ -302,8 +302,8 @@ def _unescaped(text: str) -> str:
     value = first.encode("utf-8", "surrogateescape")
     for part in parts:
         if len(part) < 2 or not _HEX.issuperset(part[:2]):  # noqa: PLR2004 - two hexadecimal digits
-            raise ValueError("a % is no escape; write it as %25")
+            raise ValueError("write % as %25")
         value += bytes((int(part[:2], 16),)) + part[2:].encode("utf-8", "surrogateescape")
     if b"\0" in value:
-        raise ValueError("%00 has no use here")
+        raise ValueError("%00 is not allowed")
     return value.decode("utf-8", "surrogateescape")

@@ -139,7 +139,8 @@ class RedisClient:
             if redirects == _MOST_REDIRECTS:
                 where = self._transport.where(self._current().place)
                 raise StoreUnavailable(
-                    f"{where}: the nodes of the cluster point at each other ({redirection!s})"
+                    f"{where}: the nodes of the cluster redirect to each other ({redirection!s}); "
+                    "see `redis-cli cluster nodes`"
                 )
             redirects += 1
             again = [at for at, answer in enumerate(answers) if _is_redirection(answer)]

@@ -114,7 +114,7 @@ class Transport:
                 self._context = tls.context(self._tls, self.where(place))
             return tls.wrapped(self._context, raw, place[0])
         except TimeoutError as error:
-            silent = "no handshake in time; does the server speak TLS there?"
+            silent = "no TLS handshake in time; does the server use TLS on this port?"
             raise TimeoutError(errno.ETIMEDOUT, silent) from error
         finally:
             raw.close()  # TLS has taken over its descriptor, or the socket is useless
@@ -126,7 +126,7 @@ class Transport:
             return StoreUnavailable(f"{where}: {error.strerror or 'no answer in time'}")
         if error.errno == errno.EACCES and isinstance(place, str):
             return StoreRefusesError(
-                f"{where}: this user may not use the socket; see unixsocketperm in redis.conf"
+                f"{where}: user {os.geteuid()} may not use the socket; see unixsocketperm in redis.conf"
             )
         if self._tls is not None:
             import ssl
@@ -236,7 +236,7 @@ class ServerConnection:
             and not self._has_answered
             and self._transport.is_plain
         ):
-            doubt = "hung up before its first answer; if it speaks TLS there, write rediss://"
+            doubt = "closed the connection before its first answer; if it uses TLS, write rediss://"
             return StoreUnavailable(f"{self._transport.where(self.place)}: the server {doubt}")
         return self._transport.failure(error, self.place)
 

@@ -88,14 +88,13 @@ class RedisLeaseStore:
             if firing.tick.rule == "name":
                 raise ConfigurationError(why_not_yet(firing.tick, off))
             raise ConfigurationError(
-                f"the tick {firing.tick.text} is {abs(off):.0f} s off: "
-                "this host's clock or the store's is wrong; compare "
-                "`date +%s` here with `redis-cli time` there, and set the wrong one"
+                f"tick {firing.tick.text}: this host's clock and the store's clock are {abs(off):.0f} s apart; compare "
+                "`date +%s` on this host with `redis-cli time` on the server, and correct the clock that is wrong"
             )
         if kind == "parts":
             raise ConfigurationError(
-                f"key {firing.key}: other hosts divide the tick {firing.tick.text} into {answer['found']} shards, "
-                f"this one into {firing.shards}; give every host the same --shards"
+                f"key {firing.key}, tick {firing.tick.text}: another host has --shards {answer['found']}, this host "
+                f"--shards {firing.shards}; use the same number on every host"
             )
         if kind == "wrong":
             from oncecron.stores.redis.explain import wrong_server
@@ -118,7 +117,7 @@ class RedisLeaseStore:
             return error
         if isinstance(acknowledged, int) and acknowledged >= wanted:
             return None
-        why = f"{acknowledged!r} of {wanted} replicas (?wait=) have {what}"
+        why = f"only {acknowledged!r} of {wanted} replicas (?wait=) have acknowledged {what}"
         return StoreUnavailable(f"Redis {self._target.shown}: {why}")
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
@@ -285,7 +284,7 @@ class RedisLeaseStore:
                 return answer, sent
             self._ahead = float(answer.partition(b" ")[2]) - sent
         raise StoreUnavailable(
-            f"Redis {self._target.shown}: the server's clock does not stand still"
+            f"Redis {self._target.shown}: the server's clock keeps jumping; check its time service"
         )
 
     def _step(

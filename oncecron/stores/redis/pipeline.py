@@ -74,8 +74,8 @@ class Pipeline:
                 )
                 if not isinstance(found, int) or found < wanted:
                     raise StoreUnavailable(
-                        f"Redis {self._target.shown}: it is done, but only {found!r} of {wanted} replicas "
-                        "(?wait=) have it; a failover could forget it: do it again"
+                        f"Redis {self._target.shown}: the change is made, but only {found!r} of {wanted} replicas "
+                        "(?wait=) have it, so a failover could undo it; run the command again"
                     )
         return answer
 

@@ -46,8 +46,8 @@ def _named_by(place: Host, target: Target, transport: Transport, deadline: float
         case [bytes(host), bytes(port)] if host and port.isdigit():
             return host.decode("ascii", "replace"), int(port)
     raise StoreRefusesError(
-        f"{where}: this sentinel knows no master {target.master!r}; "
-        f"`redis-cli -h {place[0]} -p {place[1]} sentinel masters` names those that it knows"
+        f"{where}: this sentinel does not know the master {target.master!r}; list those it knows: "
+        f"`redis-cli -h {place[0]} -p {place[1]} sentinel masters`"
     )
 
 

@@ -25,13 +25,13 @@ class _Socket(ssl.SSLSocket):
 _PERMANENT = (
     (
         "CERTIFICATE_REQUIRED",
-        "the server asks for a certificate; give ssl_certfile and ssl_keyfile",
+        "the server requires a client certificate; set ssl_certfile and ssl_keyfile",
     ),
-    ("UNKNOWN_CA", "the server does not know who signed ssl_certfile"),
-    ("CERTIFICATE", "the server does not take the certificate of ssl_certfile"),
+    ("UNKNOWN_CA", "the server does not trust the CA that signed ssl_certfile"),
+    ("CERTIFICATE", "the server does not accept the certificate in ssl_certfile"),
     (
         "WRONG_VERSION_NUMBER",
-        "the server speaks no TLS there; write redis://, or name its TLS port",
+        "the server does not use TLS on this port; write redis://, or use its TLS port",
     ),
     ("HANDSHAKE_FAILURE", "the server and this host have no cipher in common"),
     ("PROTOCOL_VERSION", "the server and this host have no version of TLS in common"),
@@ -84,11 +84,11 @@ def explain(error: ssl.SSLError, where: str) -> StoreError:
     if isinstance(error, ssl.SSLCertVerificationError):
         mismatch = "mismatch" in error.verify_message
         cure = (
-            "name the server as its certificate does, or set ssl_check_hostname=false"
+            "use the host name that the certificate has, or set ssl_check_hostname=false"
             if mismatch
             else "check ssl_ca_certs"
         )
-        return StoreRefusesError(f"{where}: its certificate: {error.verify_message}; {cure}")
+        return StoreRefusesError(f"{where}: server certificate: {error.verify_message}; {cure}")
     reason = error.reason or ""
     for words, cure in _PERMANENT:
         if words in reason:

@@ -144,14 +144,14 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
         if firing.tick.rule == "name":
             raise ConfigurationError(why_not_yet(firing.tick, ahead))
         raise ConfigurationError(
-            f"the tick {firing.tick.text} is {ahead:.0f} s ahead of this machine's clock: "
-            "the clock was wrong when the tick was derived, or it is wrong now; compare `date -u`"
+            f"tick {firing.tick.text} is {ahead:.0f} s ahead of this machine's clock, which was set back "
+            "after the tick was derived; check the clock: `date -u`"
         )
     other = store.one("other_number_of_parts", **asked)
     if other is not None:
         raise ConfigurationError(
-            f"{firing.key} is divided into {firing.shards} here, but {other['host']} divided it into "
-            f"{other['shards']} for the tick {firing.tick.text}: give all hosts the same --shards"
+            f"key {firing.key}, tick {firing.tick.text}: {other['host']} has --shards {other['shards']}, this firing "
+            f"--shards {firing.shards}; use the same number in every crontab"
         )
     return None
 

@@ -20,14 +20,13 @@ from oncecron.core import clock, safe_paths
 from oncecron.core.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import SQLITE_RETRY_PAUSE
-from oncecron.stores.address import state_directory
+from oncecron.stores.address import DEFAULT_NAMESPACE, state_directory
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
 SCHEMA_VERSION = "1"
-DEFAULT_NAMESPACE = "oncecron"
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 MOUNTS = "/proc/self/mountinfo"
@@ -43,19 +42,19 @@ _PERMANENT = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG),
     *(errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR),  # the directory is something else
 )
-_LOCKED = (StoreUnavailable, "another process keeps it locked")
+_LOCKED = (StoreUnavailable, "another process holds its lock")
 _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_PROTOCOL: _LOCKED,
-    sqlite3.SQLITE_FULL: (StoreUnavailable, "the disk is full: make room"),
-    sqlite3.SQLITE_IOERR: (StoreUnavailable, "reading or writing it failed: look at the disk"),
-    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "there is no memory remaining"),
+    sqlite3.SQLITE_FULL: (StoreUnavailable, "the disk is full; free some space"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "cannot read or write it; check the disk"),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "out of memory"),
     sqlite3.SQLITE_CORRUPT: (
         StoreRefusesError,
-        "it is damaged: move it away together with its -wal and -shm, or restore a copy",
+        "it is damaged; move it and its -wal and -shm files away, or restore a backup",
     ),
-    sqlite3.SQLITE_NOTADB: (StoreRefusesError, "it is no SQLite database: name another file"),
+    sqlite3.SQLITE_NOTADB: (StoreRefusesError, "not a SQLite database; use another file"),
 }
 
 
@@ -151,7 +150,7 @@ def refuse_network(path: str) -> None:
     kind = network_file_system(mounts, os.stat(place).st_dev)
     if kind:
         raise StoreRefusesError(
-            f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold: "
+            f"the store {path} is on a network file system ({kind}), where SQLite's locks are not reliable; "
             "put it on a local disk, or use postgresql:// or redis:// for several hosts"
         )
 
@@ -253,7 +252,7 @@ class Connection:
         if version != SCHEMA_VERSION:
             raise StoreRefusesError(
                 f"the store {self.path} has schema version {version}, this oncecron needs version "
-                f"{SCHEMA_VERSION}: install the newer oncecron here and run `oncecron init` with it"
+                f"{SCHEMA_VERSION}; install the newest oncecron here and run `oncecron init` with it"
             )
 
     def _version(self) -> str | None:
@@ -268,7 +267,7 @@ class Connection:
             row = None
         if row is None:
             raise StoreRefusesError(
-                f"the store {self.path} is another program's database: name another file"
+                f"the store {self.path} is another program's database; use another file"
             )
         return str(row[0])
 
@@ -293,7 +292,7 @@ class Connection:
                 continue
             if mode[0] != "wal":
                 raise StoreRefusesError(
-                    f"the store {self.path}: its file system cannot share memory (no WAL): use a local disk"
+                    f"the store {self.path}: its file system cannot share memory (no WAL); use a local disk"
                 )
             return
 
@@ -335,7 +334,7 @@ def explained(error: sqlite3.Error, path: str) -> StoreError:
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
         return _forbidden(code, path)
     kind, words = _TROUBLES.get(
-        code, (StoreRefusesError, "its tables are not as `oncecron init` makes them")
+        code, (StoreRefusesError, "its tables differ from those that `oncecron init` creates")
     )
     return kind(f"the store {path}: {words} ({error})")
 
@@ -345,24 +344,24 @@ def _forbidden(code: int, path: str) -> StoreError:
     writable = os.access(path, os.R_OK | os.W_OK) and os.access(directory, os.W_OK | os.X_OK)
     if code == sqlite3.SQLITE_CANTOPEN and writable:
         return StoreUnavailable(
-            f"the store {path} cannot be opened: is there a file with this name, and a descriptor remaining?"
+            f"cannot open the store {path}; check that the file exists and that the limit of open files is not reached"
         )
     return StoreRefusesError(
-        f"the store {path}: user {os.geteuid()} may not write it or its directory {directory}: "
-        "change their owner, or name another file"
+        f"the store {path}: user {os.geteuid()} cannot write to it or to its directory {directory}; "
+        "change the owner, or use another file"
     )
 
 
 def _unusable(error: OSError, path: str) -> StoreError:
     if error.errno in _PERMANENT:
         return StoreRefusesError(
-            f"the store {path} cannot be made by user {os.geteuid()}: {error.strerror}: "
-            f"{error.filename or path}; name another file"
+            f"user {os.geteuid()} cannot create the store {path}: {error.strerror}: "
+            f"{error.filename or path}; use another file"
         )
     return StoreUnavailable(f"the store {path}: {error.strerror}: {error.filename or path}")
 
 
 def _absent(path: str) -> StoreError:
     return StoreRefusesError(
-        f"there is no store in {path} yet: the first firing or `oncecron init` makes it"
+        f"no store at {path} yet; the first firing creates it, or `oncecron init --store sqlite://{path}`"
     )

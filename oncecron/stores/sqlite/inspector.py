@@ -20,9 +20,9 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import Output
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
+from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
-    DEFAULT_NAMESPACE,
     SCHEMA_VERSION,
     connect,
     file_of,

@@ -27,7 +27,7 @@ SKIP_LOST = 1.0
 
 _SAID = "oncecron: "
 _KEPT = ("is kept for later", "a record is lost")
-_STANDS_BY = "standing by all the same"
+_STANDS_BY = "still waiting (--failover)"
 
 
 def unexplained(joined: Joined) -> Iterator[Violation]:

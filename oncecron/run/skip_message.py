@@ -1,0 +1,45 @@
+"""Explain on one line why a firing started nothing, and what a person can do about it."""
+
+from __future__ import annotations
+
+import time
+
+from oncecron.core.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncecron.core.model import Firing, Refusal
+    from oncecron.run.spec import RunSpec
+
+
+def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool) -> str:
+    """Return the line for a refusal of `firing`, a shard of the firing in `spec`.
+
+    `waits`: the shard is claimed again later.
+    """
+    part = f" shard {firing.shard}" if firing.shards > 1 else ""
+    key = firing.key + part
+    tick = f"{firing.key} tick {firing.tick.text}{part}" if firing.tick.text else key
+    on = f" on {refusal.holder.host} (pid {refusal.holder.pid})" if refusal.holder else ""
+    at = ""
+    if refusal.since is not None:
+        at = time.strftime(" %Y-%m-%dT%H:%M:%SZ", time.gmtime(refusal.since))
+    since, when = at and f" since{at}", at and f" at{at}"
+    detail = f" ({refusal.detail})" if refusal.detail else ""
+    by = f" {refusal.detail}" if refusal.detail else ""
+    resume = spec.command_line(f"resume {firing.key}")
+    why = {
+        "held": f"{key} is running{on}{since}{detail}",
+        "done": f"{tick} has already run{on}{when}{detail}; to run it again: --again",
+        "passed": f"{tick} is older than the newest claimed tick{detail}; to run it anyway: --again",
+        "recent": f"{key} started{on}{when}, which is too recent{detail}; to run it anyway: --again",
+        "exhausted": f"{tick} has no attempts left; the last one ran{on}{when}{detail}; "
+        "to run it again: --again",
+        "late": f"{tick} is later than --starting-deadline allows",
+        "paused": f"{firing.key} is paused{since}{by}; resume it: {resume}, "
+        f"or {spec.command_line('resume --all')} if all keys are paused",
+        "drained": f"{firing.key}: host {firing.holder.host} is drained{since}{by}; "
+        f"undrain it: {spec.command_line('undrain ' + firing.holder.host)}",
+    }.get(refusal.reason, f"{tick}: {refusal.reason}{on}{when}{detail}")
+    if refusal.reason == "held" and not waits:
+        why += "; to wait for it: --wait DURATION"
+    return f"{'waiting' if waits else 'skipped'}: {why}"
