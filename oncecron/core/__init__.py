@@ -1,1 +1,1 @@
-"""Values and rules that every layer shares: no I/O, and no clock but `clock`."""
+"""The values and rules that all layers share."""

@@ -1,7 +1,7 @@
-"""The clocks of a host: wall time names ticks, the lease clock ends trust.
+"""Read the clocks of this host: the wall clock names ticks, the lease clock ends trust.
 
-Wall times are float seconds since the epoch (UTC). Lease times are float seconds of the clock that the
-store names: CLOCK_BOOTTIME, which counts suspend, or CLOCK_MONOTONIC for a store on this machine.
+Wall times are float seconds since the epoch (UTC). Lease times are float seconds of the clock that the store uses:
+CLOCK_BOOTTIME, which counts suspend, or CLOCK_MONOTONIC for a store on this machine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ def lease_time(clock: int) -> float:
 
 
 def process_started() -> float:
-    """Return the wall time at which this process was started, in seconds since the epoch.
+    """Return the wall time at which this process started, in seconds since the epoch.
 
-    Taken from the process table (proc(5): field 22 of stat, in clock ticks since boot on
-    CLOCK_BOOTTIME), so that a slow start of the interpreter cannot move a firing into another
-    minute. Without a process table it is the present time.
+    It comes from the process table (proc(5): field 22 of stat, in clock ticks since boot on CLOCK_BOOTTIME). So a slow
+    start of the interpreter cannot move a firing into another minute. Without a process table it is the present time.
     """
     now = time.time()
     try:
@@ -44,7 +43,7 @@ def process_started() -> float:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of the machine; empty where the kernel does not tell."""
+    """Return the id of this boot of the machine; empty where the kernel has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

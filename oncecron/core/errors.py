@@ -1,7 +1,7 @@
-"""The errors of oncecron: one tree, the exit status on the class, the docstring the message.
+"""The errors of oncecron: each class has an exit status, and its docstring is the default message.
 
-A refusal (somebody else runs the job) is a value and a lost lease is an event; neither is an error.
-Exit statuses follow sysexits(3) where it has one, and the shell's 124, 126 and 127.
+A refusal is a value and a lost lease is an event; neither is an error. Exit statuses follow sysexits(3), and 124, 126
+and 127 follow the shell.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OutputError(OncecronError):
 
 
 class NotFoundError(OncecronError):
-    """What was asked for is not there."""
+    """Not found."""
 
     exit_status = 1
 
@@ -73,14 +73,14 @@ class StoreError(OncecronError):
 
     exit_status = EX_UNAVAILABLE
     unanswered = False
-    """Whether it was asked and did not answer: it may have done what it was asked for."""
+    """Whether the request was sent and no answer came: the store may have carried it out."""
 
 
 class StoreUnavailable(StoreError):  # noqa: N818 - the words of the design: the store is unavailable
-    """The store cannot be reached now; asking again may help."""
+    """The store cannot be reached now; a retry may help."""
 
 
 class StoreRefusesError(StoreError):
-    """The store answers, but not as this program needs it; asking again does not help."""
+    """The store cannot be used as it is; a retry does not help."""
 
     exit_status = EX_CONFIG

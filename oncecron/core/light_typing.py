@@ -1,8 +1,8 @@
 """`NamedTuple` and `TYPE_CHECKING` without `typing`, whose import (with `re`, `functools`, ...) costs a firing 5 ms.
 
-A firing is paid on every host at every tick. So the modules that it imports (`core`, `config`, `run`, `stores`) take
-these two from here, and import `typing` for the type checker alone, in the block under `if TYPE_CHECKING`. Annotations
-are never evaluated (`from __future__ import annotations`). A test lists what a firing imports.
+Every host pays for its imports at every tick. So the modules that a firing imports (`core`, `config`, `run`, `stores`)
+take these two from here. They import `typing` only for the type checker, under `if TYPE_CHECKING`. Annotations are
+never evaluated (`from __future__ import annotations`). A test lists what a firing imports.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ else:
             return type.__new__(cls, name, bases, body)
 
     class NamedTuple(tuple, metaclass=_Fields):
-        """A tuple whose fields have names: what `typing.NamedTuple` does, as far as it is used here."""
+        """A tuple with named fields: the part of `typing.NamedTuple` that oncecron uses."""
 
         def __new__(cls, *values, **named):
-            """Take the fields in their order or by name. Raises `TypeError` for one too many or too few."""
+            """Take the fields in order or by name. Raises `TypeError` if there are too many or too few."""
             fields = cls._fields
             if named or len(values) != len(fields):
                 values = (*values, *cls._from_names(fields[len(values) :], named))
@@ -78,5 +78,5 @@ else:
             )
 
         def __getnewargs__(self):
-            """Return what `copy` and `pickle` make the copy from."""
+            """Return the values for `copy` and `pickle`."""
             return tuple(self)

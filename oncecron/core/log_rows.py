@@ -1,4 +1,4 @@
-"""Rows of the job-execution log and of the leases, as people are shown them.
+"""The rows of the job-execution log and of the leases, as commands show them.
 
 Times are float seconds since the epoch by the *store's* clock unless a name says `host`; durations are float seconds.
 """
@@ -32,15 +32,15 @@ class Execution(NamedTuple):
     fencing_token: int | None
     owner: str
     note: str | None
-    """For people: whatever a program reads has a field of its own."""
+    """For people only: everything that a program reads has its own field."""
     shards: int = 1
-    """How many parts its key was divided into."""
+    """The number of shards of its key."""
     cause: str = "schedule"
     """See `Cause`."""
     lost_reason: str | None = None
     """Why its lease was lost (see `LostByStore`, `LostByHolder`); it stays when the end is recorded later."""
     request: str | None = None
-    """What somebody asked of its holder: `stop` or `release`; of several requests the last one that it heard."""
+    """The last request that its holder received: `stop` or `release`."""
     requested_by: str | None = None
     """Who asked: USER@HOST."""
 
@@ -59,11 +59,11 @@ class Skip(NamedTuple):
     at: float
     count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
     detail: str | None
-    """Of the newest: who paused or drained and why, how the tick was done, what was broken."""
+    """Of the newest skip: who paused or drained and why, how the tick ended, what was broken."""
 
 
 class Traced(NamedTuple):
-    """An execution with what its published record does not tell."""
+    """An execution with unpublished details."""
 
     execution: Execution
     instant: float | None
@@ -71,11 +71,11 @@ class Traced(NamedTuple):
     fired_at: float | None
     """By the clock of its host; None where the store does not keep it."""
     lost_at: float | None
-    """When its lease was found to be over, whatever it was told to be since."""
+    """When its lease was found expired; it stays when the end is recorded later."""
 
 
 class TracedSkip(NamedTuple):
-    """A refusal with what its published record does not tell."""
+    """A skip with unpublished details."""
 
     skip: Skip
     fired_at: float | None
@@ -83,7 +83,7 @@ class TracedSkip(NamedTuple):
 
 
 class JobKey(NamedTuple):
-    """A part of a key as it was last claimed."""
+    """A shard of a key as it was last claimed."""
 
     key: str
     shard: int
@@ -92,7 +92,7 @@ class JobKey(NamedTuple):
 
 
 class LeaseView(NamedTuple):
-    """A lease, or a session lock without one, as people see it."""
+    """A lease, or a session lock without a lease."""
 
     key: str
     shard: int
@@ -100,7 +100,7 @@ class LeaseView(NamedTuple):
     execution_id: int | None
     attempt: int | None
     state: str
-    """`held`; `stale`: expired or its holder silent; `orphaned`: its session lock is gone."""
+    """`held`; `stale`: expired, or its holder does not renew it; `orphaned`: its session lock is gone."""
     host: str | None
     pid: int | None
     user: str | None
@@ -112,19 +112,19 @@ class LeaseView(NamedTuple):
     client_address: str | None
     shards: int = 1
     requested_by: str | None = None
-    """Who asks the holder to stop, if anybody does: USER@HOST."""
+    """Who asks the holder to stop: USER@HOST."""
     request_acknowledged_at: float | None = None
-    """When the holder was told so."""
+    """When the holder received the request."""
     asked_at: float | None = None
-    """When the store was asked, by its clock: what the times are compared with. Not published."""
+    """The store's clock at the query, to compare the other times with. Not published."""
 
 
 ALL_KEYS = "*"
-"""What a pause of all keys has instead of a key; no key can be called so."""
+"""The key of a pause of all keys; it is not a valid key."""
 
 
 class Pause(NamedTuple):
-    """What refuses firings: a paused key, a pause of all keys, or a drained host."""
+    """A paused key, a pause of all keys, or a drained host."""
 
     key: str | None
     """Or `ALL_KEYS`; None: a host is drained."""
@@ -135,24 +135,24 @@ class Pause(NamedTuple):
     reason: str | None
     since: float
     until: float | None
-    """None: until somebody ends it."""
+    """None: until it is resumed."""
 
 
 class Released(NamedTuple):
-    """What became of a lease that somebody wants freed."""
+    """The result of a release."""
 
     answer: Literal["free", "alive", "locked", "other"]
-    """`free`: nothing stands in the way of the next firing, and the fencing token has risen. `alive`: the lease has
-    not ended. `locked`: it has, but a session still holds its lock, or a job's own transaction its fence.
-    `other`: another execution has the key by now; nothing was touched."""
+    """`free`: the next firing can start, and the fencing token has risen. `alive`: the lease has not expired.
+    `locked`: it has expired, but a session still holds its lock, or a job's transaction still holds its fence.
+    `other`: another execution has the key now; nothing was changed."""
     ends_in: float = 0.0
-    """Seconds until a living lease ends."""
+    """Seconds until the lease expires, with `alive`."""
     backend_pid: int | None = None
     """The session that holds the lock or the fence."""
 
 
 class HistoryQuery(NamedTuple):
-    """Which records are wanted; None means any."""
+    """The filter of a query for records; None means any."""
 
     key: str | None = None
     since: float | None = None
@@ -162,13 +162,13 @@ class HistoryQuery(NamedTuple):
     tick: str | None = None
     limit: int | None = 50
     after_id: int | None = None
-    """Only executions with a higher id, the oldest first: for following the log."""
+    """Only executions with a higher id, oldest first: to follow the log."""
     exhausted: bool = False
-    """Only the last attempts of ticks that might have had further ones and were given up: the dead letters."""
+    """Only the dead letters: the last failed attempt of each tick that could have been retried and will not be."""
 
 
 class Roles(NamedTuple):
-    """Database roles that get rights: firings, readers, jobs that check their fence, operators."""
+    """Database roles to grant rights to: firings, readers, jobs that check their fence, operators."""
 
     run: tuple[str, ...] = ()
     read: tuple[str, ...] = ()

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
         "running", "succeeded", "failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
     ]
     Cause = Literal["schedule", "manual", "takeover", "retry"]
-    """Why an execution was started. `schedule`: by an ordinary firing, with or without a tick. `manual`: by --again.
-    `takeover`: by --failover, after an attempt that was lost or not followed. `retry`: by --retries."""
+    """Why an execution started. `schedule`: an ordinary firing, with or without a tick. `manual`: --again. `takeover`:
+    --failover, after an attempt that was lost, or whose retry never came. `retry`: --retries."""
     LostByStore = Literal["expired", "released", "superseded"]
-    """Why the store declared an execution lost. `expired`: a later claim found that its lease had ended. `released`:
-    somebody ran `oncecron release` after that. `superseded`: a later start of its key was recorded."""
+    """Why the store declared an execution lost. `expired`: a later claim found its lease expired. `released`: a person
+    ran `oncecron release`. `superseded`: a later start of its key was recorded."""
     LostByHolder = Literal["revoked", "not-renewed", "guard-killed", "guard-failed", "guard-hung"]
-    """Why a holder ended its job and called it lost; it replaces the store's reason. `revoked`: the store no longer had
-    the lease. `not-renewed`: the lease could not be renewed in time. `guard-...`: the wrapper had to end the job."""
+    """Why the holder killed its job and recorded it as lost; it replaces the store's reason. `revoked`: the store no
+    longer had the lease. `not-renewed`: the lease could not be renewed in time. `guard-...`: the wrapper killed it."""
     RequestKind = Literal["stop", "release"]
 
-# The same at run time, in their order: `typing` is not imported by a firing (a test compares them).
+# The same values at run time: a firing does not import `typing`. A test compares them.
 REFUSAL_REASONS: tuple[RefusalReason, ...] = (
     *("held", "done", "passed", "recent", "late"),
     *("paused", "drained", "exhausted", "broken", "no-store"),
@@ -63,11 +63,11 @@ LOST_BY_HOLDER: tuple[LostByHolder, ...] = (
 )
 
 FAILOVER_RETRIES = 2
-"""Further attempts of a tick that failover makes where nobody says how many: a job may kill its host."""
+"""The limit of takeovers of a tick without --retries: a job that crashes its host must not crash every host."""
 
 
 def why_not_yet(tick: Tick, ahead: float) -> str:
-    """Say why a named instant is refused that the store's clock shows only `ahead` seconds from now."""
+    """Return why a named instant is refused that is `ahead` seconds ahead of the store's clock."""
     from oncecron.core.units import format_duration  # noqa: PLC0415 - a refusal that ends the firing
 
     return (
@@ -77,7 +77,7 @@ def why_not_yet(tick: Tick, ahead: float) -> str:
 
 
 def trust_after(sent: float, ttl: float) -> float:
-    """Return until when a renewal sent at `sent` (lease clock) may be trusted.
+    """Return until when a lease may be trusted whose renewal was sent at `sent` (lease clock).
 
     sent + ttl - margin, margin = 1 % + 2 ms (`TRUST_MARGIN_PER_TTL`, `TRUST_MARGIN`). The store counts the lease from
     when it saw the request, and that was not before it was sent.
@@ -94,7 +94,7 @@ class Holder(NamedTuple):
 
 
 class Firing(NamedTuple):
-    """One invocation of `oncecron run`, as the store is told of it."""
+    """One invocation of `oncecron run`, as it is sent to the store."""
 
     key: str
     shard: int
@@ -113,15 +113,15 @@ class Firing(NamedTuple):
     schedule: str | None
     zone: str | None
     shards: int = 1
-    """How many parts the key is divided into; 1: it is not."""
+    """The number of shards of the key; 1: the key is not divided."""
     failover: bool = False
-    """Whether it goes on with a tick whose last attempt was lost, or was not followed by the next as it should."""
+    """Whether it takes over a tick whose last attempt was lost, or whose retry never came."""
     retries: int = 0
-    """How many further attempts its tick may have, whoever makes them."""
+    """How many further attempts its tick may have, counted across all hosts."""
 
 
 class Request(NamedTuple):
-    """What somebody asks of the holder of one execution; it ends with that execution."""
+    """A request of a person to the holder of one execution; it ends with that execution."""
 
     kind: RequestKind
     author: str
@@ -145,15 +145,15 @@ class Lease(NamedTuple):
     ttl: float
     started_at: float
     trusted_until: float
-    """Lease clock of this host; after it the child must already be dead."""
+    """Lease clock of this host: the job must be dead before then."""
     request: Request | None = None
-    """What the last renewal told that somebody asks of us."""
+    """The request that the last renewal returned."""
     cause: Cause = "schedule"
     """Why this attempt was started."""
 
 
 class Refusal(NamedTuple):
-    """Why a firing may not start its command, and because of whom."""
+    """Why a firing may not start its command, and which holder is in the way."""
 
     reason: RefusalReason
     holder: Holder | None = None
@@ -164,52 +164,52 @@ class Refusal(NamedTuple):
 
 
 class BlockingLease(NamedTuple):
-    """The living lease that a firing was refused for, to be waited for."""
+    """The lease in the way of a firing, which may wait for its end."""
 
     execution_id: int
     ends_in: float
-    """Seconds until the lease ends, if it is not renewed."""
+    """Seconds until the lease expires, if it is not renewed."""
     heartbeat: float | str
-    """The last one, as `AskAgain.watched` tells it: equal while the holder is silent."""
+    """The last heartbeat, as in `AskAgain.watched`: it does not change while the holder does not renew."""
     same_tick: bool = True
-    """Whether it is a lease for the very tick that was claimed, or both are for none."""
+    """Whether the lease is for the tick that was claimed, or both have no tick."""
 
 
 class AskAgain(NamedTuple):
-    """The store cannot tell yet: ask again later with the same owner."""
+    """The store cannot decide yet: claim again later with the same owner."""
 
     why: Literal["contended", "orphaned", "stale", "fenced", "recovering"]
-    """`contended`: somebody is half-way through a claim or an end. `orphaned`: the lease lives but its
-    holder seems gone. `stale`: the lease expired but its session lock is taken. `fenced`: a job's own
-    transaction holds the fence. `recovering`: the store may know less than it told, until all leases that it
-    may have granted have ended."""
+    """`contended`: another host is in the middle of a claim or an end. `orphaned`: the lease has not expired, but its
+    holder seems dead. `stale`: the lease has expired, but its session lock is taken. `fenced`: a job's own transaction
+    holds the fence. `recovering`: the server may have forgotten a lease, until every lease that it may have granted
+    has expired."""
     after: float
-    """Seconds to wait before asking again."""
+    """Seconds to wait before the next claim."""
     ends_in: float
-    """Seconds until the lease in the way ends; 0 if it has, or if there is none."""
+    """Seconds until the lease in the way expires; 0 if it has expired, or if there is none."""
     refusal: Refusal
-    """What the answer is if nobody asks again."""
+    """The answer if the firing does not claim again."""
     watched: float | str | None = None
-    """Last heartbeat of the holder; handed back when asking again."""
+    """The last heartbeat of the holder; to be sent with the next claim."""
     backend_pid: int | None = None
     backend_start: str | None = None
 
 
 class Unconfirmed(NamedTuple):
-    """The store granted a lease that does not count yet: ask again with the same owner, or give it back."""
+    """A lease that does not count yet: claim again with the same owner, or give it back."""
 
     lease: Lease
     error: StoreError
-    """Why it does not count; asking again may help if it is `StoreUnavailable`."""
+    """Why it does not count; a retry may help if it is `StoreUnavailable`."""
 
 
 class Output(NamedTuple):
-    """The last of what an execution wrote to its standard output and standard error, in the order of arrival."""
+    """The end of the standard output and standard error of an execution, in the order of arrival."""
 
     text: str
-    """Without NUL; what was no UTF-8 is escaped (`\\xff`)."""
+    """Without NUL; bytes that are not UTF-8 are escaped (`\\xff`)."""
     cut: int
-    """How many bytes came before and were not kept."""
+    """How many bytes came before it and were not kept."""
 
 
 class Ending(NamedTuple):
@@ -225,7 +225,7 @@ class Ending(NamedTuple):
     lost_reason: LostByHolder | None = None
     """With `lost`."""
     request: Request | None = None
-    """What somebody had asked of its holder, as far as the holder knows."""
+    """The request that the holder received."""
 
 
 class Retention(NamedTuple):

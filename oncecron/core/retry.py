@@ -1,11 +1,12 @@
-"""Delays and counts: how long to wait before asking again, and whether another attempt follows a failure.
+"""Decide how long to wait before a retry, and whether another attempt follows a failure.
 
 A delay is uniform(0, min(cap, base * 2**n)): full jitter, after Brooker, "Exponential Backoff And Jitter" (AWS
-Architecture Blog, 2015). 300 clients at once against 100 connections had 140 to 203 refused without it, none with it.
+Architecture Blog, 2015). Of 300 clients that connected at once to a server with 100 connections, 140 to 203 were
+refused without jitter, none with it.
 
-Attempts are counted for a tick, on all hosts together, by the number of the attempt, also of one that did not start: a
-job that kills its host cannot visit every host. A takeover (`--failover`) counts like any other attempt; the store
-refuses what is too many.
+Attempts are counted per tick across all hosts. An attempt that did not start counts too, so a job that crashes its
+host cannot crash every host. A takeover (`--failover`) counts like any other attempt. The store refuses an attempt
+above the limit.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def jittered(seconds: float) -> float:
 
 
 def retry_delay(base: float, cap: float, attempt: int) -> float:
-    """Return the seconds between an attempt of a job that failed, the first is 1, and the next one.
+    """Return the seconds between a failed attempt (the first is 1) and the next one.
 
-    uniform(base, min(cap, base * 2**attempt)): the full jitter of the same article, from the base on instead of
-    from 0, since who writes `5s..5m` wants what failed to be left alone for five seconds.
+    uniform(base, min(cap, base * 2**attempt)): the full jitter of the same article, but from `base` instead of 0,
+    because `--retry-delay 5s..5m` promises a pause of at least five seconds.
     """
     longest = min(cap, base * 2.0 ** min(attempt, 60))
     return base + random_fraction() * (longest - base)
@@ -53,22 +54,22 @@ class Backoff:
         return random_fraction() * min(self._cap, self._base * 2.0**self._n)
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Start again with the shortest delay, after a success."""
         self._n = 0
 
 
 class RetryPolicy(NamedTuple):
-    """What a firing does about a job that fails."""
+    """When a firing runs a failed job again."""
 
     retries: int
-    """How many further attempts it makes itself; takeovers may have a cap of their own."""
+    """How many further attempts it makes itself; takeovers may have their own limit."""
     delay: tuple[float, float]
     """Base and cap, in seconds."""
     permanent: frozenset[int]
-    """Exit statuses of failures that no attempt would mend."""
+    """Exit statuses that are never retried (`--no-retry-on`)."""
 
     def wanted(self, ending: Ending, attempt: int) -> bool:
-        """Return whether this end of an attempt would be followed by another, whatever its exit status."""
+        """Return whether another attempt follows this one, if its exit status is not permanent."""
         return ending.outcome in ("failed", "timed-out") and attempt <= self.retries
 
     def seconds_after(self, attempt: int) -> float:

@@ -1,7 +1,4 @@
-"""Directories whose contents are believed: whose they are, how they are made, and what is on disk of them.
-
-What a directory holds is the word of its owner, and of everybody who can write to it or put another in its place.
-"""
+"""Decide whether a directory is safe to read records from: nobody but its owner may write to it or replace it."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ import stat
 
 
 def unsafe(directory: str) -> str | None:
-    """Return how somebody else could put or change something here, and the cure; None if nobody could.
+    """Return why other users could write here, with the cure; None if they cannot. Raises `OSError`.
 
-    It must be the user's own, no link, and written by no group. Those above it may also be root's, and a group may
-    write to them, which their owner let in: /var/local is staff's on Debian, a home often its user's own group's.
-    Everybody may only where the sticky bit keeps what others have there. Raises `OSError`.
+    The directory must belong to the user, must not be a link, and no group may write to it. Directories above it may
+    also belong to root, and a group may write to them: /var/local belongs to the group staff on Debian, and a home
+    directory often to its user's own group. They may be world-writable only with the sticky bit.
     """
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode):
@@ -27,7 +24,7 @@ def unsafe(directory: str) -> str | None:
             f"other users can write to {directory}; check what is in it, then make it yours: "
             f"`chown {os.geteuid()} {shlex.quote(directory)} && chmod 700 {shlex.quote(directory)}`"
         )
-    # In a user namespace of its own root's directories have another owner, `/` too.
+    # In a user namespace, root's directories have another owner, and so has `/`.
     trusted = {0, os.lstat("/").st_uid, os.geteuid()}
     for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
         status = os.lstat(place)
@@ -45,7 +42,7 @@ def _above(directory: str) -> list[str]:
 
 
 def make(directory: str) -> None:
-    """Make a directory and those above it, all 0700: os.makedirs gives its mode to the last alone."""
+    """Make a directory and those above it, all with mode 0700; os.makedirs sets the mode of the last one only."""
     if not os.path.lexists(directory):
         make(os.path.dirname(directory))
         try:

@@ -1,4 +1,4 @@
-"""Texts as people read them: times, widths, nothing that a terminal could obey."""
+"""Format texts for a terminal: times, column widths, and no control characters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clock(NamedTuple):
     utc: bool
 
     def seconds(self, time: float | None) -> str:
-        """Return RFC 3339 to the second, or the sign for absent."""
+        """Return RFC 3339 to the second, or `ABSENT`."""
         return ABSENT if time is None else self._text(time, "seconds")
 
     def exactly(self, time: float | None) -> str | None:
@@ -32,7 +32,7 @@ class Clock(NamedTuple):
 
 
 def visible(text: str) -> str:
-    """Return a text without anything that a terminal could obey: control characters are escaped."""
+    """Return a text with its control characters escaped, so that a terminal cannot execute them."""
     if text.isprintable():
         return text
     return "".join(
@@ -42,7 +42,7 @@ def visible(text: str) -> str:
 
 
 def signal_name(number: int) -> str | None:
-    """Return what a signal is called, None for one that has only a number."""
+    """Return the name of a signal, None for one that has only a number."""
     try:
         return Signals(number).name
     except ValueError:
@@ -50,7 +50,7 @@ def signal_name(number: int) -> str | None:
 
 
 def part_of(shard: int, shards: int) -> str:
-    """Return a part of a key, from 0, and how many there are; the sign for absent where it is not divided."""
+    """Return SHARD/SHARDS, or `ABSENT` for a key with one shard."""
     return ABSENT if shards == 1 else f"{shard}/{shards}"
 
 
@@ -68,7 +68,7 @@ def _letter_width(letter: str) -> int:
 
 
 def cut(text: str, width: int, encoding: str | None) -> str:
-    """Return a text of at most `width` columns, or of ten where that is no place at all."""
+    """Return a text of at most `width` columns, but of at least ten."""
     width = max(width, 10)
     if display_width(text) <= width:
         return text

@@ -1,23 +1,23 @@
-"""Which tick a firing belongs to: one pure function per rule, from the host's clock or a name to a `Tick`.
+"""Decide which tick a firing belongs to: one pure function for each rule.
 
-The host's own clock names the tick, because each host's cron fires when *its* clock shows the time: under
-any skew, two firings of one scheduled time give the same tick.
+The host's own clock names the tick, because each host's cron fires when *its* clock shows the time. So two firings of
+one scheduled time have the same tick, whatever the skew.
 
-cronsim finds a schedule's days, hours and minutes. This module maps them to instants, the way Debian's cron
-meets changes of local time of less than three hours (cron(8), and the virtual clock of its main loop):
+cronsim finds a schedule's days, hours and minutes. This module maps them to instants as Debian's cron does when local
+time changes by less than three hours (cron(8), and the virtual clock of its main loop):
 
-- A schedule whose minute or hour field starts with `*` (also `@hourly`) is due whenever the local clock
-  shows a matching minute: never in a minute that the clock skips, twice in one that it shows twice.
-- Any other schedule has fixed times. Each is due once, at the first instant at which the clock shows it
-  *or has jumped past it*: at the jump if the time was skipped, the first time only if it is repeated.
-- A greater change is a correction of the clock: fixed times then follow the clock as the others do.
+- A schedule whose minute or hour field starts with `*` (also `@hourly`) is due whenever the local clock shows a
+  matching minute: never in a minute that the clock skips, twice in a minute that it repeats.
+- Any other schedule has fixed times. Each is due once, at the first instant at which the clock shows it *or has jumped
+  past it*: at the jump if the time is skipped, the first time only if it is repeated.
+- A larger change is a correction of the clock. Fixed times then follow the clock like the others.
 
-cronsim (2.8) gets bare local times, never a zone, for its own handling of zones differs: it forgets which
-of two equal local times it stands on (at the second 02:20 of an autumn night in Berlin, yesterday's 02:45
-is the last for it and today's, past, the next), and where clocks change by half an hour it omits one tick
-of an hourly schedule. Between two changes local time is a plain number line: one stretch at a time is searched.
+cronsim (2.8) gets local times without a zone, because it handles zones in another way. It confuses the two equal local
+times of an autumn night: at the second 02:20 in Berlin it takes yesterday's 02:45 for the last tick and today's, which
+is past, for the next. And where clocks change by half an hour it omits one tick of an hourly schedule. Between two
+changes local time is a plain number line, and each such stretch is searched by itself.
 
-Every firing imports this module: what is heavy is imported by the function that needs it.
+Every firing imports this module, so a function that needs a heavy module imports it.
 """
 
 # ruff: noqa: PLC0415 - see the last sentence above
@@ -60,11 +60,11 @@ class Tick(NamedTuple):
     instant: float | None
     """Epoch seconds (UTC); None for a name that is no instant, and for no tick."""
     rule: str
-    """What derived it: `schedule`, `name`, `minute` or `none`."""
+    """The rule that derived it: `schedule`, `name`, `minute` or `none`."""
 
 
 NO_TICK = Tick(None, None, "none")
-"""Mutual exclusion alone: the firing belongs to no tick."""
+"""The firing belongs to no tick: it only excludes overlapping runs."""
 
 
 def minute_tick(fired_at: float) -> Tick:
@@ -75,18 +75,18 @@ def minute_tick(fired_at: float) -> Tick:
 def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
     """Return the latest scheduled time that is no later than `fired_at` + `EARLY`, however long ago it was.
 
-    `schedule` is five crontab fields or a nickname as `@daily`; `zone` a name of the tz database, None for
-    the host's; `fired_at` epoch seconds by the host's clock.
+    `schedule` is five crontab fields or a nickname such as `@daily`; `zone` is a name of the tz database, None for
+    the host's; `fired_at` is in epoch seconds by the host's clock.
 
-    Raises ValueError if the schedule is none of Debian cron's, or never fires, or the zone is unknown.
+    Raises ValueError if Debian's cron would not accept the schedule, if it never fires, or if the zone is unknown.
     """
     return _at(Schedule(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
 
 
 def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
-    """Return an iterator, without end, over the ticks later than `after` (epoch seconds), ascending.
+    """Return an endless iterator over the ticks later than `after` (epoch seconds), in ascending order.
 
-    Raises ValueError as `scheduled_tick` does, at once and not at the first step.
+    Raises ValueError as `scheduled_tick` does, immediately and not at the first step.
     """
     return _ascending(Schedule(schedule, zone), int(after // 1))
 
@@ -98,11 +98,11 @@ def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
 
 
 def named_tick(name: str) -> Tick:
-    """Return the tick with this name: 1-200 printable characters without blanks.
+    """Return the tick with this name: 1-200 printable characters without spaces.
 
-    A name that is exactly the text of a UTC instant (`2026-11-20T02:00Z`) denotes that instant.
+    A name that is exactly the text of a UTC instant (`2026-11-20T02:00Z`) means that instant.
 
-    Raises ValueError when it is empty, too long, or holds a blank or an unprintable character.
+    Raises ValueError when it is empty, too long, or contains a space or an unprintable character.
     """
     if not name:
         raise ValueError(
@@ -128,7 +128,7 @@ def _utc_text(instant: float) -> str:
 
 
 def _instant_named(name: str) -> float | None:
-    """Return the instant that `name` is exactly the text of, or None."""
+    """Return the instant whose canonical text `name` is, or None."""
     if len(name) != len("2026-11-20T02:00Z") or not name.endswith("Z"):
         return None
     from datetime import datetime
@@ -137,7 +137,7 @@ def _instant_named(name: str) -> float | None:
         instant = datetime.fromisoformat(name).timestamp()
     except ValueError:
         return None
-    # ISO 8601 has more ways to write an instant: only the canonical text comes back as it went in.
+    # ISO 8601 has more ways to write an instant, but only the canonical text means one here.
     return instant if _utc_text(instant) == name else None
 
 
@@ -184,14 +184,14 @@ class Schedule:
             start, passed = change, self.opening(change) - 1
 
     def opening(self, change: int) -> int:
-        """Return the first local time that is due from a change on."""
+        """Return the first local time that can be due after a change."""
         before, now = self.offset(change - 1), self.offset(change)
         return change + (before if self._fixed and abs(now - before) < CRON_CORRECTION else now)
 
     def change(self, start: int, stop: int) -> int | None:
-        """Return the change of offset between the two that is nearest to `start`, as its first second.
+        """Return the first second of the change of offset that is nearest to `start`, or None.
 
-        Looked for in steps of a day, since no zone changes twice within one.
+        It searches in steps of a day, because no zone changes twice within a day.
         """
         offset = self.offset(start)
         while start != stop:
@@ -202,7 +202,7 @@ class Schedule:
         return None
 
     def _first_second(self, before: int, after: int) -> int:
-        """Return the first second of the offset of `after`, which is another one than that of `before`."""
+        """Return the first second with the offset of `after`, which differs from the offset of `before`."""
         offset = self.offset(before)
         while after - before > 1:
             middle = (before + after) // 2
@@ -222,7 +222,7 @@ class Schedule:
 
         from cronsim import CronSim
 
-        # Local time goes in under the name of UTC, for which cronsim knows no changes of the clock.
+        # Local time is passed as UTC, for which cronsim knows no changes of the clock.
         start = datetime.fromtimestamp(local, UTC)
         try:
             return int(next(CronSim(self._fields, start, reverse=reverse)).timestamp())
@@ -231,7 +231,7 @@ class Schedule:
 
 
 def _crontab_fields(schedule: str) -> str:
-    """Return the schedule as five fields that Debian's cron and cronsim read alike, or raise ValueError."""
+    """Return the schedule as five fields that Debian's cron and cronsim read the same way, or raise ValueError."""
     text = schedule.strip()
     if text == "@reboot":
         raise ValueError("schedule '@reboot' has no scheduled time; use --no-tick")
@@ -248,9 +248,9 @@ def _crontab_fields(schedule: str) -> str:
 
 
 def _check_syntax(schedule: str, position: int, field: str) -> None:
-    """Refuse what cronsim would read but Debian's cron would not, or would read as something else.
+    """Refuse what cronsim accepts, but Debian's cron refuses or reads differently.
 
-    Debian's refuses `L`, `W` and `5/10`, but takes `1#2` for `1`: it skips what follows a number.
+    Debian's cron refuses `L`, `W` and `5/10`, and reads `1#2` as `1`: it ignores what follows a number.
     """
     for term in field.split(","):
         span, slash, _ = term.partition("/")
@@ -277,7 +277,7 @@ def _check_values(schedule: str, fields: list[str]) -> None:
 
 
 def _is_valid(fields: list[str]) -> bool:
-    """Ask cronsim, which refuses bad fields and days that none of the months has."""
+    """Return whether cronsim accepts the fields: numbers in range, and a day that one of the months has."""
     from datetime import UTC, datetime
 
     from cronsim import CronSim, CronSimError

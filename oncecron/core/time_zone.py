@@ -26,12 +26,13 @@ _CURE = "name the zone with --tz, such as --tz Europe/Berlin"
 def host_zone(environment: Mapping[str, str] = os.environ) -> str:
     """Return the name of the host's time zone as the C library sees it.
 
-    That is `$TZ`, else the target of the link /etc/localtime; where that is a copied file, the name in
-    /etc/timezone if it agrees with the file; without any, UTC (tzset(3)). Cron daemons keep their own
-    environment: a `TZ=` line *inside* a crontab changes a job's `$TZ` but not when Debian's cron fires
-    (crontab(5)), so that such a line needs `--tz`.
+    That is `$TZ`, else the target of the link /etc/localtime. Where /etc/localtime is a copy, it is the name in
+    /etc/timezone if the two agree. Without any of these it is UTC (tzset(3)).
 
-    Raises ValueError, naming `--tz`, when the zone has no name.
+    A `TZ=` line *inside* a crontab changes the `$TZ` of the job, but not when Debian's cron fires (crontab(5)). An
+    entry below such a line needs `--tz`.
+
+    Raises ValueError, which mentions `--tz`, when the zone has no name.
     """
     setting = environment.get("TZ")
     if setting is not None:
@@ -54,7 +55,7 @@ def _zone_of_setting(setting: str) -> str:
 
 def _zone_of_link(path: str) -> str | None:
     """Return the zone whose file `path` is, or is a link to, or None."""
-    # The first link names what the administrator chose; the end of the chain may be another name of it.
+    # The first link has the name that the administrator chose; the end of the chain may be an alias of it.
     steps = [path, os.readlink(path) if os.path.islink(path) else "", os.path.realpath(path)]
     for step in steps:
         _, found, name = step.rpartition("/zoneinfo/")
@@ -64,7 +65,7 @@ def _zone_of_link(path: str) -> str | None:
 
 
 def _zone_of_copy() -> str:
-    """Return the zone in /etc/timezone, provided that /etc/localtime shows the same times of this year."""
+    """Return the zone in /etc/timezone, if /etc/localtime has the same offsets this year."""
     try:
         with open(_TIMEZONE, encoding="utf-8", errors="replace") as file:
             name = file.read().strip()
@@ -78,7 +79,7 @@ def _zone_of_copy() -> str:
 
 
 def find_zone(name: str) -> tzinfo | None:
-    """Return the zone with this name, None for UTC, which thus needs no tz database; or raise ValueError."""
+    """Return the zone with this name, or None for UTC, which needs no tz database. Raises ValueError."""
     if name in {"UTC", "Etc/UTC"}:
         return None
     from zoneinfo import ZoneInfo

@@ -1,6 +1,6 @@
-"""Durations and sizes: from what people write (`15m`, `1h30m`, `500ms`; `64k`, `1M`) to seconds and bytes, and back.
+"""Convert durations (`15m`, `1h30m`, `500ms`) to seconds and sizes (`64k`, `1M`) to bytes, and back.
 
-Read on the path of every firing, so nothing is imported here that a bare interpreter has not loaded.
+Every firing imports this module, so it imports nothing that a bare interpreter has not loaded.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ LONGEST_DURATION = 3653.0 * DAY
 # From long to short: the order of units in a combined duration.
 _UNITS = {"d": float(DAY), "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _INFINITE = float("inf")
-# Where rounding to the next coarser form would not yet give its first value, 0.1s and 10s.
+# Below these, rounding does not yet give the first value of the next form, 0.1s and 10s.
 _MILLISECONDS_BELOW = 0.0995
 _TENTHS_BELOW = 9.95
 # Units shown together, the count of the smaller one at which the next pair begins, and its digits.
 _PAIRS = (("m", "s", 3600, 2), ("h", "m", 1440, 2), ("d", "h", _INFINITE, 1))
 _DURATION_EXPECTED = "expected a number and a unit (ms, s, m, h, d), such as 90s, 15m or 1h30m"
 LARGEST_SIZE = 1 << 20
-"""The largest size accepted, in bytes: what is captured goes into a row of the log."""
+"""The largest size accepted, in bytes: captured output goes into a row of the log."""
 
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 _SIZE_EXPECTED = (
@@ -32,10 +32,10 @@ _SIZE_EXPECTED = (
 def parse_duration(text: str) -> float:
     """Return the seconds that `text` stands for.
 
-    A bare number is seconds; otherwise numbers with units, long before short, each unit once at most:
+    A bare number is in seconds. Otherwise numbers have units, from long to short, each at most once:
     `0.5s`, `500ms`, `15m`, `1h30m`, `1d`. Zero is a duration.
 
-    Raises ValueError, saying what was found and what is expected.
+    Raises ValueError with what was found and what is expected.
     """
     if not text:
         raise ValueError(f"empty duration (an unset variable?): {_DURATION_EXPECTED}")
@@ -58,7 +58,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Return the seconds of `5s..5m`, or twice those of one duration. Raises ValueError, likewise."""
+    """Return both ends of a range such as `5s..5m` in seconds; one duration is both ends. Raises ValueError."""
     first, dots, second = text.partition("..")
     shortest = parse_duration(first)
     longest = parse_duration(second) if dots else shortest
@@ -89,7 +89,7 @@ def _first_part(text: str, rest: str) -> tuple[float, str, str]:
 def format_duration(seconds: float) -> str:
     """Return `seconds` for people, two units at most: `20ms`, `0.1s`, `42s`, `3m12s`, `2h05m`, `3d4h`."""
     size = abs(seconds)
-    if not size < _INFINITE:  # also what is not a number
+    if not size < _INFINITE:  # infinite, or not a number
         return str(seconds)
     sign = "-" if seconds < 0 else ""
     if size < _TENTHS_BELOW:
@@ -112,9 +112,9 @@ def _format_small(size: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that `text` stands for; k is 1024, M is 1024 k, in either case of letter.
+    """Return the bytes that `text` stands for; k is 1024, M is 1024 k, in upper or lower case.
 
-    Raises ValueError, saying what was found and what is expected.
+    Raises ValueError with what was found and what is expected.
     """
     if not text:
         raise ValueError(f"empty size (an unset variable?): {_SIZE_EXPECTED}")

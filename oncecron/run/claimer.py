@@ -1,26 +1,26 @@
-"""Claiming: asking the store for the parts of a tick, and waiting for those that others run.
+"""Claim the shards of a tick, retry while the store is unreachable, and wait for shards that other hosts run.
 
-A part is asked for until it is answered; a key that is not divided has one. Parts are asked for in turn, from a random
-one on, so that hosts spread:
+A key without --shards has one shard. Shards are claimed in turn, from a random one on, so that hosts spread. Each
+claim has one of these results:
 
-    the store is away   asked again with full jitter until the budget (--connect-timeout) ends
-    AskAgain            is obeyed
-    granted             given to the guard.  When that run has ended the next part is asked for, and whatever was
-                        `held` before; not as safely as the store's address asks for: asked again, and given back
-                        when the budget ends
-    perhaps             a claim was not answered, or its lease does not count yet: no other part is asked for before
-                        that is settled, for its lease would have nobody who renews it
-    held                waited for: by --failover if it is the firing's own tick, by --wait for so long; or refused
-    refused             reported to the guard.  When all parts are, the firing is over
+- The store is unreachable: the claim is retried with full jitter until the budget (--connect-timeout) ends.
+- `AskAgain`: the claim is repeated as the answer says.
+- Granted: the lease goes to the guard. After that run the next shard is claimed, and every shard that was `held`.
+- `Unconfirmed`, a lease that too few replicas have: it is claimed again, and given back when the budget ends.
+- No answer: the lease may have been granted, or it does not count yet. No other shard is claimed before this is
+  settled, because nothing would renew that lease.
+- `held`: with --failover, if it is the firing's own tick, or with --wait, the claimer waits. Else it is a refusal.
+- Refused: it is reported to the guard. When every shard is refused, the firing is over.
 
-Waiting: the connection listens to the shard, which is asked for once more since it may have ended before. Then the
-thread sleeps until the connection is notified (and a random half second, so that many hosts that wait do not ask in
-one moment), the lease's end (likewise), or a random time of at most a third of the ttl, whichever is first. Where
-nothing can notify, the connection is given back and the polls come after 1 s, then rarer, up to 5 s. Each time the
-claim is made anew, by the rules of the store: it says whether there is still anything to do.
+To wait, the connection listens to the shard and claims it once more, because the lease may have ended before. Then the
+thread sleeps until the first of three: a notification, the end of the lease, or a random time of at most a third of the
+ttl. After the first two it adds a random half second, so that many waiting hosts do not claim at once. Where the store
+cannot notify, the connection is closed, and the claimer polls: after 1 s, then less often, up to every 5 s. Each time
+it makes a new claim, and the store decides whether anything is left to do.
 
-Who waits by --failover is a standby: no budget ends that. While the store is away, or a job's transaction holds the
-fence of who has vanished, it continues with those polls; without a tick through a pause or a drain as well.
+A firing that waits with --failover is a standby, and no budget ends its wait. It keeps polling while the store is
+unreachable, and while a job's transaction holds the fence of a dead holder. Without a tick it also waits through a
+pause or a drain.
 """
 
 from __future__ import annotations
@@ -53,34 +53,34 @@ if TYPE_CHECKING:
 
 
 class StoreConnection:
-    """The connection to the store, and the parts to which it listens."""
+    """The connection to the store, and the shards that it listens to."""
 
     def __init__(self, store: LeaseStore) -> None:
         self.store = store
         self._listening: dict[int, bool] = {}
 
     def listens(self, firing: Firing) -> bool:
-        """Return whether this connection was told to listen to the part, be it in vain."""
+        """Return whether `listen` was called for the shard on this connection, whatever it returned."""
         return firing.shard in self._listening
 
     def listen(self, firing: Firing, deadline: float) -> bool:
-        """Listen to a part; return whether it can be had. Raises `StoreError`."""
+        """Listen to a shard; return whether the store can notify. Raises `StoreError`."""
         if firing.shard not in self._listening:
             self._listening[firing.shard] = self.store.listen(firing, deadline=deadline)
         return self._listening[firing.shard]
 
     def fd(self) -> int | None:
-        """Return what becomes readable when something happens, if anything can."""
+        """Return the descriptor that becomes readable at a notification, if there is one."""
         return self.store.watch_fd() if any(self._listening.values()) else None
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._listening.clear()
         self.store.close()
 
 
 class Claimer:
-    """The parts that a firing may still get."""
+    """The shards that a firing may still get."""
 
     def __init__(
         self,
@@ -89,9 +89,11 @@ class Claimer:
         sleep: Callable[[float, int | None], bool],
         refused: Callable[[Firing, Refusal, bool, bool], None],
     ) -> None:
-        """`sleep` waits, or until the descriptor is readable: then it returns True; raises when the firing is to end.
+        """Take two functions.
 
-        `refused` is reason a part's firing, why, whether a claim of it was not answered, and whether it is waited for.
+        `sleep(seconds, descriptor)` returns True as soon as the descriptor is readable, and raises when the firing is
+        to end. `refused(firing, refusal, unanswered, waits)` reports a refused shard: `unanswered` if a claim of it was
+        not answered, `waits` if it is claimed again.
         """
         self._connection = connection
         self._sleep = sleep
@@ -103,19 +105,19 @@ class Claimer:
             _ShardClaim(spec, connection, spec.firing._replace(shard=part)) for part in parts
         ]
         self.asked_for: Firing | None = None
-        """The part of the newest claim, answered or not."""
+        """The shard of the newest claim, answered or not."""
 
     @property
     def unanswered(self) -> list[Firing]:
-        """The parts for which a claim was not answered: it may have been granted."""
+        """The shards with an unanswered claim, which may have been granted."""
         return [claim.firing for claim in self._open if claim.unanswered]
 
     def unconfirmed(self) -> Unconfirmed | None:
-        """Return what was granted and does not count, to be given back."""
+        """Return a lease that was granted and does not count, to be given back."""
         return next((claim.unconfirmed for claim in self._open if claim.unconfirmed), None)
 
     def next(self) -> Lease | Unconfirmed | None:
-        """Ask until a part is granted; None when there is none to be had. Raises `StoreError`."""
+        """Claim until a shard is granted; return None when no shard is left. Raises `StoreError`."""
         asking = list(self._open)
         for claim in asking:
             claim.begin(self._now())
@@ -128,7 +130,7 @@ class Claimer:
                 self._refused(claim.firing, answer, claim.unanswered, False)
                 asking.remove(claim)
                 if answer.reason in ("paused", "drained"):
-                    break  # all parts are
+                    break  # this holds for all shards
                 if answer.reason != "held":
                     self._open.remove(claim)
             elif answer is not None:
@@ -140,7 +142,7 @@ class Claimer:
         return None
 
     def _pause_until(self, due: float, asking: list[_ShardClaim]) -> None:
-        """Sleep until then, or for a moment from when the connection has been notified, for all that wait the same."""
+        """Sleep until `due`, or until shortly after a notification, which is for all waiting shards."""
         fd = self._connection.fd()
         self._sleep(0.0, None)  # raises when the firing is to end
         while (remaining := due - self._now()) > 0:
@@ -156,16 +158,16 @@ class Claimer:
 
 
 class _ShardClaim:
-    """One claim until its answer: budgets, and what earlier answers asked to hand back."""
+    """The claim of one shard until its final answer."""
 
     def __init__(self, spec: RunSpec, connection: StoreConnection, firing: Firing) -> None:
         self.firing = firing
         self.due = 0.0
-        """When to ask (lease clock)."""
+        """When to claim (lease clock)."""
         self.unconfirmed: Unconfirmed | None = None
         self.unanswered = False
         self.unsettled = False
-        """Whether the last claim may have been granted: nobody would renew that lease while another part runs."""
+        """Whether the last claim may have been granted: nothing would renew that lease while another shard runs."""
         self._spec = spec
         self._connection = connection
         self._backoff = Backoff()
@@ -177,23 +179,23 @@ class _ShardClaim:
         self._waiting = False
 
     def begin(self, now: float) -> None:
-        """Ask from now on, with a budget of its own."""
+        """Start claiming now, with a new budget."""
         self.due = now
         self._wait_until = now + self._spec.wait
         self._forget(now)
 
     def notify(self, asked_at: float) -> None:
-        """Ask then if it waits: something has happened."""
+        """Claim at `asked_at` if this shard is waiting: a notification has come."""
         if self._waiting:
             self.due = min(self.due, asked_at)
 
     def waiting_for(self) -> Refusal | None:
-        """Return what is waited for, once."""
+        """Return the refusal that this shard waits for, once."""
         reason, self._reason_to_wait = self._reason_to_wait, None
         return reason
 
     def ask(self, now: float) -> Lease | Unconfirmed | Refusal | None:
-        """Ask once; return the answer, or None, with `due` set, if it is to be asked again."""
+        """Claim once; return the final answer, or None with `due` set for the next claim."""
         if self._waiting:
             self._forget(now)
         try:
@@ -215,7 +217,9 @@ class _ShardClaim:
         self._spec.spool.note_reached(self.firing.key)
         self._backoff.reset()
         now = self._now()
-        if not (isinstance(answer, AskAgain) and answer.why == "contended"):  # else perhaps by us
+        if not (
+            isinstance(answer, AskAgain) and answer.why == "contended"
+        ):  # or our own claim contends
             self.unsettled, self.unconfirmed = False, None
         if isinstance(answer, AskAgain):
             return self._ask_again(answer, now)
@@ -239,16 +243,16 @@ class _ShardClaim:
         return clock.lease_time(self._connection.store.lease_clock)
 
     def _evict(self, stale: AskAgain, deadline: float) -> None:
-        """End the session of whom was taken over in silence: it is dead by rule."""
+        """End the session of a dead holder whose key was taken over."""
         try:
             self._connection.store.evict(stale, deadline=deadline)
         except (
             StoreError
-        ):  # the lease is granted without that; whether it lasts the heartbeat will tell
+        ):  # the lease is granted all the same; the next heartbeat shows whether it lasts
             self._connection.close()
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:
-        """Ask again after a pause; if it is too late, return what was granted, or raise."""
+        """Set `due` for a retry; when the budget has ended, return the unconfirmed lease or raise the error."""
         self.due = self._now() + self._backoff.delay()
         if isinstance(error, StoreUnavailable) and self._within_budget(self.due):
             if self.due > self._budget_end and self._spec.spool.note_unreachable(self.firing.key):
@@ -259,14 +263,14 @@ class _ShardClaim:
         return self.unconfirmed._replace(error=error)
 
     def _within_budget(self, now: float) -> bool:
-        """Return whether the budget has not ended; who is a standby has none, and asks more rarely then."""
+        """Return whether to go on; a standby goes on after its budget, with longer pauses."""
         if now < self._budget_end:
             return True
         self.due = now + self._poll()
         return self._is_standby
 
     def _forget(self, now: float) -> None:
-        """Start afresh after a pause, with a new budget."""
+        """Forget earlier answers, and start a new budget."""
         self._waiting = False
         self._budget_end = now + self._spec.connect_timeout
         self._orphan_end: float | None = None
@@ -279,17 +283,17 @@ class _ShardClaim:
 
     @property
     def _is_standby(self) -> bool:
-        """Whether only the end of the holder, or of the tick, ends the wait."""
+        """Whether the firing waits without a time limit (--failover)."""
         waits = self.firing.failover and self._blocker is not None and self._blocker.same_tick
         return waits and self.unconfirmed is None
 
     def _waits_through(self, refusal: Refusal) -> bool:
-        """Return whether it is a standby through a pause; one with a tick would be a burst when that ends."""
+        """Return whether it waits through a pause; standbys with a tick would all run at once after it."""
         paused = refusal.reason in ("paused", "drained")
         return paused and self._is_standby and self.firing.tick.rule == "none"
 
     def _poll(self) -> float:
-        """Return the seconds until it is asked where nothing can notify."""
+        """Return the seconds until the next claim when the store cannot notify."""
         poll = min(
             self.firing.ttl * SILENT_FOR, LONGEST_POLL, FIRST_POLL * POLL_GROWTH**self._polls
         )
@@ -300,7 +304,7 @@ class _ShardClaim:
         return (self.firing.failover and way.same_tick) or now < self._wait_until
 
     def _wait(self, way: BlockingLease, now: float) -> None:
-        """Decide when to ask again, and listen until then."""
+        """Set `due` for the next claim, and listen until then."""
         self._waiting = True
         known, self._blocker = self._blocker, way
         if known is None or (known.execution_id, known.heartbeat) != (
@@ -313,7 +317,7 @@ class _ShardClaim:
             notified = self._connection.listen(self.firing, now + CALL_TIMEOUT)
         except StoreError:
             notified = False
-        if notified and fresh:  # what happened before it listened has been notified nobody
+        if notified and fresh:  # nothing has notified us of what happened before
             self.due = now + NOTIFY_SPREAD * random_fraction()
             return
         if notified:
@@ -327,13 +331,13 @@ class _ShardClaim:
         self.due = now + pause
 
     def _watched(self, now: float) -> float | str | None:
-        """Return the heartbeat behind which the holder has been silent for long enough to be dead."""
+        """Return the last heartbeat of a holder that has been silent long enough to be dead."""
         if self._stale:
             return self._stale.watched
         silent = self._blocker and now - self._silent_since >= self.firing.ttl * SILENT_FOR
         return self._blocker.heartbeat if self._blocker and silent else None
 
-    # The store cannot tell yet
+    # The store cannot decide yet
 
     def _ask_again(self, answer: AskAgain, now: float) -> Refusal | None:
         self.due = now + answer.after
@@ -363,7 +367,7 @@ class _ShardClaim:
                 )
         else:
             self._orphan_end = self._orphan_end or now + answer.ends_in + CONTENDED_FOR
-            if now > self._orphan_end:  # renewed again and again, but too late each time
+            if now > self._orphan_end:  # the holder still renews, but each time too late
                 return self._refused(answer, now)
         self._connection.close()
         self._budget_end = now + answer.after + self._spec.connect_timeout

@@ -1,4 +1,4 @@
-"""What the store thread posts to the guard."""
+"""The events that the store thread posts to the guard."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Renewed(NamedTuple):
 
 
 class Lost:
-    """The lease is lost for good: somebody else may have it."""
+    """The lease is lost for good: another host may have it."""
 
 
 class Kept:
@@ -53,11 +53,11 @@ class Kept:
 
 
 class NotRetried(NamedTuple):
-    """No further attempt has begun: it was refused, or the store did not answer."""
+    """The next attempt was refused, or the store did not answer."""
 
     why: Refusal | OncecronError
     unanswered: bool = False
-    """Whether it may have begun all the same."""
+    """Whether the store may have begun it all the same."""
 
 
 class Recorded(NamedTuple):
@@ -67,7 +67,7 @@ class Recorded(NamedTuple):
 
 
 class Crashed(NamedTuple):
-    """A bug of ours ended the thread: nobody claims, renews or records any more."""
+    """A bug ended the thread: nothing is claimed, renewed or recorded any more."""
 
     error: Exception
 

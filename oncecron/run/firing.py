@@ -1,10 +1,10 @@
-"""The use-case `run`: one firing, from what was typed to its exit status.
+"""Carry out `oncecron run`: one firing, from its options to its exit status.
 
-read        options, environment, file -> settings; key and tick are checked
-tick        from the host's clock at the start of this process, once, never again after waiting
-look        is the command there and executable?  If not: `broken`, recorded, 126 or 127, and nothing
-            is claimed, or a broken host, failing fastest, would win every tick
-supervise   wrapper and guard (see there): claim, start, heartbeat, kill, record
+1. Read options, environment and file; check key and tick.
+2. Derive the tick once, from the host's clock at the start of this process, and never again after a wait.
+3. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
+   is claimed. Otherwise a broken host, which fails fastest, would win every tick.
+4. Start wrapper and guard, which claim, start, renew, kill and record.
 """
 
 from __future__ import annotations

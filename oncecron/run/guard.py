@@ -1,15 +1,15 @@
 """The guard: the process that owns the job, and ends it when the lease or the wrapper is gone.
 
 One loop waits for the wrapper (a pipe), for signals (a descriptor) and for the store thread (an event), at most a
-second. Whatever happens is given to the current state, which returns the next one. What a state is stands here, the
-states themselves and the table of what follows which event in `states`.
+second each time. Each event goes to the current state, which returns the next state. This module has the loop and the
+base class of states. The module `states` has the states and the table of their transitions.
 
-Nothing on the way to a kill touches the store: that is the store thread's, which is never waited for. The lease is
-released only after `waitpid` has said that nothing of the job is left. A log beside the store has a thread of its own
-(`log_mirror`), for which the guard waits a moment when all else is done.
+Nothing on the way to a kill uses the store: only the store thread does, and the guard never waits for it there. The
+lease is released only after `waitpid` has shown that no process of the job is left. A separate log store has its own
+thread (`log_mirror`), and the guard waits briefly for it at the very end.
 
-An error of the guard itself must not leave a job without a guard, also when the wrapper, which would kill it, is gone
-already: the guard kills all that it has started before it leaves.
+An error in the guard must not leave a job without a guard, even if the wrapper, which would kill it, is gone. So the
+guard kills everything that it has started before it exits.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from oncecron.stores.api import LeaseStore
 
 NOTE_ONLY = 0x80
-"""Added to a signal's number by the wrapper: the terminal has sent it to the job already."""
+"""The wrapper adds this to a signal's number if the terminal has already sent the signal to the job."""
 WRAPPER_KILLED = "the oncecron process that cron started was killed"
 
 
 class ImpossibleEventError(OncecronError):
-    """An event came in a state in which it cannot happen."""
+    """An event came in a state in which it is impossible."""
 
 
 class Tally:
@@ -125,7 +125,7 @@ class Guard:
         """Write a line to the wrapper."""
         try:
             os.write(self._reports, line.encode() + b"\n")
-        except OSError:  # the wrapper is gone, or does not read: never waited for
+        except OSError:  # the wrapper is gone, or does not read: never wait for it
             return
 
     def _watch(self, signals: process_tree.Signals) -> int:
@@ -135,7 +135,7 @@ class Guard:
         self.store_thread.start()
         while self._state.exit_status is None:
             poll.poll(self._poll_timeout() * 1000)
-            signals.read()  # only the wrapper tells which ones are meant; SIGCHLD wakes
+            signals.read()  # the wrapper reports the signals that count; SIGCHLD only wakes the loop
             if not self._take_orders():
                 poll.unregister(self._orders)
             for event in self.store_thread.events():
@@ -144,11 +144,11 @@ class Guard:
         return self._state.exit_status
 
     def _poll_timeout(self) -> float:
-        """Return the seconds to wait, at most one: timers stand still while the machine is suspended."""
+        """Return the seconds to wait, at most one: timers stop while the machine is suspended."""
         return min(LONGEST_SLEEP, self._state.poll_timeout(self.now()) + POLL_ROUNDING)
 
     def _take_orders(self) -> bool:
-        """Take what the wrapper has written; return False once when it is gone."""
+        """Take what the wrapper has written; return False once, when the wrapper is gone."""
         if self._wrapper_gone:
             return True
         try:
@@ -171,9 +171,9 @@ class Guard:
         return clock.lease_time(self.spec.address.lease_clock)
 
     def may_start(self, lease: Lease) -> bool:
-        """Return whether half of the trust is left, before and after the wrapper can see where it ends.
+        """Return whether half of the trust is left, both before and after the wrapper can see its end.
 
-        From then on the wrapper fences a guard that is stopped between its look at the clock and the start.
+        From then on the wrapper kills a guard that is stopped between reading the clock and starting the job.
         """
         if not self._trusts(lease):
             return False
@@ -197,14 +197,14 @@ class Guard:
         return job
 
     def announce_job(self, lease: Lease) -> None:
-        """Begin the heartbeats; tell the wrapper and the log."""
+        """Begin the heartbeats; report the start to the wrapper and to the log."""
         fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
         self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
         self.store_thread.begin()
         self.reporter.log.send(spool_records.start_record(self.spec.firing_of(lease), lease))
 
     def finish_job(self, ending: Ending) -> Ending:
-        """Tell the wrapper that there is nothing to fence; return the end with the captured output."""
+        """Show the wrapper that no job is left; return the end with the captured output."""
         self.trust.until = NOTHING_TO_FENCE
         return self._capture.ended(ending) if self._capture else ending
 
@@ -213,9 +213,9 @@ class State:
     """One state. Each event is a method that returns the next state; an event that is not overridden is impossible."""
 
     exit_status: int | None = None
-    """With which the guard leaves, once it is over."""
+    """The exit status of the guard, in the last state."""
     _deadline = NEVER
-    """When `_due` says what follows (lease clock)."""
+    """When `_due` is called (lease clock)."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -223,13 +223,13 @@ class State:
     # What the guard calls
 
     def signalled(self, number: int, *, already_there: bool) -> State:  # noqa: ARG002 - a job's alone
-        """Take a signal to the wrapper. `already_there`: the terminal has sent it to the job itself."""
+        """Handle a signal to the wrapper. `already_there`: the terminal has sent it to the job as well."""
         if number in (*ENDING_SIGNALS, signal.SIGHUP):
             return self._stop(signal_note(number), 128 + number)
         return self
 
     def wrapper_gone(self) -> State:
-        """Take the end of the wrapper."""
+        """Handle the end of the wrapper."""
         return self._stop(WRAPPER_KILLED, EX_TEMPFAIL)
 
     def poll_timeout(self, now: float) -> float:
@@ -241,7 +241,7 @@ class State:
         return self._due() if now >= self._deadline else self
 
     def take(self, event: Event) -> State:  # noqa: C901, PLR0911 - one line for each kind
-        """Take an event of the store thread."""
+        """Handle an event of the store thread."""
         if isinstance(event, Granted):
             return self._granted(event.lease)
         if isinstance(event, Unconfirmed):

@@ -1,17 +1,15 @@
 """The running job: started, signalled, ended in time, and known to be gone.
 
-Every call is given the time (lease clock) and none waits. `judge` is called at least once a second and whenever
-something happens:
+Every call takes the time (lease clock), and none waits. `judge` is called at least once a second and after every event:
 
-    the job has ended           its leftovers, unless it succeeded, get TERM and after the grace KILL
-    --timeout                   TERM to the tree, KILL after the grace
-    a quarter of the ttl        TERM: the lease could not be renewed in time
-      before trust ends
-    a twelfth before it         KILL
-    nothing is left             how it ended
+- The job has failed and left processes: they get TERM, and KILL after the grace.
+- --timeout has passed: the tree gets TERM, and KILL after the grace.
+- A quarter of the ttl is left before trust ends: TERM, because the lease could not be renewed in time.
+- A twelfth of the ttl is left: KILL.
+- No process is left: it returns how the job ended.
 
-`end` (TERM, KILL after the grace), `obey` and `kill` are for all other reasons. The first reason is recorded, except
-that a lost lease replaces any other.
+`end` (TERM, then KILL after the grace), `obey` and `kill` are for all other reasons. The first reason is recorded, but
+a lost lease replaces any other.
 """
 
 from __future__ import annotations
@@ -37,34 +35,34 @@ if TYPE_CHECKING:
     from oncecron.core.model import LostByHolder, Outcome, Request
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-"""They mean the whole run. HUP, USR1 and USR2 mean the job itself: a daemon reloads at a HUP."""
+"""They end the whole run. HUP, USR1 and USR2 are for the job itself: a daemon reloads at a HUP."""
 
 
 class Stop(NamedTuple):
-    """Why we end the job."""
+    """Why oncecron ends the job."""
 
     outcome: Outcome
     note: str | None
     exit_status: int | None = None
-    """None: the child's own."""
+    """None: that of the job."""
     lost_reason: LostByHolder | None = None
     """With `lost`."""
 
 
 class JobEnd(NamedTuple):
-    """How it ended, and the exit status that says so."""
+    """How the job ended, and the exit status for it."""
 
     ending: Ending
     exit_status: int
 
 
 def signal_note(number: int) -> str:
-    """Return what is recorded of an end that a signal to oncecron asked for."""
+    """Return the note for an end after a signal to oncecron."""
     return f"after {signal.Signals(number).name} to oncecron"
 
 
 def request_note(request: Request) -> str:
-    """Return what is recorded of an end that somebody asked for."""
+    """Return the note for an end that a person requested."""
     return f"asked by {request.author}: {request.kind}"
 
 
@@ -103,9 +101,9 @@ class Job:
         self._pid = process_tree.start(command, environment, process_group, signal_mask, outputs)
 
     def forward(self, number: int, now: float, *, already_there: bool) -> None:
-        """Pass a signal on; a second one that ends starts the grace, a third ends it.
+        """Forward a signal. A second ending signal starts the grace, and a third one kills.
 
-        `already_there`: the terminal has sent it to the job itself.
+        `already_there`: the terminal has sent it to the job as well.
         """
         self._forwarded.append(number)
         if not already_there:
@@ -125,7 +123,7 @@ class Job:
             self._kill_at = min(self._kill_at, now + self._grace)
 
     def obey(self, request: Request, now: float) -> None:
-        """Send the signal that somebody asks for, once however often it is asked for; KILL after the grace."""
+        """Send the requested signal, once even if the request is repeated; KILL after the grace."""
         if request == self._obeyed:
             return
         self._obeyed = request
@@ -150,9 +148,9 @@ class Job:
         return min((deadline - now for deadline in deadlines if deadline > now), default=NEVER)
 
     def judge(self, now: float, trusted_until: float) -> JobEnd | None:
-        """Do what is due; return how the job ended once nothing of it is left.
+        """Do what is due; return how the job ended once none of its processes is left.
 
-        `trusted_until` 0: there is no lease that could end.
+        `trusted_until` 0: there is no lease.
         """
         children_left = self._tree.reap()
         status = self._tree.statuses.get(self._pid)
@@ -179,7 +177,7 @@ class Job:
         self._kill_at = min(self._kill_at, guard_kills_at(trusted_until, self._ttl))
 
     def _succeeded(self, status: int) -> bool:
-        """Return whether what is still running was left behind on purpose."""
+        """Return whether the job succeeded: then what it left running is there on purpose."""
         return status == 0 and self._stop is None and not self._ending_signal()
 
     def _ending_signal(self) -> int | None:

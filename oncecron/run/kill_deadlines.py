@@ -1,12 +1,12 @@
-"""Until when the lease is trusted, and what is due to the job before that while the store is away.
+"""Decide when the job is killed while the lease cannot be renewed: before its trust ends.
 
     a quarter of the ttl before the end   the guard sends TERM
     a twelfth                             the guard sends KILL
     a twentieth                           the wrapper kills the job and the guard, which is stopped or hung
 
-The end of trust is the one number that wrapper and guard share. It stands in a page of shared memory and is read at
-the moment of judging, so that no pipe has to be drained before a kill. Written by the guard alone. Local time may only
-end trust, never extend it.
+The end of trust is the one number that wrapper and guard share. It is in a page of shared memory, and each reads it
+when it decides, so neither has to read a pipe before a kill. Only the guard writes it. Local time may only end trust,
+never extend it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def wrapper_kills_at(trusted_until: float, ttl: float) -> float:
 
 
 class Trust:
-    """Seconds of the lease clock at which the child must be dead."""
+    """The time on the lease clock at which the job must be dead, shared by wrapper and guard."""
 
     def __init__(self) -> None:
-        """Make a page that a forked process shares."""
+        """Make a page of memory that forked processes share."""
         self._page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
 
     @property
@@ -48,4 +48,4 @@ class Trust:
 
     @until.setter
     def until(self, value: float) -> None:
-        self._page[0] = value  # eight aligned bytes: one store
+        self._page[0] = value  # eight aligned bytes: written in one step

@@ -1,16 +1,16 @@
-"""The thread that tells the log beside the store (`--log`) what happens: the job's start, its end, a refusal.
+"""The thread that writes a job's start, its end and skips to a separate log store (`--log`).
 
-The lease store records all of it as well, and alone decides. The log being away never stops or delays a run:
+The lease store records all of this too, and it alone decides. An unreachable log store never stops or delays a run:
 
-    told      by the guard once the claim is answered and the job, if any, has been started: the thread begins
-              with the first record.  A further attempt or part may be forked while it holds a lock of a library:
-              between fork and exec `child` calls nothing that could wait for one
-    deliver   in order, again and again with jitter while the log is away. What this key remaining in the log's own
-              spool goes before, a few records of other keys when nothing waits. An end tells all that its
-              start does and takes its place if that is still waiting
-    close     when nothing is left of the job: waits `LOG_GOODBYE` at most and spools what is undelivered
+- The guard sends the first record after the claim is answered and the job, if any, has started; then the thread starts.
+  A later attempt or shard may be forked while this thread holds a lock of a library. That is safe, because between fork
+  and exec `process_tree.start` calls nothing that could wait for a lock.
+- Records are delivered in order, and retried with jitter while the log store is unreachable. Spooled records of this
+  key go first, and a few records of other keys follow when nothing else waits. The record of an end has everything that
+  the record of its start has, and replaces it if that is still waiting.
+- At the very end the guard waits for the thread, at most `LOG_GOODBYE`, and spools what is not delivered.
 
-Nobody waits for this thread before that, least of all on the way to a kill.
+Nothing waits for this thread before that, least of all a kill.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class LogMirror:
             self._thread = threading.Thread(target=self._run, args=(self._spec.log,), daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError as error:  # no thread is left for this user: spooled at the end
+            except (
+                RuntimeError
+            ) as error:  # the user's limit of threads: the record is spooled at the end
                 self._error = error
                 self._thread = None
 

@@ -1,8 +1,8 @@
-"""Starting the job, and finding and ending everything that it started (Linux).
+"""Start the job, and find and end every process that it started (Linux).
 
-The tree, not the process group: a shell's children, a grandchild that called setsid(2), a daemon that forked
-twice. The caller is a child subreaper (prctl(2)), so whatever loses its parent becomes its own child, and
-`waitpid` saying that there is none left is the proof that the tree is gone.
+That is the process tree, not the process group: a shell's children, a grandchild that called setsid(2), a daemon that
+forked twice. The caller is a child subreaper (prctl(2)), so every process that loses its parent becomes its child. When
+`waitpid` reports that no child is left, the tree is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _SFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SI_KERNEL = 0x80
-_LOOKS = 10  # before those who were stopped are killed
+_LOOKS = 10  # at most, before the stopped processes are killed
 
 FORWARDED = (
     signal.SIGTERM,
@@ -48,28 +48,30 @@ def become_subreaper() -> None:
 
 
 class Received(NamedTuple):
-    """A signal as signalfd(2) tells it."""
+    """A signal as signalfd(2) reports it."""
 
     number: int
     from_terminal: bool
-    """Sent by the kernel (Ctrl-C), so that the terminal's whole foreground group has got it."""
+    """Sent by the kernel (Ctrl-C), so the terminal's whole foreground group has received it."""
 
 
 class Signals:
-    """The signals of a process as a descriptor to poll: nothing is interrupted, nothing is lost.
+    """The signals of a process as a descriptor to poll: nothing is interrupted, and nothing is lost.
 
-    A signal that was ignored when the program started stays ignored (nohup, `&` in a script): a blocked one
-    would be queued for the descriptor all the same (signal(7)). The ends of children are seen in any case.
+    A signal that was ignored when the program started stays ignored (nohup, `&` in a script): a blocked one would still
+    be queued for the descriptor (signal(7)). SIGCHLD is always received.
     """
 
     def __init__(self) -> None:
         """Block the forwarded signals and SIGCHLD, and open a descriptor for them.
 
-        A process forked from this one uses the same descriptor: it tells the signals of its reader.
+        A process forked from this one uses the same descriptor, which returns the signals of the process that reads.
         """
         wanted = (number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN)
         watched = (*wanted, signal.SIGCHLD)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no child would leave its status
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # if it were ignored, no exit status would be kept
         self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         bits = sum(1 << (number - 1) for number in watched)
         mask = ctypes.create_string_buffer(bits.to_bytes(128, "little"))  # sigset_t is 1024 bits
@@ -112,8 +114,8 @@ def _read_process(pid: int) -> Process | None:
 def descendants(root: int) -> Iterator[Process]:
     """Yield the processes below `root`, parents before children.
 
-    Each is told before its own children are looked up, so that one whom the caller has stopped forks none
-    in between. Zombies too: a leader that ended before its threads looks like one and still runs.
+    Each process is yielded before its own children are looked up. So a process that the caller has stopped cannot fork
+    in between. Zombies are included: a thread-group leader that has ended before its threads looks like one.
     """
     children_of = _children if _KERNEL_TELLS_CHILDREN else _children_in_table()
     waiting = [root]
@@ -125,17 +127,17 @@ def descendants(root: int) -> Iterator[Process]:
 
 
 def _children(parent: int) -> list[int]:
-    """Return the children of all threads of a process, as proc(5) tells them.
+    """Return the children of all threads of a process (proc(5), /proc/PID/task/TID/children).
 
-    On two busy cores a look at the whole process table took 40 ms, this a tenth: chains of processes that
-    live for 10 ms were caught after 7 looks instead of 50.
+    On two busy cores, reading the whole process table took 40 ms and this a tenth. Chains of processes that live for
+    10 ms were caught after 7 looks instead of 50.
     """
     found: list[int] = []
     for thread in _listed(f"/proc/{parent}/task"):
         try:
             with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
                 found += map(int, children.read().split())
-        except OSError:  # the thread is gone: what it leaves is told elsewhere
+        except OSError:  # the thread has ended: its children have another parent
             continue
     return found
 
@@ -148,7 +150,7 @@ def _listed(directory: str) -> list[str]:
 
 
 def _children_in_table() -> Callable[[int], Sequence[int]]:
-    """Return what `_children` does, from one look at the process table (no CONFIG_PROC_CHILDREN)."""
+    """Return a function like `_children` that reads the process table once (no CONFIG_PROC_CHILDREN)."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (process := _read_process(int(name))):
@@ -160,16 +162,16 @@ _KERNEL_TELLS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
 
 def send(process: Process, number: int) -> bool:
-    """Send a signal to just this process; False if it is gone or may not be signalled.
+    """Send a signal to exactly this process; return False if it is gone or may not be signalled.
 
-    A pidfd pins the process, then its start time is compared: a reused pid is never hit.
+    A pidfd pins the process, then its start time is compared, so a reused pid is never signalled.
     """
     try:
         pidfd = os.pidfd_open(process.pid)
     except OSError as error:
         if (
             error.errno == errno.ENOSYS
-        ):  # before Linux 5.3, or in a sandbox: a tiny risk beats no kill
+        ):  # before Linux 5.3, or in a sandbox: the small risk is better than no kill
             return _send_unpinned(process, number)
         return False
     try:
@@ -209,7 +211,7 @@ class Tree:
     def __init__(self) -> None:
         """Start with nothing reaped."""
         self.statuses: dict[int, int] = {}
-        """Wait statuses by pid: whoever reaps, the job's own status is found here."""
+        """Wait statuses by pid, also that of the job itself."""
 
     def signal(self, number: int) -> None:
         """Send a signal to every member, and SIGCONT to those that are stopped, so that they get it."""
@@ -223,7 +225,7 @@ class Tree:
     def reap(self) -> bool:
         """Collect the zombies; return whether any child is left.
 
-        No child left means that the tree is gone: whoever loses its parent becomes our child.
+        If no child is left, the tree is gone, because every process that loses its parent becomes our child.
         """
         while True:
             try:
@@ -235,12 +237,11 @@ class Tree:
             self.statuses[pid] = status
 
     def kill(self) -> bool:
-        """STOP, then KILL what is there now; return whether anything is left.
+        """Send STOP, then KILL, to every process in the tree; return whether any is left.
 
-        Stopped first, so that nothing forks away between the look and the kill. A few looks only, with the
-        zombies away in between: a chain whose links fork and end faster than we look is new at each look,
-        and would keep us here for ever. Call it again until it returns False: a killed process needs a
-        moment, and one of another user cannot be killed.
+        STOP comes first, so that no process can fork between the look and the kill. It looks only a few times and reaps
+        in between: a chain of processes that fork and exit faster than that would keep it here for ever. Call it again
+        until it returns False: a killed process needs a moment, and a process of another user cannot be killed.
         """
         stopped: dict[tuple[int, int], Process] = {}
         for _ in range(_LOOKS):
@@ -257,7 +258,7 @@ class Tree:
         return self.reap()
 
     def kill_all(self, timeout: float) -> bool:
-        """Kill until nothing is left; return False if something still is after so many seconds."""
+        """Kill until no process is left; return False if one is left after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.kill():
             select.select((), (), (), FIRST_KILL_PAUSE)
@@ -275,10 +276,10 @@ def start(
 ) -> int:
     """Fork and execute the command; return its pid.
 
-    In a session of its own, or, on a terminal, in the given process group. It dies with the thread that
-    called this (PR_SET_PDEATHSIG), sees no descriptor but 0, 1 and 2 (Debian's cron leaks some) and
-    has the signal mask and actions it would have without oncecron. `outputs`: what is to take the place of its 1
-    and 2, from descriptors above them. Raises `OSError` of the execve(2).
+    It runs in its own session, or, on a terminal, in the given process group. It dies with the thread that called this
+    (PR_SET_PDEATHSIG). It gets only the descriptors 0, 1 and 2 (Debian's cron leaks some), and the signal mask and
+    actions that it would have without oncecron. `outputs`: descriptors above 2 that replace its 1 and 2. Raises the
+    `OSError` of execve(2).
     """
     parent = os.getpid()
     reader, writer = os.pipe()
@@ -306,7 +307,9 @@ def _execute(
 ) -> NoReturn:
     try:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the prctl: nobody would kill us
+        if (
+            os.getppid() != parent
+        ):  # the parent died before the prctl, so nothing would kill this process
             os._exit(126)
         if process_group is None:
             os.setsid()
@@ -332,7 +335,7 @@ def _execute(
 
 
 def exit_status(status: int) -> int:
-    """Return what a shell would report of a wait status: the code, or 128 + the signal."""
+    """Return the exit status that a shell reports for a wait status: the code, or 128 + the signal."""
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)

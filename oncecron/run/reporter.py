@@ -1,6 +1,6 @@
-"""What a firing reports: to people on standard error, to the store through the spool, and to the log beside it.
+"""Report on one firing: on standard error, to the store through the spool, and to the log store.
 
-A record that cannot be spooled either is written out on standard error.
+A record that cannot be spooled is written to standard error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reporter:
         self.log = LogMirror(spec)
 
     def say(self, text: str) -> None:
-        """Write a line about the key to standard error; some errors name it themselves."""
+        """Write a line about the key to standard error; some errors begin with the key themselves."""
         name = f"key {self._spec.firing.key}"
         named = text.startswith((f"{name}:", f"{name},"))
         stderr.complain(text if named else f"{name}: {text}")
@@ -49,9 +49,9 @@ class Reporter:
             self.not_started(firing, "the answer to its claim came after the lease had ended")
 
     def not_retried(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
-        """Report that no further attempt was begun; return what is noted on the last one.
+        """Report that no further attempt starts; return the note for the last one.
 
-        `stop_reason` is why the firing was ended meanwhile, if it was.
+        `stop_reason`: why the firing is to end, if it was stopped meanwhile.
         """
         firing = self._spec.firing_of(lease)
         if isinstance(event.why, Refusal):
@@ -75,7 +75,7 @@ class Reporter:
         return error.exit_status
 
     def not_started(self, firing: Firing, why: str) -> None:
-        """Spool the positive word that alone re-opens a tick, for a lease that may have been granted."""
+        """Spool `not-started` for a lease that may have been granted: only that record re-opens a tick."""
         ending = Ending("not-started", None, None, 0.0, why)
         self.spool(spool_records.execution_record(firing, None, ending))
 

@@ -1,4 +1,4 @@
-"""What one firing is to do: everything that is decided before a process is started."""
+"""Decide everything about one firing that is decided before a process starts."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class LogSpec(NamedTuple):
-    """Where the log is kept beside the store."""
+    """A separate log store."""
 
     address: Address
     spool: Spool
-    """Its own: what the store has got the log may lack."""
+    """Its own spool: the log store may lack records that the lease store has."""
 
 
 class RunSpec(NamedTuple):
@@ -59,7 +59,7 @@ class RunSpec(NamedTuple):
     """From TERM to KILL, where the lease does not cut it short."""
     timeout: float | None
     wait: float
-    """How long a firing that is refused `held` asks again."""
+    """How long a firing waits for a running job (`--wait`)."""
     retry_policy: RetryPolicy
     skip_exit: int
     on_store_error: Literal["fail", "skip", "run"]
@@ -68,7 +68,7 @@ class RunSpec(NamedTuple):
     terminal: bool
     """Standard input is a terminal: the job stays in its foreground process group."""
     capture: int = 0
-    """How many bytes of what the job writes are recorded; 0: it writes where it would without us."""
+    """How many bytes of the job's output are recorded; 0: none, and its output is not touched."""
 
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing of the shard that a lease is for."""
@@ -80,7 +80,7 @@ class RunSpec(NamedTuple):
         return command_line(words, scheme + self.address.target, self.namespace)
 
     def job_environment(self, lease: Lease | None) -> dict[str, str]:
-        """Return the environment of the job: what is there, and what oncecron tells it."""
+        """Return the environment of the job: the present one with the `ONCECRON_` variables."""
         told = {
             "ONCECRON_KEY": self.firing.key,
             "ONCECRON_TICK": self.firing.tick.text,
@@ -90,13 +90,13 @@ class RunSpec(NamedTuple):
             "ONCECRON_SHARD": str(lease.shard if lease else 0),
             "ONCECRON_SHARDS": str(self.firing.shards),
         }
-        # An outer run's token is not ours, nor is the interpreter's locale the job's.
+        # The token of an outer run, and the locale that Python has set, are not for the job.
         merged: dict[str, str | None] = {**os.environ, **told, "LC_CTYPE": _given_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
 
 
 def _given_lc_ctype() -> str | None:
-    """Return LC_CTYPE as it was given to this process: in the C locale, cron's, Python replaces it (PEP 538)."""
+    """Return LC_CTYPE as this process received it: in the C locale, as from cron, Python replaces it (PEP 538)."""
     value = os.environ.get("LC_CTYPE")
     if value not in ("C.UTF-8", "C.utf8", "UTF-8"):
         return value
@@ -110,7 +110,7 @@ def _given_lc_ctype() -> str | None:
 
 
 def make_spec(parsed: ParsedRun) -> RunSpec:
-    """Decide everything that is decided before a process is started."""
+    """Return the spec of a firing. Raises `OncecronError`."""
     fired_at = clock.process_started()
     key = checked_key(parsed.given.get("key"))
     settings = Settings(RUN_OPTIONS, parsed.given, key)
@@ -161,7 +161,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
 
 
 def _check_together(settings: Settings, words: list[str]) -> None:
-    """Raise `UsageError`, or `ConfigurationError` for what nobody typed, if options exclude each other."""
+    """Raise `UsageError` if options exclude each other; `ConfigurationError` if they come from the file."""
     conflict = next(conflicts(settings.__getitem__, settings.typed, words), None)
     if conflict:
         typed = any(map(settings.typed, conflict.names))
@@ -169,7 +169,7 @@ def _check_together(settings: Settings, words: list[str]) -> None:
 
 
 def _command(settings: Settings, words: list[str], key: str) -> list[str]:
-    """Return the command's words; what a shell is to run becomes the shell's own."""
+    """Return the words of the command; with --shell those of the shell."""
     string = settings["shell"]
     if string is None and not words:
         string = settings.configured_command()
@@ -182,7 +182,7 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
 
 
 def shell() -> str:
-    """Return $SHELL, which is the shell by which cron runs its lines, else /bin/sh; never our own."""
+    """Return $SHELL, with which cron runs its lines, else /bin/sh; never oncecron's own shell."""
     named = os.environ.get("SHELL", "")
     return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
 
@@ -241,7 +241,7 @@ def _again(settings: Settings) -> bool:
 
 
 def _retry_policy(settings: Settings) -> RetryPolicy:
-    """Return what to do about failures; a delay or codes that are configured wait for --retries."""
+    """Return when to run a failed job again; a delay or codes in the file have no effect without --retries."""
     return RetryPolicy(
         settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
     )
@@ -274,7 +274,7 @@ def _quoted(word: str) -> str:
 
 
 def _random_uuid() -> str:
-    """Return a random uuid of version 4 (RFC 9562); the uuid module costs a firing milliseconds."""
+    """Return a random uuid of version 4 (RFC 9562); importing `uuid` costs a firing milliseconds."""
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80

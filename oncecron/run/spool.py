@@ -1,9 +1,9 @@
-"""Records on local disk that the store has not got yet.
+"""Keep records on local disk until the store has them.
 
-Per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, directories 0700. A record is one file, written
-by temporary name, fsync and rename, so that it is there whole or not at all; what a killed process was writing is
-removed by whoever delivers next. Never below a directory that others may write to, never through a link: nothing is
-written there, and what is there is neither believed nor touched.
+The spool is per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, in directories with mode 0700. A record
+is one file, written under a temporary name, with fsync and rename, so it is there whole or not at all. The next
+delivery removes the temporary files of killed processes. The spool is never used below a directory that other users can
+write to, and never through a link: there, nothing is written, read or changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oncecron.stores.api import LeaseStore
 
 OTHERS_AT_ONCE = 20
-"""Records of other keys that one firing delivers, which has a job of its own."""
+"""The number of records of other keys that one firing delivers."""
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 
@@ -38,7 +38,7 @@ _FIELDS_OF = {
     | {"cause", "lost_reason", "request", "requested_by"},
     "skip": _FIELDS | {"reason", "at"},
 }
-"""What readers take for granted, by the kind of the record."""
+"""The fields that every record of a kind has."""
 
 
 class SpoolError(OncecronError):
@@ -61,7 +61,7 @@ class Spool:
         self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
 
     def add(self, record: dict[str, Any]) -> None:
-        """Keep a record, as `late`, until it is delivered. Raises `SpoolError` when the disk does not take it."""
+        """Keep a record, marked `late`, until it is delivered. Raises `SpoolError` when the disk refuses it."""
         import json  # noqa: PLC0415 - only where the store failed
 
         part = f"{record['shard']}-" if record.get("shard") else ""
@@ -88,7 +88,7 @@ class Spool:
         return sorted(name for name in _listed(self.root) if not name.startswith("."))
 
     def refuse_unsafe(self) -> None:
-        """Raise `SpoolError` if what is here could be somebody else's: then nothing of it is pending."""
+        """Raise `SpoolError` if another user could have written here: then no record is pending."""
         if os.path.lexists(self.root):
             for name in ("", *self.keys()):
                 self._refuse_unsafe(name)
@@ -96,17 +96,16 @@ class Spool:
     def pending(
         self, key: str | None = None, *, set_aside: bool = False
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (path, record) of a key, or of all, the oldest first; a broken file is left out.
+        """Yield (path, record) of a key, or of all keys, oldest first; skip broken files.
 
-        `set_aside`: for who delivers, such a file is renamed, so that it is not looked at again. Raises `SpoolError`
-        where that fails.
+        `set_aside`: rename a broken file, so that it is not read again. Raises `SpoolError` if that fails.
         """
         for name in self._names(key):
             for path in sorted(_records(self._files(name)), key=_modified):
                 try:
                     record = _read(path)
                 except FileNotFoundError:
-                    continue  # delivered by somebody else meanwhile
+                    continue  # another process has delivered it
                 except (OSError, ValueError, RecursionError):
                     if set_aside:
                         _changed(os.rename, path, path + ".broken")
@@ -124,10 +123,10 @@ class Spool:
         )
 
     def has(self, key: str | None = None) -> bool:
-        """Return whether anything is pending, of a key at the cost of one look into a directory.
+        """Return whether a record of a key, or of any key, is pending; remove leftovers of killed processes.
 
-        Of all it is a look for each key that ever had a record. Their directories stay: whoever adds a record must not
-        find its directory removed meanwhile. What a killed process was writing is removed by the way.
+        For one key this reads one directory; for all keys, one for each key that ever had a record. The directories
+        are never removed, because another process may be adding a record.
         """
         for name in self._names(key):
             files = self._files(name)
@@ -140,7 +139,7 @@ class Spool:
         return False
 
     def lock(self) -> int | None:
-        """Become the only one who delivers; return a descriptor to close, or None if somebody else is."""
+        """Lock the spool for delivery; return a descriptor to close, or None if another process has the lock."""
         import fcntl  # noqa: PLC0415 - only where a record was spooled
 
         if not self._is_safe():
@@ -160,10 +159,10 @@ class Spool:
     def deliver(
         self, store: LeaseStore, key: str | None, *, wanted: Callable[[int], bool], within: float
     ) -> None:
-        """Deliver a key's records, or all, while they are `wanted`; whatever fails stays for the next time.
+        """Deliver the records of a key, or all, while `wanted` returns True; keep what fails for the next time.
 
-        `wanted` is asked before each, and told how many were delivered; `within`: seconds for one record. What others
-        may have put here stays without a word, which cron would mail each time: `flush` says it.
+        `wanted` is called before each record with the number delivered so far; `within`: seconds for one record. An
+        unsafe directory is skipped without a message, which cron would mail each time; `oncecron flush` reports it.
         """
         if not self.has(key) or (lock := self.lock()) is None:
             return
@@ -179,11 +178,11 @@ class Spool:
             os.close(lock)
 
     def delivered(self, path: str) -> None:
-        """Forget a record. Raises `SpoolError`: then it will be delivered again, which changes nothing."""
+        """Remove a record. Raises `SpoolError`: then it is delivered again, which changes nothing."""
         _changed(os.unlink, path)
 
     def note_unreachable(self, key: str) -> bool:
-        """Remember that the store was away; return whether that is news for this host and key."""
+        """Note that the store is unreachable; return whether this is new for this host and key."""
         try:
             path = os.path.join(self._directory(key), ".unreachable")
         except (OSError, SpoolError):
@@ -197,7 +196,7 @@ class Spool:
         return True
 
     def note_reached(self, key: str) -> None:
-        """Forget that the store was away."""
+        """Note that the store was reached."""
         note = os.path.join(self.root, _name_of(key), ".unreachable")
         if os.path.lexists(note) and self._is_safe(_name_of(key)):
             _remove(note)
@@ -206,14 +205,16 @@ class Spool:
         return self.keys() if key is None else [_name_of(key)]
 
     def _files(self, name: str) -> list[str]:
-        """Return the paths of what is in a directory of the spool; nothing where it may be somebody else's."""
+        """Return the paths of the files in a directory of the spool; none if it is unsafe."""
         files = _listed(os.path.join(self.root, name))
-        if not files or not self._is_safe(name):  # the usual firing has paid for one look by now
+        if not files or not self._is_safe(
+            name
+        ):  # a firing with an empty spool reads only one directory
             return []
         return [os.path.join(self.root, name, file) for file in files]
 
     def _levels(self, name: str) -> list[str]:
-        """Return the directory of a key, which may be empty, and those above it that are the spool's, from the top."""
+        """Return the directories of the spool from the top down, with that of `name` if it is not empty."""
         levels = [self._state, os.path.dirname(self.root), self.root]
         return [*levels, os.path.join(self.root, name)] if name else levels
 
@@ -226,7 +227,7 @@ class Spool:
         return os.path.join(self.root, name)
 
     def _refuse_unsafe(self, name: str = "") -> None:
-        """Raise `SpoolError` if somebody else could have put something here, `OSError` if nothing is here."""
+        """Raise `SpoolError` if another user could have written here, `OSError` if the directory is missing."""
         for path in self._levels(name):
             if why := safe_paths.unsafe(path):
                 raise SpoolError(why)
@@ -244,10 +245,10 @@ def _records(files: list[str]) -> list[str]:
 
 
 def _changed(change: Callable[..., None], *paths: str) -> None:
-    """Carry out what changes a name. Raises `SpoolError` where this is refused."""
+    """Rename or remove a file. Raises `SpoolError` when that is refused."""
     try:
         change(*paths)
-    except FileNotFoundError:  # somebody else has done it meanwhile
+    except FileNotFoundError:  # another process has done it
         return
     except OSError as error:
         raise SpoolError(
@@ -264,7 +265,7 @@ def _remove(path: str) -> None:
 
 
 def _remove_unless_written(temporary: str) -> None:
-    """Remove what was being written, unless its process lives, here or in a container that shares the directory."""
+    """Remove a temporary file, unless its process may still run, here or in a container with the same directory."""
     if os.path.exists(f"/proc/{temporary.rpartition('.')[2]}"):
         return
     if abs(clock.wall() - _modified(temporary)) > SPOOL_WRITE_TIMEOUT:
@@ -272,14 +273,14 @@ def _remove_unless_written(temporary: str) -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Return the record in a file. Raises `ValueError` where there is none."""
+    """Return the record in a file. Raises `ValueError` if there is none."""
     import json  # noqa: PLC0415 - only where a record was spooled
 
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
         status = os.fstat(file.fileno())
         ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-        if not stat.S_ISREG(status.st_mode) or not ours:  # from when the directory was not safe
+        if not stat.S_ISREG(status.st_mode) or not ours:  # put there while the directory was unsafe
             raise ValueError(
                 f"{path} is not a regular file that only user {os.geteuid()} can write"
             )

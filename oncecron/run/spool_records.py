@@ -1,4 +1,4 @@
-"""Records as `deliver` takes them: what a store is told later, and what the log beside it is told at once."""
+"""Make the records that `LeaseStore.deliver` takes, for the spool and for the log store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def execution_record(
     firing: Firing, lease: Lease | None, ending: Ending, *, started_at: float | None = None
 ) -> dict[str, Any]:
-    """Return how an execution ended; without a lease it was `unclaimed`.
+    """Return the record of an execution that ended; without a lease it was `unclaimed`.
 
-    `started_at`: wall time, where there is no lease that knows it.
+    `started_at`: wall time, only needed without a lease.
     """
     now = clock.wall()
     return {
@@ -50,13 +50,13 @@ def execution_record(
 
 
 def start_record(firing: Firing, lease: Lease) -> dict[str, Any]:
-    """Return an execution of which only the start is known."""
+    """Return the record of a start."""
     started = execution_record(firing, lease, Ending("running", None, None, 0.0))
     return {**started, "finished_at": None, "duration": None}
 
 
 def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
-    """Return a refusal; a firing has one for a reason at most, so that its owner tells it from all others."""
+    """Return the record of a skip; a firing has at most one for each reason, so its owner identifies it."""
     host, pid, _ = refusal.holder or (None, None, None)
     return {
         **_firing_fields(firing),
@@ -74,9 +74,9 @@ def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
 def tell_skip(
     store: LeaseStore, spool: Spool, firing: Firing, refusal: Refusal, *, deadline: float
 ) -> None:
-    """Record a refusal that the store did not decide; one that is away is told later.
+    """Record a skip that the store did not decide, or spool it if the store is unreachable.
 
-    It never changes what was decided. Raises `SpoolError` when the disk does not take it either.
+    This never changes the decision. Raises `SpoolError` when the disk refuses it too.
     """
     try:
         store.skip(firing, refusal, deadline=deadline)

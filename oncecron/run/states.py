@@ -46,8 +46,8 @@ order. So an order is followed by its own answer, except for what was posted bef
 is TERM, INT, QUIT, HUP (which only concerns the job while one runs) or the end of the wrapper. `clock`: a deadline has
 passed, or the job is gone.
 
-An event that cannot happen is a bug of ours and an error. The guard then kills all that it has started before it
-leaves: no job runs on without its guard.
+An impossible event is a bug. The guard then kills everything that it has started before it exits: no job runs without
+its guard.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Claiming(State):
         return _begin(self._guard, lease, None)
 
     def _unconfirmed(self, claim: Unconfirmed) -> State:
-        """Give back what was granted and does not count: only a positive word re-opens its tick."""
+        """Give back a lease that does not count: only a record of `not-started` re-opens its tick."""
         exit_status = self._guard.reporter.store_failed(claim.error)
         if _runs_without(self._guard, claim.error):
             return self._granted(claim.lease)
@@ -187,7 +187,7 @@ class Leaving(State):
         return Leaving(self._guard, self._lease, self._last, self._why, exit_status)
 
     def _due(self) -> State:
-        """Leave although the store may be granting just now."""
+        """Exit, although the store may still grant the claim."""
         guard, lease = self._guard, self._lease
         firing = guard.spec.firing_of(lease) if lease else guard.store_thread.asked_for
         if firing:
@@ -203,7 +203,7 @@ class _WithJob(State):
         self._job = job
 
     def signalled(self, number: int, *, already_there: bool) -> State:
-        """Pass a signal on to the job."""
+        """Forward a signal to the job."""
         self._job.forward(number, self._guard.now(), already_there=already_there)
         return self
 
@@ -213,11 +213,11 @@ class _WithJob(State):
         return self
 
     def poll_timeout(self, now: float) -> float:
-        """Return the seconds until the job is to be judged."""
+        """Return the seconds until `judge` has something to do."""
         return self._job.poll_timeout(now, self._guard.trust.until)
 
     def judge(self, now: float) -> State:
-        """Do what is due to the job; record how it ended once nothing of it is left."""
+        """Do what is due; record how the job ended once none of its processes is left."""
         end = self._job.judge(now, self._guard.trust.until)
         return self._gone(end) if end else self
 
@@ -225,7 +225,7 @@ class _WithJob(State):
         raise NotImplementedError
 
     def _crashed(self, _error: Exception) -> State:
-        """Let the job run on while its lease, which nobody renews now, can be trusted."""
+        """Let the job run while its lease, which is no longer renewed, can be trusted."""
         return self
 
 
@@ -233,7 +233,7 @@ class Unclaimed(_WithJob):
     """The job runs without a lease (--on-store-error run)."""
 
     def __init__(self, guard: Guard, job: Job, started: float) -> None:
-        """Remember when the job started (wall time): no lease knows it."""
+        """Remember when the job started (wall time): there is no lease that has it."""
         super().__init__(guard, job)
         self._started = started
 
@@ -250,7 +250,7 @@ class Running(_WithJob):
         self._stop_reason: str | None = None
 
     def signalled(self, number: int, *, already_there: bool) -> State:
-        """Pass a signal on to the job; one that ends means the whole firing."""
+        """Forward a signal to the job; an ending signal ends the whole firing."""
         if number in ENDING_SIGNALS:
             self._stop_reason = signal_note(number)
         return super().signalled(number, already_there=already_there)
@@ -288,7 +288,7 @@ class Recording(State):
         record: dict[str, object],
         stop_reason: str | None = None,
     ) -> None:
-        """`record` is spooled if the store does not take the end; `stop_reason`: why nothing follows."""
+        """`record` is spooled if the store does not record the end; `stop_reason`: why no attempt follows."""
         super().__init__(guard)
         self._lease = lease
         self._end = end
@@ -297,7 +297,7 @@ class Recording(State):
         self._deadline = guard.now() + RECORD_GIVE_UP
 
     def _recorded(self, error: Exception | None) -> State:
-        """Claim the next shard, unless this one did not go as it should."""
+        """Claim the next shard, unless this one failed to be recorded or was stopped."""
         guard, (ending, exit_status) = self._guard, self._end
         if error is not None:
             guard.reporter.say(f"the end could not be recorded and is kept for later: {error}")
@@ -391,18 +391,18 @@ class Over(State):
         self.exit_status = exit_status
 
     def take(self, _event: Event) -> State:
-        """Ignore it: the thread may have posted more before it could know."""
+        """Ignore it: the thread may have posted it before it got the last order."""
         return self
 
     def _stop(self, _why: str, _exit_status: int) -> State:
         return self
 
 
-# What follows from more than one state
+# Transitions from more than one state
 
 
 def _begin(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
-    """Start the job, unless somebody asks for its end or too little trust is left to start with."""
+    """Start the job, unless its end is requested or too little trust is left."""
     if lease.request:
         ending = _no_start("stopped", _BEFORE_THE_START)._replace(request=lease.request)
         return _record(guard, lease, JobEnd(ending, 128 + lease.request.signal))
@@ -444,7 +444,7 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
 
 
 def _give_back(guard: Guard, lease: Lease, note: str, exit_status: int) -> State:
-    """Record that nothing was started, which alone re-opens the tick."""
+    """Record `not-started`, which alone re-opens the tick."""
     return _record(guard, lease, JobEnd(_no_start("not-started", note), exit_status))
 
 
@@ -462,7 +462,7 @@ def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
 def _end_retries(
     guard: Guard, lease: Lease, last: JobEnd, why: str, stop_reason: str | None
 ) -> State:
-    """Release the lease that was kept; what is recorded of the last attempt stays, with a note."""
+    """Release the lease that was kept; the record of the last attempt stays and gets a note."""
     noted = last.ending._replace(note=_joined(last.ending.note, why))
     record = spool_records.execution_record(guard.spec.firing_of(lease), lease, noted)
     guard.store_thread.end(last.ending._replace(note=why))

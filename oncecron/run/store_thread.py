@@ -1,27 +1,28 @@
-"""The store thread of the guard: claims, heartbeats, the record of the end.
+"""The store thread of the guard: it claims, renews and records.
 
-Everything that can block in the network, in name resolution or in TLS happens here, and nobody ever waits for
-this thread on the way to a kill. It is the only user of its store object. The guard's orders come in a mailbox and
-are obeyed one after another; the answers are events, posted in the order in which things happened:
+Everything that can block in the network, in name resolution or in TLS happens here, and nothing on the way to a kill
+waits for this thread. It is the only user of its store object. It takes the guard's orders from a mailbox, one after
+another, and posts events as answers, in the order in which things happen:
 
-    claim        (see `claimer`) is what the thread begins with.  `Granted` or `Unconfirmed`: the lease is parked until
-                 the next order (the guard forks while this thread holds no lock of any library).  `NoShardLeft`, or
-                 `Failed` with the shards that may have been granted: the thread ends.  Before that, any `Refused`
-    renew        renews once a lease that was granted too slowly to start with, within the budget of a claim:
-                 `Granted`, `Lost` or `Failed`
-    begin        starts the heartbeats: the job runs.  A renewal every sixth of the ttl, at once when the connection
-                 has something to read (the first sign that a server is going, or that somebody asks for something: it
-                 listens after a second), and again and again with jitter while the store is away.  `Renewed` moves the
-                 end of trust and brings what is asked of the holder; after `Lost` no heartbeat follows
-    keep         records how an attempt ended and keeps the lease, whose heartbeats go on: `Kept`.  If the store does
-                 not take it, or the lease is lost, it is treated as `end`: `Recorded`
-    retry        begins the next attempt, within the budget of a claim: `Granted` (parked like a claim), `NotRetried`
-                 (the heartbeats go on) or `Lost`
-    end          records how the job ended, within a bounded time: `Recorded`, with an error if the guard is to spool it
-    claim next   claims the next shard after `Recorded`.  Any other order ends the thread then
-    withdraw     ends a claim or retry that is still unanswered: `Failed` or `NotRetried`.  It comes at any time
+    claim        The thread begins with it (see `claimer`).  `Granted` or `Unconfirmed`: the lease is parked until the
+                 next order, so that the guard forks while this thread holds no lock of a library.  `NoShardLeft`, or
+                 `Failed` with the shards that may have been granted: the thread ends.  `Refused` may come before.
+    renew        Renews once a lease that was granted too late to start with, within the budget of a claim:
+                 `Granted`, `Lost` or `Failed`.
+    begin        The job runs, and the heartbeats start.  The lease is renewed every sixth of the ttl, and immediately
+                 when the connection is readable: the server is closing it, or has sent a notification (the thread
+                 listens after a second).  While the store is unreachable, renewals are retried with jitter.
+                 `Renewed` moves the end of trust and may bring a request; after `Lost` there are no more heartbeats.
+    keep         Records how an attempt ended and keeps the lease, with its heartbeats: `Kept`.  If the store does not
+                 answer, or the lease is lost, it is treated like `end`: `Recorded`.
+    retry        Begins the next attempt, within the budget of a claim: `Granted` (parked like a claim), `NotRetried`
+                 (the heartbeats continue) or `Lost`.
+    end          Records how the job ended, within `RECORD_TIMEOUT`: `Recorded`, with an error if the guard is to
+                 spool it.
+    claim next   Claims the next shard after `Recorded`.  Any other order ends the thread then.
+    withdraw     Ends an unanswered claim or retry: `Failed` or `NotRetried`.  It may come at any time.
 
-A bug of ours ends the thread with `Crashed`, in whatever it is doing.
+A bug ends the thread with `Crashed`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class StoreThread:
         self._claimer: Claimer | None = None
         self._events: collections.deque[Event] = collections.deque()
         self._orders: collections.deque[tuple[str, Ending | None]] = collections.deque()
-        """What the guard wants: the name of an order, and how a job ended."""
+        """The guard's orders, each with the end of a job if it has one."""
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._withdrawn = False
@@ -109,7 +110,7 @@ class StoreThread:
 
     @property
     def asked_for(self) -> Firing | None:
-        """The shard that is being claimed, or was last; the thread may be waiting for the answer."""
+        """The shard of the newest claim, answered or not."""
         return self._claimer.asked_for if self._claimer else None
 
     def renew(self) -> None:
@@ -137,7 +138,7 @@ class StoreThread:
         self._order("claim next")
 
     def withdraw(self) -> None:
-        """Stop asking. A lease that comes all the same is for the guard to give back."""
+        """Stop claiming. The guard gives back a lease that is still granted."""
         self._withdrawn = True
         self._wake()
 
@@ -174,7 +175,7 @@ class StoreThread:
         return clock.lease_time(self._clock)
 
     def _sleep(self, seconds: float, fd: int | None = None) -> bool:
-        """Wait, or until the guard wants something; return whether the descriptor is readable."""
+        """Wait for `seconds` or for an order; return whether the descriptor is readable."""
         poll = select.poll()
         poll.register(self._wake_fd, select.POLLIN)
         if fd is not None:
@@ -192,7 +193,7 @@ class StoreThread:
     # Claiming
 
     def _claim(self, claimer: Claimer) -> Lease | None:
-        """Return a lease that was posted to the guard; None when it was told that there is none."""
+        """Claim; return the lease that was posted to the guard, or None after `NoShardLeft`."""
         try:
             answer = claimer.next()
         except Withdrawn:
@@ -267,7 +268,7 @@ class StoreThread:
             self._record(ending)
 
     def _park(self) -> None:
-        """Do nothing but what is ordered."""
+        """Stop the heartbeats and wait for an order."""
         self._beating = False
         self._renew_at = self._listen_at = self._renew_deadline = NEVER
 
@@ -327,7 +328,7 @@ class StoreThread:
         if answer is True:
             self._renew_at = self._now() + self._interval
             self._post(Kept())
-        elif answer is False:  # lost: recorded as an end is
+        elif answer is False:  # the lease is lost: record the end
             self._record(ending)
         else:
             self._ended(answer)
@@ -385,7 +386,7 @@ class StoreThread:
             self._sleep(pause)
 
     def _deliver_spooled(self, key: str | None) -> None:
-        """Deliver this key's records, or a few of all."""
+        """Deliver the spooled records of a key, or a few of all keys."""
 
         def wanted(number: int) -> bool:
             return key is not None or (number < OTHERS_AT_ONCE and not self._orders)

@@ -1,14 +1,15 @@
 """The wrapper: the process that cron waits for. It starts the guard, forwards signals, and watches the guard.
 
-    the guard reports `exit N`   -> leave with N, once the output that is captured has been passed on.  `job`: that one
-                                    runs; `idle`: none does, and the end of the last attempt or shard is on record
-    the guard is gone without    -> what it left is our child now (subreaper): KILL it all, record `lost`, 75
-    trust ends in a twentieth of -> the guard is stopped, hung, or blocked: KILL job and guard, record
-      the ttl                       `lost`, 75.  No store I/O on this path: the record is spooled
-    a signal                     -> written to the guard's pipe, never waited for
-    the wrapper itself is killed -> the guard sees the end of that pipe and ends the job
+- The guard reports `exit N`: the wrapper exits with N, after captured output has been forwarded. `job` means that a
+  job runs; `idle` means that none runs, and that the end of the last attempt or shard is on record.
+- The guard dies without that report: its processes are our children now (subreaper). The wrapper kills them all,
+  records `lost`, and exits with 75.
+- Trust ends in a twentieth of the ttl: the guard is stopped, hung or blocked. The wrapper kills job and guard, records
+  `lost`, and exits with 75. It does no store I/O here: the record is spooled.
+- A signal comes: the wrapper writes it to the guard's pipe, without waiting.
+- The wrapper itself is killed: the guard sees the end of that pipe and ends the job.
 
-It imports no driver. The guard is forked before there is any thread.
+It imports no driver, and it forks the guard before any thread starts.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     """Run one firing to its end; return the exit status."""
     trust = Trust()
     signals = process_tree.Signals()
-    capture = _capture(spec)  # not adopted by us when its parent ends
+    capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
     process_tree.become_subreaper()
     orders_read, orders_write = os.pipe()
     reports_read, reports_write = os.pipe()
@@ -82,7 +83,9 @@ def _be_guard(guard: Guard, signals: process_tree.Signals, group: int, spec: Run
     try:
         if spec.terminal:
             os.setpgid(0, 0)
-            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a message would stop it
+            signal.signal(
+                signal.SIGTTOU, signal.SIG_IGN
+            )  # or writing a message would stop the guard
         else:
             os.setsid()
         process_tree.become_subreaper()
@@ -124,7 +127,7 @@ class Wrapper:
         self._asked_to_end = False
 
     def watch(self) -> int:
-        """Wait for the guard's last word, or do what it can no longer do."""
+        """Wait for the guard's last report, or do what the guard can no longer do."""
         os.set_blocking(self._orders, False)
         os.set_blocking(self._reports, False)
         poll = select.poll()
@@ -182,7 +185,7 @@ class Wrapper:
                 continue
 
     def _wait_for_guard(self) -> None:
-        """Let the guard leave first: cron waits for everybody who holds the command's output."""
+        """Let the guard exit first: cron waits for every process that holds the command's output."""
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
         deadline = time.monotonic() + GUARD_LEAVES_WITHIN
@@ -192,11 +195,11 @@ class Wrapper:
             and (remaining := deadline - time.monotonic()) > 0
         ):
             poll.poll(remaining * 1000)
-            self._forward_signals()  # whoever is asked to end now does not wait for a slow reader
+            self._forward_signals()  # a signal to end now ends the wait for a slow reader
             self._tree.reap()
 
     def _remembered(self, fields: list[str]) -> Lease:
-        """Return what the guard reports of the job that it has started, for the record of its loss."""
+        """Return the lease of the started job from the guard's report, for a record of its loss."""
         firing = self._spec.firing
         shard, execution_id, attempt, token, started_at, cause = fields
         self._started = self._now()
@@ -215,14 +218,16 @@ class Wrapper:
         )
 
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
-        """Kill everything, the guard too, and record the loss."""
-        if self._guard not in self._tree.statuses:  # first: a stopped one keeps zombies in our way
+        """Kill everything, including the guard, and record the loss."""
+        if (
+            self._guard not in self._tree.statuses
+        ):  # first: a stopped guard does not reap its zombies
             process_tree.signal_one(self._guard, signal.SIGKILL)
         gone = self._tree.kill_all(KILL_TIMEOUT)
         key = self._spec.firing.key
         exit_status = EX_TEMPFAIL
         if os.WIFEXITED(self._tree.statuses.get(self._guard, signal.SIGKILL)):
-            why, exit_status = "the oncecron guard failed", EX_SOFTWARE  # and has said so
+            why, exit_status = "the oncecron guard failed", EX_SOFTWARE  # after its own message
             lost_reason = "guard-failed"
         if self._lease is None:
             if exit_status == EX_TEMPFAIL:
@@ -241,9 +246,10 @@ class Wrapper:
         return exit_status
 
     def _spool(self, record: dict[str, object], *, gone: bool) -> None:
-        """Keep the record for the store, and for the log beside it.
+        """Spool the record for the store, and for the log store.
 
-        Delivered to the store it releases the lease, which while something lives is to keep others out until it ends.
+        Its delivery releases the lease. While a process of the job lives (`gone` is false), the lease must keep other
+        hosts out until it expires, so the record goes to the log store only.
         """
         spec = self._spec
         for spool in (*([spec.spool] if gone else []), *([spec.log.spool] if spec.log else [])):

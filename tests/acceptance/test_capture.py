@@ -454,7 +454,7 @@ def test_a_killed_forwarder_is_a_closed_pipe(any_store: Store, host: Oncecron) -
     record = recorded(host)
     assert (record["outcome"], record["signal"]) == ("failed", signal.SIGPIPE)
     assert record["output"].startswith("ready\n")
-    assert record["note"] == "its output is cut off: the process that passes it on was killed"
+    assert record["note"] == "its output is incomplete: the process that forwards it was killed"
 
 
 def test_a_stopped_forwarder_does_not_hold_up_the_record(

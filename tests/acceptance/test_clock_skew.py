@@ -194,7 +194,7 @@ def test_a_host_whose_clock_is_far_off_is_refused(
     wrong = world.at(FIRST + CRON_DELAY, Site("wrong", off), *options)
     assert (wrong.status, wrong.out) == (78, b"")
     assert wrong.err.count("\n") == 1
-    assert "this host's clock or the store's is wrong" in wrong.err
+    assert "correct the clock that is wrong" in wrong.err
     assert "date -u" in wrong.err
     assert "select now()" in wrong.err
     assert set(world.play(every_host([RIGHT], [FIRST, FIRST + DAY]), *options)) == {QUIET}

@@ -150,7 +150,7 @@ def test_a_certificate_of_our_own(
     assert wires.ask(url("client.crt", "client.key")) == b"PONG"
     locked = url("client.crt", "locked.key", ssl_keyfile_password=KEY_PASSWORD)
     assert wires.ask(locked) == b"PONG"
-    assert "give ssl_certfile" in wires.complaint(StoreRefusesError, server.tls_url())
+    assert "set ssl_certfile" in wires.complaint(StoreRefusesError, server.tls_url())
     stranger = wires.complaint(StoreRefusesError, url("stranger.crt", "stranger.key"))
     assert "signed ssl_certfile" in stranger
 
@@ -219,7 +219,7 @@ def test_tls_and_none_confused(server: RedisServer, wires: Wires) -> None:
     assert "if it uses TLS, write rediss://" in wires.complaint(StoreUnavailable, url)
     url = server.tls_url(via=server)
     with at_most(0.5):
-        assert "does the server speak TLS there?" in wires.complaint(
+        assert "does the server use TLS on this port?" in wires.complaint(
             StoreUnavailable, url, patience=0.5
         )
 

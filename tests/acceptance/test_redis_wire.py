@@ -324,7 +324,7 @@ def test_a_socket_that_this_user_may_not_use(
         (b"-DENIED Redis is running in protected mode because ...", StoreRefusesError, "requirepass"),
         (b"-MOVED 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
         (b"-ASK 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
-        (b"HTTP/1.1 400 Bad Request", StoreRefusesError, "no Redis ('HTTP/1.1 400 Bad Request')"),
+        (b"HTTP/1.1 400 Bad Request", StoreRefusesError, "not Redis (it answered 'HTTP/1.1 400 Bad Request')"),
         (b"220 mail.example ESMTP", StoreRefusesError, "check host and port"),
         (b"\x15\x03\x01\x00\x02\x02\x46\r\n", StoreRefusesError, "write rediss://"),
     ],
@@ -347,7 +347,7 @@ def test_a_server_that_says_why_and_hangs_up(new_scripted: NewScripted, wires: W
 
     for name in ("", "oncecron"):
         told = wires.complaint(StoreRefusesError, new_scripted(deny).url, name=name)
-        assert "in protected mode; give the server a password" in told
+        assert "in protected mode; set a password" in told
 
 
 def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires: Wires) -> None:

@@ -209,7 +209,7 @@ def test_a_state_directory_that_others_may_write_to_is_refused(
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> None:
     """Below a file, or with too long a name: asking again would not help."""
     (tmp_path / "file").touch()
-    with pytest.raises(StoreRefusesError, match="name another file"):
+    with pytest.raises(StoreRefusesError, match="use another file"):
         first_host(tmp_path / name).fire(minute(1))
 
 

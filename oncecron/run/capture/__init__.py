@@ -1,1 +1,1 @@
-"""The last of what a job writes, kept while it is passed on."""
+"""Keep the end of a job's output while it is forwarded."""

@@ -1,13 +1,13 @@
-"""Keeping the last of what the job writes (`--capture`), seen from wrapper and guard.
+"""Keep the end of the job's output (`--capture`): the part of the wrapper and of the guard.
 
-    wrapper   makes the pipes and forks the forwarder, before the guard; leaves when all has been passed on that the
-              job wrote, or at a signal. A daemon that the job remaining does not hold it up
-    guard     gives the pipes to each attempt, and when its tree is gone takes what is in the ring. It waits for the
-              forwarder a second at most, and never on the way to a kill
-    neither   needs the forwarder: killed before a start, the job writes where it would have without us; killed
-              later, the record has what the ring has, and says so
+- The wrapper makes the pipes and forks the forwarder, before it forks the guard. It exits when all output of the job
+  has been forwarded, or at a signal. A daemon that the job has left does not delay it.
+- The guard gives the pipes to each attempt. When the job's process tree is gone, it reads the ring. It waits for the
+  forwarder at most a second, and never on the way to a kill.
+- Neither needs the forwarder. If it is killed before a start, the job writes to its original output. If it is killed
+  later, the record has what the ring has, and a note.
 
-Without `--capture` nothing of this is imported.
+Without `--capture` none of this is imported.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Capture:
     """The pipes, the ring, and the way to the forwarder."""
 
     def __init__(self, size: int, errors_begin: str) -> None:
-        """Fork the forwarder; the last `size` bytes are kept. Before there is any thread.
+        """Fork the forwarder, which keeps the last `size` bytes. To be called before any thread starts.
 
-        What was closed stays closed: the job gets pipes for those of its standard output and error that there are.
+        Only open outputs are captured: a standard output or standard error that is closed stays closed.
         """
         self._ring = Ring(size)
         ends = {target: _pipe() for target in _different_outputs()}
@@ -61,7 +61,7 @@ class Capture:
     def _fork_again(
         self, pipes: list[Pipe], orders: int, replies: int, errors_begin: str
     ) -> NoReturn:
-        """Let init adopt the forwarder: it is no part of the tree that the wrapper may have to kill."""
+        """Let init adopt the forwarder, so that it is not in the tree that the wrapper may have to kill."""
         try:
             if os.fork() == 0:
                 forward(pipes, self._ring, orders, replies, errors_begin)
@@ -71,7 +71,7 @@ class Capture:
     # In the guard
 
     def begin(self) -> tuple[tuple[int, int], ...]:
-        """Return what is to be the job's: (1, descriptor) and (2, descriptor); nothing if nobody would pass it on."""
+        """Return the job's outputs, (1, descriptor) and (2, descriptor); nothing if there is no forwarder."""
         self._wait_for(READY, OUTPUT_TIMEOUT if self._order == SETTLE else 0)
         if self._gone:
             return ()
@@ -79,7 +79,7 @@ class Capture:
         return self._outputs
 
     def ended(self, ending: Ending) -> Ending:
-        """Return the end of an attempt whose tree is gone, with its output."""
+        """Add the output to the end of an attempt whose process tree is gone."""
         missing = self._missing()
         output = self._ring.end()
         if output is None or ending.outcome == "not-started":
@@ -90,14 +90,14 @@ class Capture:
     # In the wrapper
 
     def close_outputs(self) -> None:
-        """Leave the pipes to the guard, so that their end is seen."""
+        """Close the pipes in this process: the forwarder sees their end only when every copy is closed."""
         for descriptor in {descriptor for _, descriptor in self._outputs}:
             os.close(descriptor)
 
     def pass_on(self, signals: Signals, within: float | None) -> None:
-        """Wait until all that the job wrote has been passed on, or for a signal that ends.
+        """Wait until all output of the job has been forwarded, or for a signal that ends the firing.
 
-        `within`: seconds; None: for as long as the reader takes, as the job itself would have waited.
+        `within`: seconds; None: as long as the reader takes, as the job itself would wait.
         """
         self._tell(FINISH)
         deadline = time.monotonic() + (NEVER if within is None else within)
@@ -114,7 +114,7 @@ class Capture:
     # In both
 
     def _missing(self) -> str | None:
-        """Have what the job has written put into the ring; return what is known to be missing there."""
+        """Have the forwarder move the job's output into the ring; return a note if some of it is missing."""
         self._order = SETTLE + (self._order - SETTLE + 1) % 200
         self._tell(self._order)
         if self._wait_for(self._order, OUTPUT_TIMEOUT) or self._ring.complete:
@@ -126,7 +126,7 @@ class Capture:
     def _tell(self, order: int) -> None:
         try:
             os.write(self._orders, bytes([order]))
-        except OSError:  # it is gone, which its replies tell
+        except OSError:  # the forwarder is gone: the pipe of its replies has ended
             return
 
     def _wait_for(self, reply: int, within: float) -> bool:
@@ -141,7 +141,7 @@ class Capture:
         return True
 
     def _read(self) -> bytes:
-        """Return the replies that are there, and see whether more may come."""
+        """Return the replies that have arrived, and note when the forwarder is gone."""
         replies = b""
         while not self._gone:
             try:
@@ -154,7 +154,7 @@ class Capture:
 
 
 def _outputs() -> dict[int, int]:
-    """Return the caller's standard output and error, those that there are, and for each who serves it."""
+    """Return the open ones of standard output and error, each with the descriptor that serves it."""
     given = [number for number in (1, 2) if _is_given(number)]
     if len(given) == 2 and os.path.sameopenfile(1, 2):  # noqa: PLR2004
         return {1: 1, 2: 1}
@@ -166,7 +166,7 @@ def _different_outputs() -> list[int]:
 
 
 def _is_given(descriptor: int) -> bool:
-    """Return whether the caller gave it: what took the place of a closed one since is not inheritable."""
+    """Return whether the caller opened it; a descriptor that this process opened in its place is not inheritable."""
     try:
         return os.get_inheritable(descriptor)
     except OSError:
@@ -179,7 +179,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _above_standard(descriptor: int) -> int:
-    """Return a descriptor that cannot be taken for a standard one that was closed."""
+    """Return a descriptor above 2, so that it cannot be mistaken for a closed standard one."""
     if descriptor > 2:  # noqa: PLR2004
         return descriptor
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)

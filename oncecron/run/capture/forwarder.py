@@ -1,17 +1,16 @@
-"""The forwarder: a process that passes on what the job writes, at once, and keeps a copy of the last of it.
+"""The forwarder: a process that forwards the job's output immediately and keeps a copy of its end.
 
-Nobody's child but init's: what ends the job, guard or wrapper does not end it, and it holds nobody up.
+It is a child of init, so nothing that ends the job, the guard or the wrapper ends it, and nothing waits for it.
 
-    the job writes            -> into the ring, then to where the job would have written without us. A thread for
-                                 each pipe: one whose reader is slow stops the job when it is full, as it would
-                                 without us, and never the other one
-    nobody reads, disk full   -> our end of the pipe is closed, so that the job gets SIGPIPE
-    asked to SETTLE           -> all that is in the pipes by now is in the ring. Not what waits to be passed on: the
-                                 record of the end does not depend on who reads
-    asked to FINISH           -> all that was in the pipes by then has been passed on
-    nobody holds the pipes    -> the ring is complete, and it leaves. A daemon that the job left keeps it, as it
-                                 would have kept cron's pipe
-    it is killed              -> the job gets SIGPIPE; guard and wrapper see the end of the pipe of replies
+- The job writes: the bytes go into the ring, then to the job's original output. Each pipe has its own thread. A slow
+  reader blocks the job when the pipe is full, as it would without oncecron, and never blocks the other pipe.
+- The reader is gone, or the disk is full: the forwarder closes its end of the pipe, and the job gets SIGPIPE.
+- SETTLE is asked: everything that was in the pipes is in the ring. It may not have been forwarded yet, because the
+  record of the end must not depend on the reader.
+- FINISH is asked: everything that was in the pipes has been forwarded.
+- No process holds the pipes any more: the ring is complete, and the forwarder exits. A daemon that the job has left
+  keeps it running, as it would keep cron's pipe open.
+- The forwarder is killed: the job gets SIGPIPE, and guard and wrapper see the end of the pipe of replies.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 READY = 0
 FINISH = 1
 SETTLE = 2
-"""Orders and replies are a byte each; an order is its own reply. `SETTLE` is the first of those that mean it."""
+"""Orders and replies are one byte each, and the reply repeats the order. Every byte from `SETTLE` on means settle."""
 
-_CHUNK = 1 << 16  # bytes, a whole pipe as Linux makes it
+_CHUNK = 1 << 16  # bytes: the default size of a pipe on Linux
 _NOBODY_READS = (errno.EPIPE, errno.ECONNRESET)
 _BROKEN = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -49,26 +48,26 @@ class Pipe(NamedTuple):
     """A pipe that the job writes to."""
 
     source: int
-    """The end that we read, non-blocking."""
+    """The end that the forwarder reads, non-blocking."""
     target: int
-    """Where the bytes go."""
+    """The original output of the job."""
 
 
 def forward(
     pipes: Sequence[Pipe], ring: Ring, orders: int, replies: int, errors_begin: str
 ) -> NoReturn:
-    """Be the forwarder, in a process that was forked for it."""
+    """Run the forwarder, in a process that was forked for it."""
     try:
         _detach({orders, replies, *(descriptor for pipe in pipes for descriptor in pipe)})
         _Forwarder(pipes, ring, orders, replies, errors_begin).run()
-    except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
+    except BaseException as error:  # noqa: BLE001 - the process ends here, with a message
         stderr.complain(f"internal error: {type(error).__name__}: {error}")
     finally:
         os._exit(0)
 
 
 def _detach(needed: Iterable[int]) -> None:
-    """Keep nothing that is not ours to keep: no terminal, no directory, no descriptor."""
+    """Give up the terminal, the working directory, and every other descriptor."""
     os.setsid()
     os.chdir("/")
     kept = sorted({0, 1, 2, *needed})
@@ -79,7 +78,7 @@ def _detach(needed: Iterable[int]) -> None:
 
 
 class _Forwarder:
-    """The thread that hears orders; those that pass on are the streams'."""
+    """The thread that takes orders; each stream has its own thread."""
 
     def __init__(
         self, pipes: Sequence[Pipe], ring: Ring, orders: int, replies: int, errors_begin: str
@@ -93,7 +92,7 @@ class _Forwarder:
         self._finishing = False
 
     def run(self) -> None:
-        """Pass on until nobody writes any more."""
+        """Forward until every pipe has ended."""
         for stream in self._streams:
             _thread.start_new_thread(stream.run, ())
         self._reply(READY)
@@ -106,7 +105,7 @@ class _Forwarder:
                     os.eventfd_read(self._progress)
                 elif orders := os.read(self._orders, 64):
                     self._obey(orders)
-                else:  # wrapper and guard are gone
+                else:  # wrapper and guard have exited
                     poll.unregister(self._orders)
             if self._finishing and not any(stream.busy() for stream in self._streams):
                 self._finishing = False
@@ -125,19 +124,19 @@ class _Forwarder:
     def _reply(self, word: int) -> None:
         try:
             os.write(self._replies, bytes([word]))
-        except OSError:  # nobody listens any more
+        except OSError:  # wrapper and guard have exited
             return
 
 
 class _Stream:
-    """One pipe, and what was read from it and not passed on yet."""
+    """One pipe, and what has been read from it and not yet forwarded."""
 
     def __init__(
         self, pipe: Pipe, ring: Ring, lock: _thread.LockType, progress: int, errors_begin: str
     ) -> None:
         self._source, self._target = pipe
         self._ring = ring
-        self._lock = lock  # of the ring, and of the order of reading
+        self._lock = lock  # for the ring, and for the order of reads
         self._progress = progress
         self._errors_begin = errors_begin
         self._taken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -147,10 +146,10 @@ class _Stream:
         self._at_end = False
         self.ended = False
 
-    # In the thread that hears orders
+    # In the thread that takes orders
 
     def take_all(self, *, tell: bool) -> None:
-        """Read what is in the pipe now; `tell` when it has been passed on."""
+        """Read what is in the pipe now; `tell`: report when it has been forwarded."""
         with self._lock:
             if not self.ended:
                 self._take_all()
@@ -159,7 +158,7 @@ class _Stream:
         os.eventfd_write(self._taken, 1)
 
     def busy(self) -> bool:
-        """Return whether something is to be passed on that was told to be, or nobody can write any more."""
+        """Return whether reported output still has to be forwarded, or the end of the pipe has come."""
         with self._lock:
             if self.ended:
                 return False
@@ -170,7 +169,7 @@ class _Stream:
     # In its own thread
 
     def run(self) -> None:
-        """Pass on until the job has closed its end, or nobody takes it."""
+        """Forward until the job has closed its end, or the reader is gone."""
         try:
             self._run()
         except OSError as error:
@@ -181,7 +180,7 @@ class _Stream:
                 )
         finally:
             with self._lock:
-                self._take_all()  # what has come in the meantime is part of the record
+                self._take_all()  # what has arrived meanwhile belongs to the record
                 self.ended = True
                 os.close(self._source)
             os.eventfd_write(self._progress, 1)
@@ -189,7 +188,7 @@ class _Stream:
     def _run(self) -> None:
         poll = self._poll()
         while True:
-            at_end = self._at_end  # asked first: whatever comes before it is waiting by then
+            at_end = self._at_end  # read first: everything before the end is waiting by then
             while self._waiting:
                 self._pass_on(self._waiting.popleft())
             if at_end:
@@ -203,9 +202,10 @@ class _Stream:
                 self._take(_CHUNK)
 
     def _poll(self) -> select.poll:
-        """Return what waits for the job, and for the end of who reads: without us it would be told at once.
+        """Return a poll object for the job's output and for the end of the reader.
 
-        A named pipe may have a reader again before the next byte.
+        Without oncecron the job would see a closed pipe immediately. A named pipe is not watched, because it may have a
+        reader again before the next byte.
         """
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
@@ -217,7 +217,7 @@ class _Stream:
         return poll
 
     def _take_all(self) -> None:
-        """Read what is there now, with the lock, and not what a daemon goes on writing."""
+        """Read what is there now, with the lock held, and not what a daemon still writes."""
         remaining = int.from_bytes(
             fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)), sys.byteorder
         )
@@ -225,7 +225,7 @@ class _Stream:
             remaining -= read
 
     def _take(self, most: int) -> int:
-        """Read at most so much, with the lock; return how much."""
+        """Read at most `most` bytes, with the lock held; return how many were read."""
         try:
             data = os.read(self._source, min(most, _CHUNK))
         except BlockingIOError:  # the other thread was faster
@@ -243,7 +243,7 @@ class _Stream:
         while remaining:
             try:
                 written = os.write(self._target, remaining)
-            except BlockingIOError:  # somebody who shares it has made it so
+            except BlockingIOError:  # another process made the shared descriptor non-blocking
                 poll = select.poll()
                 poll.register(self._target, select.POLLOUT)
                 poll.poll()

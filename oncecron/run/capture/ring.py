@@ -1,7 +1,7 @@
-"""The last bytes that the job wrote, in memory that wrapper, guard and forwarder share.
+"""The end of the job's output, in memory that wrapper, guard and forwarder share.
 
-The forwarder alone adds. Guard and wrapper read, also when the forwarder has been killed, or is adding: what it
-may be writing over meanwhile is left out.
+Only the forwarder adds. Guard and wrapper can read at any time, even if the forwarder was killed. They leave out the
+bytes that the forwarder may be overwriting.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from oncecron.core.model import Output
 
 _BEGUN, _TOTAL, _MARK, _OPEN, _COMPLETE = range(5)  # numbers in the head
 _HEAD = 5 * 8
-_LOOKS = 10  # at a ring that is being filled
-_CONTINUATIONS = 3  # of the longest character in UTF-8
+_LOOKS = 10  # reads of a ring that is being filled
+_CONTINUATIONS = 3  # continuation bytes of the longest UTF-8 character
 
 
 class Ring:
-    """So many bytes, and how many there have been."""
+    """A ring of bytes, and the count of all bytes so far."""
 
     def __init__(self, size: int) -> None:
         """Make it in memory that a forked process shares."""
@@ -27,7 +27,7 @@ class Ring:
         self._bytes = memory[_HEAD:]
 
     def add(self, data: bytes) -> None:
-        """Put what the job has written behind what is there, in place of the oldest."""
+        """Append output of the job, over the oldest bytes."""
         total = self._counts[_TOTAL] + len(data)
         self._counts[_BEGUN] = total
         tail = data[-self._size :]
@@ -39,7 +39,7 @@ class Ring:
 
     @property
     def complete(self) -> bool:
-        """Whether all that came has been added, and nothing more will come."""
+        """Whether everything has been added and nothing more will come."""
         return bool(self._counts[_COMPLETE])
 
     @complete.setter
@@ -47,7 +47,7 @@ class Ring:
         self._counts[_COMPLETE] = value
 
     def begin(self) -> None:
-        """Let an attempt's output begin here."""
+        """Mark the beginning of an attempt's output."""
         self._counts[_MARK] = self._counts[_TOTAL]
         self._counts[_OPEN] = 1
 
@@ -68,11 +68,11 @@ class Ring:
             if first <= total:
                 at = first % self._size
                 return (copy[at:] + copy[:at])[: total - first], first - mark
-        return b"", total - mark  # a daemon floods it: nothing of it stays long enough
+        return b"", total - mark  # a daemon writes faster than this can be read
 
 
 def output_of(data: bytes, cut: int) -> Output:
-    """Return bytes as the log keeps them: `cut` came before, maybe the beginning of the first character."""
+    """Return bytes as the log keeps them; `cut` bytes came before, perhaps within a UTF-8 character."""
     split = 0
     while cut and split < _CONTINUATIONS and data[split : split + 1] in _CONTINUING:
         split += 1
