@@ -1,4 +1,4 @@
-"""The stores: one package each, one driver each, never each other. Here the one that is asked for is opened."""
+"""Open a store. Each store is a package with its own driver, and no store imports another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_address(address: Address, namespace: str) -> None:
-    """Raise `ConfigurationError` for what is known to be wrong before anything is connected."""
+    """Raise `ConfigurationError` for a wrong address or namespace, without connecting."""
     if address.kind == "redis":
         from oncecron.stores.redis.address import check_namespace, parse
 
@@ -21,7 +21,7 @@ def check_address(address: Address, namespace: str) -> None:
 
 
 def check_with_driver(address: Address) -> None:
-    """Raise `StoreRefusesError` for what only the driver knows to be wrong; nothing is connected."""
+    """Raise `StoreRefusesError` for an address that the driver refuses, without connecting."""
     if address.kind == "postgres":
         from oncecron.stores.postgres.client import check
 
@@ -29,7 +29,7 @@ def check_with_driver(address: Address) -> None:
 
 
 def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
-    """Return what a firing needs of the store; it connects at the first call. `ttl` in seconds."""
+    """Return the store of a firing; it connects at the first call. `ttl` is in seconds."""
     if address.kind == "sqlite":
         from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
@@ -46,7 +46,7 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 
 def open_inspector(address: Address, namespace: str) -> Inspector:
-    """Return what people ask of the store. Raises `StoreError`."""
+    """Return the store of the commands for people. Raises `StoreError`."""
     if address.kind == "sqlite":
         from oncecron.stores.sqlite.inspector import SQLiteInspector
 

@@ -1,4 +1,4 @@
-"""Where the store is: the text of --store, read and masked."""
+"""Read the address of a store (--store), and mask its password."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _MEANT = {
 
 
 class Address(NamedTuple):
-    """A store, as far as its text tells."""
+    """The address of a store."""
 
     kind: Literal["postgres", "redis", "sqlite"]
     target: str
     """A libpq connection string, the URL of a Redis store, or an absolute path."""
     options: tuple[tuple[str, str], ...] = ()
-    """What the table [redis] of the configuration file says of a Redis store, where its URL says nothing."""
+    """For Redis: the table [redis] of the configuration file. The URL takes precedence."""
 
     @property
     def lease_clock(self) -> int:
@@ -49,7 +49,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read the text of a store. Raises `ConfigurationError` naming the cure."""
+    """Read the address of a store. Raises `ConfigurationError` with the cure."""
     text = text.strip()
     if text == "local":
         return Address("sqlite", os.path.join(state_directory(), "oncecron.db"))
@@ -96,7 +96,7 @@ def _sqlite_path(rest: str, text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text of a store, or of an error about it, without its password."""
+    """Return an address, or an error about it, without the password."""
     scheme, separator, rest = text.partition("://")
     if separator and (span := _password_in(scheme, rest)):
         text = scheme + separator + rest[: span[0]] + "***" + rest[span[1] :]
@@ -104,7 +104,7 @@ def masked(text: str) -> str:
 
 
 def _password_in(scheme: str, rest: str) -> tuple[int, int] | None:
-    """Return where USER:PASSWORD@ has its password, also one whose / or @ should have been escaped."""
+    """Return where the password of USER:PASSWORD@ begins and ends, also with an unescaped / or @ in it."""
     authority = rest.partition("/")[0]
     end = authority.rfind("@")
     if end < 0:
@@ -117,7 +117,7 @@ def _password_in(scheme: str, rest: str) -> tuple[int, int] | None:
     if port != secret and "=" not in parameters:
         port = secret
     if not scheme.startswith(("redis", "valkey")):
-        port = port.partition("/")[0]  # a database's name may hold an @
+        port = port.partition("/")[0]  # the name of a database may contain an @
     is_port = start > 1 and port != secret and port.isdigit()
     return None if is_port else (start, end)
 
@@ -153,7 +153,7 @@ def _end_of_value(text: str, start: int) -> int:
 
 
 def has_password(text: str) -> bool:
-    """Return whether the text of a store holds a password."""
+    """Return whether an address contains a password."""
     return masked(text) != text
 
 
@@ -186,7 +186,7 @@ def state_directory() -> str:
 
 
 def home_directory() -> str:
-    """Return $HOME, or what the password database says. Raises `ConfigurationError` where neither does."""
+    """Return $HOME, or the home directory in the password database. Raises `ConfigurationError` without either."""
     home = os.environ.get("HOME", "")
     if home.startswith("/"):
         return home

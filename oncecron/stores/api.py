@@ -1,51 +1,52 @@
-"""What a store must do: one protocol for a firing, one for people.
+"""The contract of a store: one protocol for a firing, one for commands that people run.
 
-Every method is one atomic step by the store's clock. A refusal is a value, a broken store raises a
-`StoreError`, and a lease that is lost for good is an answer; never mixed. After the claim every
-call takes the lease. Errors: `StoreUnavailable` when asking again may help, `StoreRefusesError` when not.
+Every method is one atomic step by the store's clock. A refusal is a value, a broken store raises a `StoreError`, and a
+lease that is lost for good is an answer. After the claim every call takes the lease. An error is `StoreUnavailable`
+when a retry may help, and `StoreRefusesError` when it does not.
 
-The claim is one algorithm, kept by every store, in this order:
+Every store makes a claim by the same algorithm, in this order:
 
-0. A known owner: an execution of this owner, key and part that still has its lease gets the same lease again,
-   renewed (its answer was lost). If it has ended since, the answer is `done`. An owner is never refused because of
-   its own lease: one that comes to light only later, by a claim that was slow, is `AskAgain("contended")`.
-1. The key is registered. `paused` and `drained` are refused. A host clock more than `MAX_CLOCK_SKEW` off the
-   store's is a `ConfigurationError` where the tick is an instant named by that clock. So is an instant that somebody
-   named (`--tick`) more than that ahead of the store's clock, since it would burn all ticks up to it; any other name
-   has no bound. So is a number of parts (`shards`) that differs from the one with which any part of this tick was
-   granted: looked at again when granting, in a place that the claims of all parts of a key share.
-2. Looking, first without and then under the lock of the key (steps 3 and 4 come between):
-   - a lease that ends more than its ttl ahead is cut to now + ttl (the store's clock was set back);
-   - somebody has a living lease: `held` for a firing of the same tick. For any other tick, a holder whose last
-     heartbeat is older than two intervals, or whose session lock is free, may be dead: `AskAgain("orphaned")`
-     until that lease has ended or was renewed; else `held`;
-   - the tick has an execution: `done`, unless all that it has say `not-started`. An instant below the high-water
-     mark, or at it without an execution or where retention may have forgotten a start, is `passed`. `again`
-     skips both. With `failover` a tick goes on whose last attempt that started is `lost`, or `failed` or `timed-out`
-     and was to be followed by another (`keep`): unless its instant is below the high-water mark (`passed`), or
-     that attempt's number is above `retries` (`exhausted`);
-   - without a tick, a firing with `failover` that has `awaited` an execution without one is refused `done` when
-     that, or the newest such start since, whoever made it, has ended as anything but `lost` or `not-started`, or
-     `stopped` without a request: it was to end. One that was to be followed by another (`keep`) has not ended.
-3. The store's session lock, if it has one, never waiting. Taken while a lease has expired: `AskAgain("stale")`,
-   and if the heartbeat has not moved since (`watched`) go on without it. Taken without any lease:
-   `AskAgain("contended")`, or go on without it if told to (`alone`).
-   A store that may have lost what it told before it was restarted or promoted: `AskAgain("recovering")`,
-   until every lease that it may have granted has ended.
+0. A known owner. An execution of this owner, key and shard that still has its lease gets the same lease again, renewed,
+   because the answer to its claim was lost. If it has ended since, the answer is `done`. An owner is never refused
+   because of its own lease: if a slow claim of its own comes to light only later, the answer is
+   `AskAgain("contended")`.
+1. The key is registered. `paused` and `drained` are refused. Three things are a `ConfigurationError`:
+   - The host's clock names the tick, and it differs from the store's clock by more than `MAX_CLOCK_SKEW`.
+   - `--tick` names an instant more than that ahead of the store's clock: every tick before it would be skipped. Any
+     other name has no bound.
+   - The number of shards differs from the number with which any shard of this tick was granted. This is checked again
+     at the grant, under a lock that the claims of all shards of a key share.
+2. Checks, first without and then under the lock of the key (steps 3 and 4 come between):
+   - A lease that ends more than its ttl ahead is cut to now + ttl: the store's clock was set back.
+   - Another owner has a lease that has not expired. A firing of the same tick is refused `held`. For any other tick,
+     the holder may be dead if its last heartbeat is older than two intervals or its session lock is free. Then the
+     answer is `AskAgain("orphaned")` until that lease has expired or was renewed; else `held`.
+   - The tick has an execution: `done`, unless all its executions are `not-started`. An instant below the high-water
+     mark is `passed`. So is an instant at the mark without an execution, or where retention may have removed a start.
+     `again` skips both. With `failover` a tick is taken over if its last attempt that started is `lost`, or if it is
+     `failed` or `timed-out` and a retry was to follow (`keep`). It is refused if its instant is below the high-water
+     mark (`passed`), or if that attempt's number is above `retries` (`exhausted`).
+   - Without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that execution, or
+     the newest one without a tick since, has ended. It has not ended if it is `lost` or `not-started`, if it is
+     `stopped` without a request, or if a retry was to follow (`keep`).
+3. The store's session lock, if it has one, without waiting. If the lock is taken and a lease has expired, the answer is
+   `AskAgain("stale")`; if the heartbeat has not changed since (`watched`), the claim continues without the lock. If the
+   lock is taken and there is no lease, the answer is `AskAgain("contended")`, unless the claim is to continue without
+   it (`alone`). A server that may have forgotten leases in a restart or a promotion answers `AskAgain("recovering")`,
+   until every lease that it may have granted has expired.
 4. The lock of the key's row; `AskAgain("fenced")` if a job's own transaction holds it.
-5. An expired lease is taken away: compare-and-set to `lost` (`expired`), the fencing token rises. Only then `done`
-   or `passed` for a firing of that tick.
-6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and itself came later than 60 s -
-   `min_gap` into its own minute (by its own host's clock); without a tick, when it was less than `min_gap` ago. A last
-   start in the future counts as now. Nobody looks at it who goes on after an attempt that was lost, or not followed;
-   without a tick only if that was the last start. `late`: more than `starting_deadline` after an instant.
-7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next
-   attempt of its tick, the lease, the high-water mark, and the key's schedule and zone. Its cause is `manual` with
-   `again`, else `takeover` if it goes on after an attempt that was lost, or not followed, else `schedule`; the lease
-   tells it.
+5. An expired lease is removed: its execution is set to `lost` (`expired`) by compare-and-set, and the fencing token
+   rises. Only then a firing of that tick is refused `done` or `passed`.
+6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and came itself later than 60 s -
+   `min_gap` into its own minute (by its own host's clock). Without a tick it refuses when the last start was less than
+   `min_gap` ago. A last start in the future counts as now. A takeover ignores the gap; without a tick, only if the
+   attempt that it follows was the last start. `late`: more than `starting_deadline` after an instant.
+7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next attempt of its
+   tick, the lease, the high-water mark, and the key's schedule and zone. The cause is `manual` with `again`,
+   `takeover` if it follows an attempt that was lost or whose retry never came, else `schedule`. The lease has it too.
 
-Whoever listens to a part of a key (`listen`) is stirred when it is granted, when it ends and when its holder is asked
-for something; nobody depends on it.
+A connection that listens to a shard (`listen`) is notified when the shard is granted, when it ends, and when its holder
+gets a request. Nothing depends on a notification.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ if TYPE_CHECKING:
 
 
 class LeaseStore(Protocol):
-    """What a firing needs. Used by one thread at a time; connects by itself at the first call.
+    """The store of a firing. One thread uses it at a time; it connects at the first call.
 
-    `deadline` is in seconds of the store's lease clock: the call raises `StoreUnavailable` when the
-    store has not answered by then. After an error the next call connects afresh.
+    `deadline` is in seconds of the store's lease clock: the call raises `StoreUnavailable` when the store has not
+    answered by then. After an error the next call connects again.
     """
 
     lease_clock: int
@@ -99,92 +100,95 @@ class LeaseStore(Protocol):
         alone: bool = False,
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        """Ask for (key, tick). A refusal has been recorded as a skip, if it could be.
+        """Claim (key, tick). A refusal is recorded as a skip, if possible.
 
-        `watched` is the heartbeat that the last answer `stale`, or a `held` at least a third of the ttl ago, told;
-        `alone` goes on without the session lock after two seconds of `contended`. `awaited` is the execution for whose
-        end the firing waits: it was told `held` before, and another `held` is not recorded again. `Unconfirmed` must
-        be asked for again, or given back by `finish`. A claim that was not answered (`StoreError.unanswered`) may
-        have been granted. Raises `ConfigurationError` when the clocks of host and store are more than `MAX_CLOCK_SKEW`
-        apart, a named instant is that far ahead, or other hosts divide the key otherwise.
+        `watched`: the heartbeat from the last answer `stale`, or from a `held` at least a third of the ttl ago.
+        `alone`: continue without the session lock, after two seconds of `contended`. `awaited`: the execution that the
+        firing waits for; it has been refused `held` before, and another `held` is not recorded again.
+
+        An `Unconfirmed` lease must be claimed again, or given back with `finish`. A claim without an answer
+        (`StoreError.unanswered`) may have been granted. Raises `ConfigurationError` when the clocks of host and store
+        are more than `MAX_CLOCK_SKEW` apart, when a named instant is that far ahead, or when another host has another
+        number of shards.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Extend the lease; return it as it is trusted now, or None if it is lost for good.
+        """Renew the lease; return it with its new end of trust, or None if it is lost for good.
 
-        On a new connection this is a re-adoption: it never grants anew what somebody else has got. An
-        execution that the store has lost is put back with its old token if nobody has claimed since. Tells what
-        somebody asks of the holder, and notes when it was told.
+        On a new connection this is a re-adoption, and it never takes a lease from another owner. An execution that the
+        store has lost is put back with its old token, if no other claim was granted since. The lease has the request to
+        the holder, if there is one, and the store notes when it was delivered.
         """
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
-        """Record the end of an attempt that is to be followed by another, and keep the lease, renewed.
+        """Record the end of an attempt that a retry is to follow; keep the lease and renew it.
 
-        False if the lease is lost; then nothing is recorded. Told twice, it has the same answer.
+        Return False if the lease is lost; then nothing is recorded. A repeated call has the same answer.
         """
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        """Begin the next attempt of a tick under the lease that was kept; `paused` and `drained` refuse it.
+        """Begin the next attempt of a tick under the lease that was kept; it is refused if `paused` or `drained`.
 
-        A new execution (`retry`) with a higher fencing token, and a start as any other for `recent`; asked twice, the
-        same. None if the lease is lost for good. What was asked of the holder was asked of the attempt before. A
-        refusal leaves the lease, for `finish`; it is recorded as a skip.
+        This makes a new execution (`retry`) with a higher fencing token, and counts as a start for `recent`. A repeated
+        call returns the same attempt. Return None if the lease is lost for good. A request to the holder was for the
+        attempt before, and ends. A refusal is recorded as a skip and leaves the lease, for `finish`.
         """
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
-        """Have `watch_fd` become readable when something happens to the part of the key.
+        """Make `watch_fd` readable when something happens to the shard, as long as the connection lasts.
 
-        As long as the connection lasts; False where that cannot be had. What has become readable, the next call
-        reads.
+        Return False if the store cannot do that. The next call reads what has arrived.
         """
 
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
-        """Record the end and release the lease; False if the lease had been lost before.
+        """Record the end and release the lease; return False if the lease had been lost before.
 
-        Then the end is recorded all the same, with a note, and nobody else's lease is touched. Why the lease was lost
-        stays, unless the ending says it; where nobody has said it yet, it is `revoked`. After `keep` it means that no
-        further attempt follows: what was recorded stays, with the ending's note added, and an attempt that `retry`
-        began without being heard did not start; the lease lost or not, nobody goes on who has not yet. An end after a
-        request to the holder is known as such: who waits without a tick does not go on after a stop that somebody
-        asked for.
+        Then the end is recorded with a note, and no lease of another owner is touched. The recorded reason of the loss
+        stays, unless the ending has one; if there is none, it is `revoked`.
+
+        After `keep` this means that no retry follows. The recorded end stays and gets the ending's note. An attempt
+        that `retry` began, but whose answer was lost, did not start. Lease lost or not, no attempt that has not started
+        yet may start. An end after a request to the holder is recorded as such: a standby without a tick does not take
+        over after a requested stop.
         """
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Record a refusal that the store did not decide itself (`broken`, a wait that ran out)."""
+        """Record a skip that the store did not decide (`broken`, or the end of a wait)."""
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a record told late, or told to the log beside another store, by whom the lease is kept.
+        """Take a spooled record, or a record for a log store, where another store has the leases.
 
-        Idempotent by (owner, attempt), never fails on a conflict. What has an end keeps it; `running` and `lost`
-        become what happened, and the owner's own lease goes; after `keep` it is as `finish`. An execution that this
-        store never saw is put in, with its token and cause; whoever was `running` with a lower token and has no lease
-        here becomes `lost` (`superseded`), and so does a start that comes after a higher one. A `not-started` without
-        a token says nothing. With a retention the end of an execution removes a few expired rows, as `finish` does.
+        This is idempotent by (owner, attempt) and never fails on a conflict. A recorded end stays; `running` and `lost`
+        are replaced by what happened, and the owner's own lease is released. After `keep` it works like `finish`. An
+        execution that this store never saw is inserted, with its token and cause. An execution that is `running` with a
+        lower token and without a lease here becomes `lost` (`superseded`), and so does a start that comes after a
+        higher token. A `not-started` without a token has no effect. With a retention, the end of an execution removes a
+        few expired rows, as in `finish`.
 
-        A refusal is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
-        eight that were delivered to its row. That is enough: those of a spool come in order and one at a time, and one
-        told twice, since nobody heard that it had arrived, is the first to be told again.
+        A skip is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
+        eight that were delivered to its row. That is enough: a spool delivers in order and one at a time, and a record
+        whose acknowledgement was lost is the first to be delivered again.
         """
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """End the dead session that still holds the lock of an expired lease, where allowed."""
+        """End the dead session that still holds the lock of an expired lease, if allowed."""
 
     def watch_fd(self) -> int | None:
         """Return a descriptor that becomes readable when the store closes the session, if there is one."""
 
     def close(self) -> None:
-        """Give the connection back; it frees the session lock. Never raises, never waits."""
+        """Close the connection, which frees the session lock. Never raises, never waits."""
 
 
 class Inspector(Protocol):
-    """What people ask. May be slower and import more."""
+    """The store of the commands for people. It may be slower and import more."""
 
     has_roles: bool
-    """Whether `initialise` can give rights to roles."""
+    """Whether `initialise` can grant rights to roles."""
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first."""
@@ -196,76 +200,75 @@ class Inspector(Protocol):
         """Return one execution."""
 
     def output(self, execution_id: int) -> Output | None:
-        """Return what an execution wrote, where it was captured."""
+        """Return the captured output of an execution."""
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with what else is known of them."""
+        """Yield the executions of `history` with their unpublished details."""
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the refusals of `skips` with what else is known of them."""
+        """Yield the skips of `skips` with their unpublished details."""
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions that began since, part by part of the keys, each part in the order of starts.
+        """Yield all executions since a time, shard by shard, each shard in the order of starts.
 
-        Other questions may be asked meanwhile.
+        Other methods may be called meanwhile.
         """
 
     def job_keys(self) -> Sequence[JobKey]:
-        """Return every part of every key as it was last claimed, by name."""
+        """Return every shard of every key as it was last claimed, by name."""
 
     def namespaces(self) -> Iterable[str]:
-        """Return the namespaces of this server, or of files beside this one, in no order; one may come twice.
+        """Return the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
 
-        This store's own need not be there. Completion asks, so it may give up on a server that holds too much.
+        This store's own namespace may be missing. It is for completion, so it may stop early on a large server.
         """
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
 
     def pauses(self) -> Sequence[Pause]:
-        """Return what refuses firings now: pauses that have not ended, and drained hosts."""
+        """Return the pauses that have not ended, and the drained hosts."""
 
     def pause(
         self, key: str, *, author: str, reason: str | None, seconds: float | None
     ) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a key, or of `ALL_KEYS`, for so long; return the pause and what it replaced.
+        """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced.
 
-        Every claim that is decided after this has returned is refused. What runs is not touched, and a claim that is
-        sent again for it keeps its lease.
+        Every claim that is decided after this has returned is refused. Running jobs are not touched, and a repeated
+        claim for one keeps its lease.
         """
 
     def resume(self, key: str) -> Pause | None:
-        """End the pause of the key, or that of `ALL_KEYS`, which is another; return it, or None if there was none."""
+        """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
 
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a host, as `pause` does those of a key."""
+        """Refuse new firings of a host, as `pause` does for a key."""
 
     def undrain(self, host: str) -> Pause | None:
-        """Let the host claim again; return what it was drained by, or None if it was not."""
+        """Let the host claim again; return the drain, or None if there was none."""
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Ask the holder for something, in place of what it was asked before; False if it has no lease any more.
+        """Send a request to the holder, in place of an earlier one; return False if the execution has no lease.
 
-        One that has expired, and that nobody took away, is still there. The execution tells it from then on, whatever
-        becomes of it.
+        An expired lease that no claim has removed still counts. The execution keeps the request on record.
         """
 
     def release(
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
     ) -> Released:
-        """Free a part of a key whose lease has ended, or has gone; see `Released`.
+        """Free a shard of a key whose lease has expired or is missing; see `Released`.
 
-        The execution is declared lost (`released`) by `author`, if it is still running. `execution_id` None: a session
-        lock without a lease, or nothing; any lease is `other` then. A lease that ends too far ahead is cut, as by a
-        claim. `force` ends the session that still holds the lock, or a job's transaction the fence. Raises
-        `StoreRefusesError` where that is not allowed.
+        The execution is declared lost (`released`) by `author`, if it is still running. `execution_id` None means a
+        session lock without a lease, or nothing; any lease is `other` then. A lease that ends too far ahead is cut, as
+        by a claim. `force` ends the session that still holds the lock, or the job's transaction that holds the fence.
+        Raises `StoreRefusesError` where that is not allowed.
         """
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
-        """Remove what is older than the retention; return how many executions and skips went."""
+        """Remove expired records; return how many executions and how many skips were removed."""
 
     def initialise(self, roles: Roles) -> str:
-        """Create or upgrade the schema and grant rights; return a sentence of what was done."""
+        """Create or upgrade the schema and grant rights; return a sentence about what was done."""
 
     def schema_sql(self, roles: Roles) -> str:
         """Return the SQL that `initialise` would run on an empty store."""

@@ -213,7 +213,7 @@ def test_no_store_at_all_is_a_configuration_error(public_path: Path) -> None:
     [
         ("postgresql+psycopg://u@h/d", "drop '+psycopg'"),
         ("mysql://u@h/d", "unknown kind 'mysql'"),
-        ("nonsense", "no store"),
+        ("nonsense", "is not a store"),
         ("sqlite://relative.db", "absolute"),
         ("postgresql://u@h:port/d", "store's URL"),
         ("postgresql://u@h/d?nonsense=1", "nonsense"),

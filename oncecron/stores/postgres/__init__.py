@@ -1,1 +1,1 @@
-"""The PostgreSQL store: a lease row, and a session advisory lock as the second bolt."""
+"""The PostgreSQL store: a lease row, and a session advisory lock as a second safeguard."""

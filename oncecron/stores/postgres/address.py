@@ -1,4 +1,4 @@
-"""What a failed connection means, and what cures it."""
+"""Choose libpq's parameters, and turn a failed connection into a message with a cure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from oncecron.stores.address import masked
 if TYPE_CHECKING:
     from oncecron.core.errors import StoreError
 
-# libpq tells no SQLSTATE of a connection that failed, and servers translate their messages: what is not known here
-# is tried again until the budget ends, which costs time but never a run.
-_EACH_SERVER = "connection to server "  # so libpq 14 and newer begin what they say of each server
+# libpq has no SQLSTATE for a failed connection, and servers translate their messages. An unknown message is retried
+# until the budget ends: that costs time, but never a run.
+_EACH_SERVER = (
+    "connection to server "  # the beginning of each server's message in libpq 14 and newer
+)
 _STANDBY = ("session is read-only", "hot standby")
 _PERMANENT = (
     ("password authentication failed", "check the password in the store's URL or in ~/.pgpass"),
@@ -39,7 +41,7 @@ _PERMANENT = (
 
 
 def parameters(server_timeout: float, name: str) -> dict[str, str]:
-    """Return what oncecron asks of libpq where the address says nothing else.
+    """Return the connection parameters for libpq; those in the address take precedence.
 
     `server_timeout`: seconds that one host may take; `name`: application_name.
     """
@@ -60,7 +62,7 @@ def parameters(server_timeout: float, name: str) -> dict[str, str]:
 
 
 def broken(message: str, url: str) -> StoreError:
-    """Return the error for an address that libpq cannot even read."""
+    """Return the error for an address that libpq cannot read."""
     text = " ".join(message.split())
     return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; correct the store's URL")
 
@@ -68,8 +70,8 @@ def broken(message: str, url: str) -> StoreError:
 def explain(message: str, url: str) -> StoreError:
     """Return the oncecron error for a connection that failed, from libpq's message.
 
-    It names every server that was tried. One that may answer later is waited for, whatever the others said;
-    so is the primary where only standbys answered, for one of them may be about to become it.
+    It names every server that was tried. The connection is retried if any of them may answer later. It is also retried
+    if only standbys answered, because one of them may be about to be promoted.
     """
     text = " ".join(message.split())
     cures = _cures(text)
@@ -80,7 +82,7 @@ def explain(message: str, url: str) -> StoreError:
 
 
 def _cures(text: str) -> list[str | None]:
-    """Return for each server what cures it, None where time may; one server may have several addresses."""
+    """Return the cure for each server, None where a retry may help; one server may have several addresses."""
     by_server: dict[str, str | None] = {}
     for attempt in text.split(_EACH_SERVER):
         where = attempt.partition(" failed: ")[0]

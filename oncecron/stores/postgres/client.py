@@ -1,7 +1,7 @@
-"""A session with PostgreSQL whose every statement ends by a deadline.
+"""A PostgreSQL session in which every statement ends by a deadline.
 
-libpq connects: several hosts, service files and ~/.pgpass are its own. Statements go through its non-blocking calls,
-because a driver's execute() waits past any deadline of ours when packets are dropped silently.
+libpq connects, so lists of hosts, service files and ~/.pgpass work. Statements use its non-blocking calls, because a
+driver's execute() waits past every deadline when packets are dropped silently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StatementError(Exception):
 
 
 def check(url: str) -> None:
-    """Raise `StoreRefusesError` for an address that cannot be read; nothing is connected."""
+    """Raise `StoreRefusesError` for an address that cannot be read, without connecting."""
     try:
         libpq.check(url)
     except BrokenConninfoError as error:
@@ -40,14 +40,14 @@ def check(url: str) -> None:
 
 
 class PostgresClient:
-    """One session. Not connected again by itself: open a new one."""
+    """One session. It never reconnects: open a new one."""
 
     def __init__(
         self, url: str, *, clock: int, deadline: float, server_timeout: float, name: str
     ) -> None:
         """Connect. `server_timeout`: seconds that one host may take; `name`: application_name.
 
-        Raises `StoreUnavailable` or, when asking again does not help, `StoreRefusesError`.
+        Raises `StoreUnavailable` or, when a retry does not help, `StoreRefusesError`.
         """
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
@@ -58,13 +58,13 @@ class PostgresClient:
         except LibpqError as error:
             raise address.explain(str(error), url) from error
         self.backend_pid = self._connection.backend_pid
-        """The backend that libpq was told of; behind a transaction pooler not the one that answers."""
+        """The backend pid that libpq received; behind a transaction pooler another backend answers."""
         self.notified_before = False
-        """Whether a notification was read together with the last answer, so that the socket does not tell of it."""
+        """Whether a notification was read with the last answer, so that the socket does not become readable."""
         self._readable: int | None = None
 
     def fileno(self) -> int:
-        """Return what is readable once there is something to read: the socket, or what always is."""
+        """Return a descriptor that is readable when a notification waits: the socket, or one always readable."""
         if not self.notified_before:
             return self._connection.socket
         if self._readable is None:
@@ -87,7 +87,7 @@ class PostgresClient:
         self.notified_before = False
         try:
             self._connection.consume()
-            self._connection.notified()  # what came before is answered by what is asked now
+            self._connection.notified()  # this statement sees what earlier notifications were about
             send()
             self._flush(deadline)
             rows: list[Row] = []
@@ -108,7 +108,7 @@ class PostgresClient:
     def _flush(self, deadline: float) -> None:
         while self._connection.flush():
             if self._wait(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
-                self._connection.consume()  # or both sides wait with full buffers
+                self._connection.consume()  # otherwise both sides could wait with full buffers
 
     def _result(self, deadline: float) -> Result | None:
         while self._connection.busy():

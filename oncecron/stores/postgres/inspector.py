@@ -1,7 +1,7 @@
-"""What people ask of PostgreSQL: ordinary psycopg, SQL from `inspector.sql`.
+"""The commands for people on PostgreSQL, with psycopg and the SQL of `inspector.sql`.
 
-History is read in pages by the id of its last row, so that a million rows need no memory, no open
-transaction and no sort, neither here nor at the server.
+History is read in pages that begin after the id of the last row. So a million rows need no memory, no open transaction
+and no sort, neither here nor on the server.
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ class PostgresInspector:
     has_roles = True
 
     def __init__(self, url: str, *, namespace: str) -> None:
-        """Connect at the first question. Raises `ConfigurationError` for a namespace that is none."""
+        """Connect at the first call. Raises `ConfigurationError` for an invalid namespace."""
         self._url = url
         self._namespace = namespace
         self._sql = statements(namespace)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
-        """Yield executions, the newest first, or the oldest first after an id."""
+        """Yield executions, newest first, or oldest first after an id."""
         yield from map(Execution._make, self._pages(query, ""))
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with what else is known of them."""
+        """Yield the executions of `history` with their unpublished details."""
         yield from map(_traced, self._pages(query, "traced_"))
 
     def _pages(self, query: HistoryQuery, columns: str) -> Iterator[tuple[Any, ...]]:
@@ -120,25 +120,25 @@ class PostgresInspector:
                 return
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the refusals of `skips` with what else is known of them."""
+        """Yield the skips of `skips` with their unpublished details."""
         for row in self._stream("traced_skips", query._asdict()):
             yield TracedSkip(Skip._make(row[:-1]), row[-1])
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions that began since, part by part in the order of starts."""
+        """Yield all executions since a time, shard by shard in the order of starts."""
         yield from map(_traced, self._stream("timeline", {"since": since}))
 
     def job_keys(self) -> Sequence[JobKey]:
-        """Return every part of every key as it was last claimed."""
+        """Return every shard of every key as it was last claimed."""
         return [JobKey._make(row) for row in self._ask("keys", {})]
 
     def namespaces(self) -> list[str]:
-        """Return the schemas of oncecron that this role may use; this one need not be there."""
+        """Return the schemas of oncecron that this role may use; this one may be missing."""
         with self._explained(_READERS_CURE):
             return [name for (name,) in self._connected().execute(self._sql["namespaces"])]
 
     def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        """Yield rows as the server gives them: no question of this kind begins within another."""
+        """Yield rows as the server sends them; only one such query may run at a time."""
         connection = self._installed()
         with (
             self._explained(_READERS_CURE),
@@ -155,7 +155,7 @@ class PostgresInspector:
         return Execution._make(rows[0]) if rows else None
 
     def output(self, execution_id: int) -> Output | None:
-        """Return what an execution wrote, where it was captured."""
+        """Return the captured output of an execution."""
         rows = self._ask("output", {"execution_id": execution_id})
         return Output._make(rows[0]) if rows else None
 
@@ -164,7 +164,7 @@ class PostgresInspector:
         return [_lease(row) for row in self._ask("leases", {}, _WATCHERS_CURE)]
 
     def pauses(self) -> Sequence[Pause]:
-        """Return what refuses firings now."""
+        """Return the pauses and the drained hosts."""
         return [Pause._make(row) for row in self._ask("pauses", {})]
 
     def pause(
@@ -190,14 +190,14 @@ class PostgresInspector:
         return map(Pause._make, self._ask(section, values, _OPERATORS_CURE))
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Ask the holder for something; see `Inspector.request`."""
+        """Send a request to the holder; see `Inspector.request`."""
         part = {"key": key, "shard": shard, "execution_id": execution_id}
         return bool(self._ask("request", {**part, **request._asdict()}, _OPERATORS_CURE)[0][0])
 
     def release(
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
     ) -> Released:
-        """Free a part of a key whose lease has ended, or has gone; see `Inspector.release`."""
+        """Free a shard of a key; see `Inspector.release`."""
         part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
         give_up = time.monotonic() + SESSION_LOCK_FREED_AFTER
         ended: set[int | None] = set()
@@ -214,7 +214,7 @@ class PostgresInspector:
             select.select((), (), (), RELEASE_POLL)
 
     def _end_session(self, pid: int | None, start: str | None) -> None:
-        """Terminate a session. Raises `StoreRefusesError` if that is not this role's right."""
+        """Terminate a session. Raises `StoreRefusesError` if this role may not."""
         cure = _ENDERS_CURE.format(pid=pid)
         rows = self._ask("end_session", {"pid": pid, "start": start}, cure)
         if rows and rows[0][0] is None:
@@ -223,7 +223,7 @@ class PostgresInspector:
             )
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
-        """Remove what is older than the retention; return how many executions and skips went."""
+        """Remove expired records; return how many executions and how many skips were removed."""
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
         parts = [row[0] for row in self._ask("part_ids", {}, _OWNERS_CURE)]
         executions = skips = 0
@@ -237,7 +237,7 @@ class PostgresInspector:
         return executions, skips
 
     def initialise(self, roles: Roles) -> str:
-        """Create or upgrade the schema and grant rights; return a sentence of what was done."""
+        """Create or upgrade the schema and grant rights; return a sentence about what was done."""
         connection = self._connected()
         if connection.info.server_version < _OLDEST_SERVER:
             raise StoreRefusesError(
@@ -295,7 +295,7 @@ class PostgresInspector:
         return self._connection
 
     def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
-        """Return the connection once the schema is known to be there and of this version."""
+        """Return the connection after checking that the schema exists and has this version."""
         if self._connection is not None:
             return self._connection
         connection = self._connected()
@@ -333,7 +333,7 @@ class PostgresInspector:
 
     @contextlib.contextmanager
     def _explained(self, cure: str) -> Iterator[None]:
-        """Turn what psycopg raises into an error of one line with a cure."""
+        """Turn an error of psycopg into a one-line error with a cure."""
         try:
             yield
         except psycopg.Error as error:
@@ -353,7 +353,7 @@ class PostgresInspector:
 
 
 def _unconnected(error: psycopg.Error, url: str) -> StoreError:
-    """Return the oncecron error for a connection that failed, without the words that psycopg puts before libpq's."""
+    """Return the oncecron error for a failed connection, without psycopg's prefix."""
     return address.explain(str(error).removeprefix("connection failed: "), url)
 
 
@@ -366,7 +366,7 @@ def _traced(row: tuple[Any, ...]) -> Traced:
 
 
 def _lease(row: tuple[Any, ...]) -> LeaseView:
-    """Read a row of `leases`; a lock without a lease is named by its session: `oncecron HOST/PID KEY`."""
+    """Read a row of `leases`; a lock without a lease has only the name of its session: `oncecron HOST/PID KEY`."""
     view = LeaseView._make(row[:-1])
     words = (row[-1] or "").split(" ")
     if view.host is None and words[0] == "oncecron" and len(words) > 1:

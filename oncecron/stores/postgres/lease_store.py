@@ -1,4 +1,4 @@
-"""What a firing asks of PostgreSQL: one statement, one round trip, one atomic step each."""
+"""The store of a firing on PostgreSQL: each method is one statement and one round trip."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
 
-# The client's own start of its backend, asked as the client: a function of the schema's owner may not see it.
+# When the client's backend started, queried as the client: a function of the schema's owner may not see it.
 _BACKEND_START = (
     "(select s.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)"
 )
@@ -49,7 +49,7 @@ class PostgresLeaseStore:
         self._firing: Firing | None = None
         self._awaited: int | None = None
         self._dead: tuple[int, str | None] | None = None
-        """The session that was taken over from in silence: it may still hold the lock."""
+        """The session of a dead holder whose key was taken over: it may still hold the lock."""
 
     def claim(
         self,
@@ -60,7 +60,7 @@ class PostgresLeaseStore:
         alone: bool = False,
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain:
-        """Ask for (key, tick); see `LeaseStore.claim`."""
+        """Claim (key, tick); see `LeaseStore.claim`."""
         self._firing = firing
         client = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
@@ -77,7 +77,7 @@ class PostgresLeaseStore:
         return self._answer(firing, row, sent)
 
     def _call_installed(self, function: str, values: Sequence[Value], deadline: float) -> Row:
-        """Call a function; where there is no schema at all, install it first."""
+        """Call a function; install the schema first if there is none."""
         try:
             return self._call(function, values, deadline)
         except StatementError as error:
@@ -127,7 +127,7 @@ class PostgresLeaseStore:
         return answer.refusal()
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Extend the lease, or adopt it again on a new connection; see `LeaseStore.renew`."""
+        """Renew the lease, or adopt it on a new connection; see `LeaseStore.renew`."""
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
         client = self._connected(deadline)
@@ -144,7 +144,7 @@ class PostgresLeaseStore:
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row[1:]))
 
     def _put_back(self, client: PostgresClient, lease: Lease, deadline: float) -> int | None:
-        """Put back an execution that the store has lost; None if it is known, or somebody has claimed."""
+        """Put back an execution that the store has lost; None if the store knows it, or granted another claim."""
         firing = self._firing
         if firing is None:
             return None
@@ -189,7 +189,7 @@ class PostgresLeaseStore:
         )
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
-        """Have the socket stir when something happens to the part; see `LeaseStore.listen`."""
+        """Make the socket readable when something happens to the shard; see `LeaseStore.listen`."""
         self._firing = firing
         client = self._connected(deadline)
         values = (firing.key, firing.shard, firing.owner, self._awaited, client.backend_pid)
@@ -207,7 +207,7 @@ class PostgresLeaseStore:
         return self._step("finish_v1", values, deadline)[0] == b"t"
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Record a refusal that the store did not decide; see `LeaseStore.skip`."""
+        """Record a skip that the store did not decide; see `LeaseStore.skip`."""
         host, pid, _ = refusal.holder or (None, None, None)
         values = (
             *(firing.key, firing.shard, firing.tick.text, firing.holder.host, refusal.reason),
@@ -218,7 +218,7 @@ class PostgresLeaseStore:
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
+        """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         import json  # noqa: PLC0415 - only where there is such a record
 
         values = (json.dumps(record), *(retention or (None, None)))
@@ -237,7 +237,7 @@ class PostgresLeaseStore:
         )
         try:
             self._ask(statement, (pid, start), deadline)
-        except StatementError:  # not our role's session: the lease's row decides alone
+        except StatementError:  # another role's session: the lease row alone decides
             return
 
     def watch_fd(self) -> int | None:
@@ -273,7 +273,7 @@ class PostgresLeaseStore:
             return client.ask(statement, values, deadline=deadline)
         except StoreUnavailable as error:
             error.unanswered = True
-            self.close()  # whatever it still does with the answer: this session is never asked again
+            self.close()  # its answer may still come, so this session is never used again
             raise
 
     def _call(self, function: str, values: Sequence[Value], deadline: float) -> Row:
@@ -295,7 +295,7 @@ class PostgresLeaseStore:
             raise self._refused(error) from error
 
     def _refused(self, error: StatementError) -> StoreError:
-        """Return the oncecron error of a statement that failed; the session is given back."""
+        """Return the oncecron error of a failed statement, and close the session."""
         client, self._client = self._client, None
         try:
             return schema.explain(error, self._namespace, client)

@@ -1,8 +1,8 @@
-"""The part of libpq that a firing needs, by ctypes: a connection, statements that never block, and their rows.
+"""The part of libpq that a firing needs, with ctypes: a connection, statements that never block, and their rows.
 
-Importing psycopg takes two thirds of a firing's time on every host and every minute, mostly for what a firing never
-uses; people's commands use it. The library is the one that psycopg's wheels bring, else the system's. ctypes gives the
-interpreter's lock back during every call, so that a name server that is slow stops nobody else.
+Importing psycopg takes two thirds of a firing's time, on every host and every minute, mostly for features that a firing
+never uses. Only the commands for people import it. The library is the one in psycopg's wheel, else the system's. ctypes
+releases the interpreter's lock during every call, so a slow name server does not block the other threads.
 
 Function by function: https://www.postgresql.org/docs/current/libpq.html
 """
@@ -88,7 +88,7 @@ _loaded: list[ctypes.CDLL] = []
 
 
 def _load() -> ctypes.CDLL:
-    """Return the library, the same one as long as this process lives: an upgrade may replace its file meanwhile."""
+    """Return the library, loaded once per process: an upgrade may replace its file while a job runs."""
     if not _loaded:
         library = _open()
         for name, (result, *arguments) in _SIGNATURES.items():
@@ -118,9 +118,9 @@ def _open() -> ctypes.CDLL:
 
 
 def _silence_stdio() -> None:
-    """Let what C prints to its `stderr` go nowhere: a notice that comes while libpq connects, before it can be told.
+    """Discard what C prints to its `stderr`: notices while libpq connects, before a notice processor can be set.
 
-    Python and the job have descriptor 2, not this stream. Only glibc's can be changed; it is `const` in musl.
+    Python and the job use descriptor 2, not this stream. It can be replaced only in glibc; it is `const` in musl.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
@@ -149,10 +149,10 @@ def check(url: str) -> None:
 
 
 class PgConn:
-    """One PGconn. Connecting blocks, for connect_timeout a host; nothing else does."""
+    """One PGconn. Connecting blocks, for at most connect_timeout per host; nothing else blocks."""
 
     def __init__(self, url: str, parameters: Mapping[str, str]) -> None:
-        """Connect; what stands in the URL, which was checked, outranks the parameters. Raises `LibpqError`."""
+        """Connect to a checked URL, whose parameters take precedence. Raises `LibpqError`."""
         self._pq = _load()
         keywords = [*parameters, "dbname"]
         values = [*parameters.values(), url]
@@ -170,7 +170,7 @@ class PgConn:
 
     @property
     def alive(self) -> bool:
-        """Whether libpq still thinks that it is connected."""
+        """Whether libpq considers the connection alive."""
         return int(self._pq.PQstatus(self._conn)) == _CONNECTION_OK
 
     @property
@@ -180,11 +180,11 @@ class PgConn:
 
     @property
     def backend_pid(self) -> int:
-        """What the server said at the start, or a pooler in its place."""
+        """The backend pid that the server, or a pooler in front of it, sent at the start."""
         return int(self._pq.PQbackendPID(self._conn))
 
     def send(self, statement: bytes, values: Sequence[bytes | None]) -> None:
-        """Begin to send a statement. Raises `LibpqError`, like the following."""
+        """Begin to send a statement. Raises `LibpqError`, like the methods below."""
         texts = (c_char_p * len(values))(*values)
         self._succeed(
             self._pq.PQsendQueryParams(
@@ -197,7 +197,7 @@ class PgConn:
         self._succeed(self._pq.PQsendQuery(self._conn, statements))
 
     def flush(self) -> bool:
-        """Send what can be sent; return whether anything is left."""
+        """Send what can be sent without blocking; return whether anything is left."""
         left = int(self._pq.PQflush(self._conn))
         self._succeed(left >= 0)
         return left == 1
@@ -211,7 +211,7 @@ class PgConn:
         return bool(self._pq.PQisBusy(self._conn))
 
     def result(self) -> Result | None:
-        """Return the next result of what was sent, or None after the last."""
+        """Return the next result, or None after the last."""
         result = self._pq.PQgetResult(self._conn)
         if not result:
             return None
@@ -239,7 +239,7 @@ class PgConn:
         return Result([], sqlstate.decode("ascii", "replace"), message.decode("utf-8", "replace"))
 
     def notified(self) -> bool:
-        """Free the notifications that have been read; return whether any came from another session."""
+        """Discard the notifications that were read; return whether any came from another session."""
         others = False
         while found := self._pq.PQnotifies(self._conn):
             others |= _Notification.from_address(found).backend_pid != self.backend_pid

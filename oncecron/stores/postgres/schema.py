@@ -1,4 +1,4 @@
-"""The schema's version: what a firing may install, and what only `oncecron init` may change."""
+"""Install the schema, check its version, and write its grants. Only `oncecron init` changes an existing schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
 _PARTS = ("tables.sql", "shared.sql", "claim.sql", "lease.sql", "operator.sql")
-"""The schema, in the order in which one part needs the other."""
+"""The files of the schema; each needs those before it."""
 
 _FIRING = (
     *("claim_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
@@ -32,11 +32,11 @@ _FIRING = (
 _OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1")
 _READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses")
 _WATCHING = ("meta", "keys", "executions", "leases", "pauses")
-"""What an operator needs to see: what is stopped or released, and how it ended."""
+"""The views that an operator reads: what to stop or release, and how it ended."""
 
 
 def quoted(namespace: str) -> str:
-    """Return the namespace as a quoted SQL name. Raises `ConfigurationError` for one that is none."""
+    """Return the namespace as a quoted SQL name. Raises `ConfigurationError` for an invalid one."""
     if not (
         namespace.isascii()
         and namespace.replace("_", "").isalnum()
@@ -51,7 +51,7 @@ def quoted(namespace: str) -> str:
 
 
 def lock_name(namespace: str) -> str:
-    """Return the text whose hash is the lock of whoever installs or changes the schema."""
+    """Return the text whose hash is the advisory lock for installing or changing the schema."""
     return f"oncecron init {namespace}"
 
 
@@ -66,7 +66,7 @@ def script(namespace: str) -> str:
 
 
 def grants(namespace: str, roles: Roles) -> str:
-    """Return the SQL that gives the roles their rights, and nobody else any."""
+    """Return the SQL that grants the roles their rights."""
     ns = quoted(namespace)
     lines = []
     for role in roles.run:
@@ -101,9 +101,9 @@ def _role(name: str) -> str:
 
 
 def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
-    """Make the schema if it is not there, in one transaction behind a lock.
+    """Create the schema if it is missing, in one transaction under a lock.
 
-    `CREATE SCHEMA IF NOT EXISTS` alone fails for most of many sessions at once (49 of 80 measured).
+    `CREATE SCHEMA IF NOT EXISTS` alone fails for many concurrent sessions (49 of 80, measured).
     Raises `StatementError`, which leaves nothing behind.
     """
     client.ask(b"begin", (), deadline=deadline)

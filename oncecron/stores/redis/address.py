@@ -1,6 +1,6 @@
-"""Where a Redis store is: its URL and the defaults of `[redis]`, read, checked and refused with a cure.
+"""Read and check the address of a Redis store: its URL and the defaults in `[redis]`.
 
-Nothing is connected here, and no driver is imported: a wrong address is refused before anything runs.
+This module connects to nothing and imports no driver: a wrong address is refused before anything runs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ DEFAULTS = (
     "sentinel_username",
     "sentinel_password",
 )
-"""What may stand in the table [redis] of the configuration file."""
+"""The keys of the table [redis] in the configuration file."""
 PARAMETERS = (*DEFAULTS, "db")
-"""What may follow the `?` of a URL."""
+"""The parameters after the `?` of a URL."""
 
 _CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("true", "false")}
 _KINDS: dict[str, Literal["server", "socket", "sentinel", "cluster"]] = {
@@ -49,10 +49,10 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class Tls(NamedTuple):
-    """How TLS is made; paths are absolute."""
+    """The settings of TLS; paths are absolute."""
 
     ca_certs: str | None
-    """None: those of the system."""
+    """None: the system's."""
     certfile: str | None
     keyfile: str | None
     keyfile_password: str | None
@@ -61,15 +61,15 @@ class Tls(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A Redis store, ready to connect to."""
+    """A checked address of a Redis store."""
 
     kind: Literal["server", "socket", "sentinel", "cluster"]
     hosts: tuple[Host, ...]
     """The server, the sentinels, or nodes of the cluster."""
     path: str
-    """Of the socket; else empty."""
+    """The path of the socket, or empty."""
     master: str
-    """What the sentinels call the server; else empty."""
+    """The sentinels' name of the master, or empty."""
     database: int
     username: str | None
     password: str | None
@@ -77,19 +77,19 @@ class Target(NamedTuple):
     sentinel_password: str | None
     tls: Tls | None
     wait: int
-    """How many replicas must have acknowledged a claim."""
+    """How many replicas must acknowledge a claim."""
     keep: int
-    """How many executions, and how many refusals, a part of a key keeps: they are in memory."""
+    """How many executions, and how many skips, each shard keeps at most: Redis keeps them in memory."""
     shown: str
     """The URL without its passwords, for messages."""
 
     def __repr__(self) -> str:
-        """Return what may be shown: no password."""
+        """Return a text without passwords."""
         return f"Target({self.shown!r})"
 
 
 def parse(text: str, defaults: Iterable[tuple[str, str]] = ()) -> Target:
-    """Read a URL; what it does not say is taken from `defaults`. Raises `ConfigurationError` with the cure."""
+    """Read a URL, with `defaults` for what it omits. Raises `ConfigurationError` with the cure."""
     address = parse_address(text)
     if address.kind != "redis":
         raise ConfigurationError(f"store {masked(text)!r} is not a Redis store")
@@ -100,7 +100,7 @@ def parse(text: str, defaults: Iterable[tuple[str, str]] = ()) -> Target:
 
 
 def check_defaults(table: Mapping[str, str]) -> None:
-    """Check the table [redis] of the configuration file. Raises `ValueError` naming the key."""
+    """Check the table [redis] of the configuration file. Raises `ValueError` with the key."""
     for name, value in table.items():
         if name not in DEFAULTS:
             raise ValueError(f"unknown key {name!r}; known are {', '.join(sorted(DEFAULTS))}")
@@ -108,7 +108,7 @@ def check_defaults(table: Mapping[str, str]) -> None:
 
 
 def check_namespace(namespace: str) -> None:
-    """Raise `ConfigurationError` unless the namespace can be the first part of a Redis key."""
+    """Raise `ConfigurationError` unless the namespace can be the prefix of a Redis key."""
     if not 0 < len(namespace) <= _LONGEST_NAMESPACE or not _LETTERS.issuperset(namespace):
         raise ConfigurationError(
             f"invalid namespace {namespace!r} for Redis; "
@@ -146,14 +146,14 @@ def _parsed(text: str, defaults: dict[str, str]) -> Target:
 
 
 def _scheme(scheme: str) -> tuple[str, bool]:
-    """Return the scheme as it is without TLS, and whether TLS is meant."""
+    """Return the scheme without TLS, and whether it had TLS."""
     base, plus, topology = scheme.partition("+")
     tls = base in ("rediss", "valkeys")
     return ("unix" if base == "unix" else "redis") + plus + topology, tls
 
 
 def _query_values(query: str, user: str | None) -> dict[str, str]:
-    """Return the parameters of the query, and user and password from before the @."""
+    """Return the parameters of the query, with user and password from the part before the @."""
     given: dict[str, str] = {}
     if user is not None:
         name, colon, password = user.partition(":")
@@ -194,7 +194,7 @@ def _integer(name: str, text: str, most: int, *, least: int = 0) -> int:
 
 
 def _path(kind: str, path: str) -> tuple[str, str]:
-    """Return the master's name and the database that a path tells, each perhaps empty."""
+    """Return the master's name and the database in a path, each perhaps empty."""
     if kind == "socket":
         return "", ""
     parts = path.removeprefix("/").removesuffix("/").split("/")

@@ -1,4 +1,4 @@
-"""The Redis client of firings and of people, by the standard library alone. Every command ends by a deadline.
+"""The Redis client, with the standard library alone. Every command ends by a deadline.
 
 No command is sent twice, with one exception: MOVED or ASK from a node of a Redis Cluster means that this node did not
 execute the command, and names the node that will. An error from the server is a `ReplyError`. A client that gets no
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisClient", "Reply", "ReplyError", "Word"]
 
-# ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
+# ruff: noqa: PLC0415 - a firing imports what it rarely needs only when it needs it
 
 _MOST_REDIRECTS = 5
 
 
 class RedisClient:
-    """A connection to the server that an address means; in a cluster, to the node that replied last."""
+    """A connection to the server of an address; in a cluster, to the node that replied last."""
 
     def __init__(
         self, target: Target, *, clock: int, deadline: float, server_timeout: float, name: str
@@ -59,16 +59,16 @@ class RedisClient:
     def ask(self, *words: Word, deadline: float) -> Reply:
         """Send one command and return its reply: one round trip.
 
-        `deadline`: seconds of the client's clock. Raises `ReplyError`; or closes the client and raises
-        `StoreUnavailable` without a reply by the deadline, `StoreRefusesError` when the server refuses the login.
+        `deadline`: seconds of the client's clock. Raises `ReplyError`. Without a reply by the deadline it closes the
+        client and raises `StoreUnavailable`; when the server refuses the login, `StoreRefusesError`.
         """
         return self.ask_batch([packed(words)], deadline=deadline)[0]
 
     def ask_batch(self, commands: Sequence[bytes], *, deadline: float) -> list[Reply]:
         """Send commands, as `packed` makes them, and return their replies: one round trip.
 
-        All are sent before the first reply is read. Raises as `ask` does. A `ReplyError` is the first one; the other
-        commands were executed all the same.
+        All are sent before the first reply is read. Raises as `ask` does. A `ReplyError` is that of the first command
+        that failed; the other commands were executed.
         """
         try:
             answers = self._answers(commands, deadline)
@@ -111,10 +111,11 @@ class RedisClient:
         return refusal is None
 
     def is_at_master(self, deadline: float) -> bool:
-        """Return False if the sentinels name another master than the connected one.
+        """Return False if the sentinels name another master than the connected server.
 
-        A master that survives a failover learns of it seconds later and accepts writes until then. A holder that stayed
-        would renew a lease there that the new master grants to others. Sentinels that do not answer change nothing.
+        A master that survives a failover learns of it seconds later, and accepts writes until then. A holder that
+        stayed connected would renew a lease there that the new master grants to others. If no sentinel answers, the
+        connected server is taken for the master.
         """
         if self._target.kind != "sentinel" or self._connection is None:
             return True
@@ -152,14 +153,14 @@ class RedisClient:
     def _redirected(
         self, redirection: ReplyError, commands: Sequence[bytes], deadline: float
     ) -> list[Reply | ReplyError]:
-        """Ask the node that a redirection names. All names of a namespace share one slot, and so one node."""
+        """Ask the node that a redirection names. All keys of a namespace share one slot, and so one node."""
         here = self._current()
         if self._target.kind != "cluster":
             from oncecron.stores.redis.explain import of_a_cluster
 
             raise of_a_cluster(self._transport.where(here.place))
         there = self._connect_to(_named_node(redirection, here, self._transport), deadline)
-        if redirection.code == "ASK":  # only this once: the slot has not moved yet
+        if redirection.code == "ASK":  # for this command only: the slot has not moved yet
             asking = packed(("ASKING",))
             pairs = [word for command in commands for word in (asking, command)]
             try:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer")
 
-# ruff: noqa: PLC0415 - what a firing rarely needs, it imports when it does
+# ruff: noqa: PLC0415 - a firing imports what it rarely needs only when it needs it
 
 _CHUNK = 1 << 16
 _PROBES = (
@@ -51,7 +51,7 @@ class Handshake:
         self, username: str | None, password: str | None, database: int = 0, name: str = "",
         prefix: str = "",
     ) -> None:  # fmt: skip
-        """`prefix`: how the names of user and password begin in the URL, such as `sentinel_`."""
+        """`prefix`: the prefix of the URL's user and password parameters, such as `sentinel_`."""
         self.prefix = prefix
         self.verbs: list[str] = []
         self.words = b""
@@ -71,12 +71,12 @@ class Handshake:
 
 
 def client_name(name: str) -> str:
-    """Return a name that CLIENT SETNAME takes: printable ASCII without blanks."""
+    """Return a name that CLIENT SETNAME accepts: printable ASCII without spaces."""
     return "".join(sign if "!" <= sign <= "~" else "_" for sign in name)
 
 
 class Transport:
-    """What all connections of one client share: TLS, clock, timeout, and how messages name a server."""
+    """What all connections of one client share: TLS, clock, timeout, and the name of the server in messages."""
 
     def __init__(self, target: Target, clock: int, server_timeout: float) -> None:
         self._shown = target.shown
@@ -117,7 +117,7 @@ class Transport:
             silent = "no TLS handshake in time; does the server use TLS on this port?"
             raise TimeoutError(errno.ETIMEDOUT, silent) from error
         finally:
-            raw.close()  # TLS has taken over its descriptor, or the socket is useless
+            raw.close()  # either TLS owns its descriptor now, or the socket is useless
 
     def failure(self, error: OSError, place: Host | str) -> StoreError:
         """Return the oncecron error of a socket's error."""
@@ -174,7 +174,7 @@ class ServerConnection:
     def watch_fd(self) -> int:
         """Return a descriptor that is readable after a push message or when the server has hung up.
 
-        This is the socket, unless a message came in one piece with the last reply and has left the socket already.
+        This is the socket, unless a push message was read together with the last reply.
         """
         if not self._reader.has_more:
             return self.fileno()
@@ -283,8 +283,8 @@ class ServerConnection:
         from oncecron.stores.redis import explain
 
         where = self._transport.where(self.place)
-        # A refused name does no harm. But NOAUTH counts already here: to a script's many arguments from a client that
-        # has not logged in, Redis replies "Protocol error: unauthenticated multibulk length".
+        # A refused client name does no harm. But NOAUTH is reported here: to the many arguments of a script from a
+        # client that has not logged in, Redis replies "Protocol error: unauthenticated multibulk length".
         if verb == "CLIENT" and error.code != "NOAUTH":
             return explain.at_the_door(error, where)
         return explain.of_handshake(error, where, prefix)
@@ -297,11 +297,13 @@ class ServerConnection:
                 rest = rest[self._socket.send(rest) :]
             except TimeoutError:
                 raise
-            except OSError as error:  # the server has hung up, and may have said why
+            except (
+                OSError
+            ) as error:  # the server closed the connection, and may have sent the reason
                 raise self._last_words(error) from error
 
     def _last_words(self, error: OSError) -> Exception:
-        """Return what the server said before it hung up, or else the given error."""
+        """Return the error that the server sent before it closed the connection, or else the given error."""
         try:
             reply = self._reader.reply()
         except OSError as said:
@@ -339,7 +341,7 @@ def _connected(place: Host | str, transport: Transport, deadline: float) -> _soc
     failure: OSError = OSError(f"{host} has no address")
     for number, (family, _, _, _, address) in enumerate(found):
         try:
-            # A silent address leaves time for the next one.
+            # An address that does not answer must leave time for the next one.
             turn = deadline - transport.remaining(deadline) * (1 - 1 / (len(found) - number))
             return transport.with_tls(_opened(family, address, transport, turn), place)
         except OSError as error:
@@ -367,7 +369,7 @@ def _opened(
 
 
 def _prepare(raw: _socket.socket, server_timeout: float) -> None:
-    """Send without delay, and notice within seconds that packets have stopped."""
+    """Set TCP_NODELAY, keepalives and TCP_USER_TIMEOUT: a dead connection is noticed within seconds."""
     raw.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
     raw.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES:

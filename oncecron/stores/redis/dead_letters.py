@@ -1,4 +1,4 @@
-"""Dead letters on Redis: executions that might have been tried again, and were given up."""
+"""Find the dead letters on Redis: failed executions that could have been retried and will not be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GIVEN_UP = ("failed", "timed-out", "lost")
 
 
 def exhausted(pipeline: Pipeline, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield those rows that are the last attempts of their ticks, or of their owners, and have no lease any more."""
+    """Yield the rows that are the last attempts of their ticks, or of their owners, and have no lease."""
     names = pipeline.names
     candidates = (row for row in rows if row.get("retries", 0) > 0 and row["outcome"] in _GIVEN_UP)
     while page := list(itertools.islice(candidates, _PAGE)):
@@ -33,7 +33,7 @@ def exhausted(pipeline: Pipeline, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _newest(pipeline: Pipeline, page: Sequence[Row]) -> list[str]:
-    """Return the execution_id of each row's last attempt that started, as far as it matters."""
+    """Return for each row the execution_id of the last attempt of its tick that started."""
     names = pipeline.names
     answers = pipeline.ask(
         [
@@ -49,7 +49,7 @@ def _newest(pipeline: Pipeline, page: Sequence[Row]) -> list[str]:
 
 
 def _started(execution_id: str, text: bytes | None) -> str:
-    """Return the attempt that one that did not start leaves as the last."""
+    """Return the last attempt that started, if the given one did not start."""
     row = {} if text is None else decoded(json_of(text))
     if row.get("outcome") == "not-started":
         return str(row.get("earlier", execution_id))

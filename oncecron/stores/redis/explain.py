@@ -66,14 +66,14 @@ def temporary(error: ReplyError, where: str) -> StoreError | None:
 
 
 def of_command(error: ReplyError, where: str) -> StoreError | None:
-    """Return the error of an answer that says nothing about the command itself; else None."""
+    """Return the error of an answer that is not about the command itself; else None."""
     return _refused(error, where) if error.code == "NOAUTH" else temporary(error, where)
 
 
 def of_handshake(error: ReplyError, where: str, prefix: str) -> StoreError | None:
     """Return the error of a refused AUTH or SELECT; None if the refusal does no harm.
 
-    `prefix`: how the names of user and password begin in the URL.
+    `prefix`: the prefix of the URL's user and password parameters.
     """
     if _NO_PASSWORD_NEEDED in str(error):
         return None  # as in libpq: a password that the server does not ask for is not wrong

@@ -1,4 +1,4 @@
-"""What the holder of a lease tells Redis and hears of it; a firing that loses never comes here."""
+"""The values that the holder of a lease exchanges with Redis; a firing that loses never imports this module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def of_lease(lease: Lease) -> Values:
-    """Return what a step is told of a lease."""
+    """Return the arguments of a step for a lease."""
     return {
         "execution_id": lease.execution_id,
         "owner": lease.owner,
@@ -26,7 +26,7 @@ def of_lease(lease: Lease) -> Values:
 
 
 def of_ending(ending: Ending) -> Values:
-    """Return what a step is told of an end."""
+    """Return the arguments of a step for an end."""
     return {
         "outcome": ending.outcome,
         "exit_code": ending.exit_code,
@@ -42,7 +42,7 @@ def of_ending(ending: Ending) -> Values:
 
 
 def of_retention(retention: Retention | None, most: int) -> Values:
-    """Return what a step is told to keep; `most`: executions, and refusals, of a part."""
+    """Return the arguments of a step for the retention; `most`: executions, and skips, of a shard."""
     if retention is None:
         return {}
     return {
@@ -53,7 +53,7 @@ def of_retention(retention: Retention | None, most: int) -> Values:
 
 
 def granted(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
-    """Return the lease that a claim was answered by."""
+    """Return the lease in the answer to a claim."""
     return Lease(
         key=firing.key,
         shard=firing.shard,
@@ -70,7 +70,7 @@ def granted(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
 
 
 def of_next_attempt(lease: Lease, answer: dict[str, str], sent: float) -> Lease:
-    """Return the lease as the next attempt has it."""
+    """Return the lease of the next attempt."""
     return lease._replace(
         attempt=int(answer["attempt"]),
         execution_id=int(answer["execution_id"]),
@@ -82,7 +82,7 @@ def of_next_attempt(lease: Lease, answer: dict[str, str], sent: float) -> Lease:
 
 
 def renewed(lease: Lease, answer: Reply, sent: float) -> Lease | None:
-    """Return the lease that was renewed, with what somebody asks of its holder; None if it is lost."""
+    """Return the renewed lease, with the request to its holder; None if it is lost."""
     request = None
     if isinstance(answer, list):
         answer, *words = answer

@@ -1,7 +1,7 @@
-"""What people ask of Redis.
+"""The commands for people on Redis.
 
-Each shard of a key has a stream with the ids of its executions; those of several shards are merged by id. So a question
-costs as much as it shows, however much there is.
+Each shard of a key has a stream with the ids of its executions. The streams of several shards are merged by id. So the
+cost of a query depends on what it shows, not on the size of the log.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.rows import Row
 
 _PAGE = 500
-_PAGE_OF_MANY = 50  # ids of each shard, when the question covers several
+_PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
 _BATCH = 1000  # executions, or skips, that one step of prune looks at
-_SCANS = 100  # batches of names: of a million they are a tenth, and take 1.3 ms of the server each
+_SCANS = 100  # batches of names: a tenth of a million names, at 1.3 ms of the server's time each
 
 
 class RedisInspector:
@@ -68,12 +68,12 @@ class RedisInspector:
         self._pipeline = Pipeline(target, self._names)
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
-        """Yield executions, the newest first, or the oldest first after an id."""
+        """Yield executions, newest first, or oldest first after an id."""
         for traced in self.traced(query):
             yield traced.execution
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with what else is known of them."""
+        """Yield the executions of `history` with their unpublished details."""
         found: Iterator[Row] = (
             row for row in self._rows(query) if _wanted(row, query, row["outcome"])
         )
@@ -82,9 +82,9 @@ class RedisInspector:
         yield from map(traced_of, itertools.islice(found, query.limit))
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions that began since, shard by shard in the order of starts.
+        """Yield all executions since a time, shard by shard in the order of starts.
 
-        That is the order of their ids, except for executions that were inserted late: those are read first and merged.
+        That is the order of their ids, except for executions that were inserted late. Those are read first and merged.
         """
         for shard in self._shards(None):
             late = [row for row in self._rows_of(shard) if "late" in row]
@@ -110,7 +110,7 @@ class RedisInspector:
         size = min(_PAGE, query.limit or _PAGE)
         while page := list(itertools.islice(ids, size)):
             for execution_id, row in zip(page, self._executions(page), strict=True):
-                if row is None:  # removed meanwhile
+                if row is None:  # just removed
                     continue
                 row["execution_id"] = execution_id
                 if _all_older(row, query):
@@ -118,7 +118,7 @@ class RedisInspector:
                 yield row
 
     def _ids(self, query: HistoryQuery) -> Iterator[int]:
-        """Yield the ids of executions in the order of the question, from all shards that it covers."""
+        """Yield the ids of executions in the order of the query, from all shards that it covers."""
         shards = self._shards(query.key)
         size = min(_PAGE if len(shards) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
         forward = query.after_id is not None
@@ -146,7 +146,7 @@ class RedisInspector:
             yield traced.skip
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the refusals of `skips` with what else is known of them."""
+        """Yield the skips of `skips` with their unpublished details."""
         readers = [self._skips_of(shard, query) for shard in self._shards(query.key)]
         merged = heapq.merge(*readers, key=order_of)
         yield from itertools.islice(merged, query.limit)
@@ -179,7 +179,7 @@ class RedisInspector:
         return None if row is None else execution_of({**row, "execution_id": execution_id})
 
     def output(self, execution_id: int) -> Output | None:
-        """Return what an execution wrote, where it was captured."""
+        """Return the captured output of an execution."""
         [text] = self._pipeline.ask([("HGET", self._names.of_namespace("outputs"), execution_id)])
         return None if text is None else output_of(text)
 
@@ -223,7 +223,7 @@ class RedisInspector:
                 return
 
     def pauses(self) -> Sequence[Pause]:
-        """Return what refuses firings now."""
+        """Return the pauses and the drained hosts."""
         return pauses.listed(self._pipeline)
 
     def pause(
@@ -250,7 +250,7 @@ class RedisInspector:
         return pauses.change(self._pipeline, what)
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Ask the holder for something; see `Inspector.request`."""
+        """Send a request to the holder; see `Inspector.request`."""
         name = scripts.shard_of(key, shard)
         values = {"part": name, "execution_id": execution_id, **request._asdict()}
         return bool(self._pipeline.step("request", [name], values))
@@ -271,7 +271,7 @@ class RedisInspector:
         return Released(state.decode(), ends_in=float(ends_in))
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
-        """Remove what is older than the retention; return how many executions and skips went."""
+        """Remove expired records; return how many executions and how many skips were removed."""
         executions = skips = 0
         for shard in self._shards(None):
             values: dict[str, str | float] = {
@@ -289,7 +289,7 @@ class RedisInspector:
         return executions, skips
 
     def initialise(self, roles: Roles) -> str:
-        """Do nothing but look: Redis needs no schema. Return a sentence of what was found."""
+        """Only check the connection: Redis needs no schema. Return a sentence with the server's version."""
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
         [info] = self._pipeline.ask([("INFO", "server")])
@@ -314,7 +314,7 @@ class RedisInspector:
         [shards] = self._pipeline.ask([("ZRANGE", name, 0, -1)])
         known = sorted(
             shard.decode() for shard in shards if shard.isascii()
-        )  # no other name is ours
+        )  # oncecron uses no other names
         return [shard for shard in known if key is None or shard.rpartition("#")[0] == key]
 
     def _executions(self, ids: Sequence[int]) -> list[Row | None]:
@@ -326,7 +326,7 @@ class RedisInspector:
 
 
 def _page(stream: str, after: str, forward: bool, size: int) -> Command:
-    """Return the command for a page behind the entry `after`, or for the newest one."""
+    """Return the command for the page after the entry `after`, or for the newest page."""
     if forward:
         return ("XRANGE", stream, f"({after}", "+", "COUNT", size)
     return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
@@ -338,7 +338,7 @@ def _start(row: Row) -> float:
 
 
 def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
-    """Return whether a row matches the question; its key does already."""
+    """Return whether a row of the right key matches the query."""
     return (
         (query.host is None or row["host"] == query.host)
         and (query.outcome is None or outcome == query.outcome)
@@ -348,9 +348,9 @@ def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
 
 
 def _all_older(row: Row, query: HistoryQuery) -> bool:
-    """Return whether this row and all older ids began before what is asked for.
+    """Return whether this row and all older ids started before the time of the query.
 
-    An execution that was inserted late began long before it got its id, and says nothing about others.
+    An execution that was inserted late started long before it got its id, so it proves nothing about the others.
     """
     if query.since is None or query.after_id is not None or "late" in row:
         return False

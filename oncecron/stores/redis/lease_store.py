@@ -1,4 +1,4 @@
-"""What a firing asks of Redis: one script, one round trip, one atomic step each, told in the Lua files."""
+"""The store of a firing on Redis: each method is one Lua script and one round trip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
 
-# ruff: noqa: PLC0415 - most firings lose, and import neither what a holder needs nor what explains a failure
+# ruff: noqa: PLC0415 - most firings lose, and need neither the holder's modules nor the messages of failures
 
 if TYPE_CHECKING:
     from typing import Any
@@ -49,9 +49,9 @@ class RedisLeaseStore:
         alone: bool = False,  # noqa: ARG002 - nor `contended`
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        """Ask for (key, tick); see `LeaseStore.claim`."""
+        """Claim (key, tick); see `LeaseStore.claim`."""
         if self._firing is not None:
-            _get_ready()  # whoever asks again may wait for long
+            _get_ready()  # a firing that claims again may wait for long
         self._firing = firing
         values = {
             **_described(firing),
@@ -104,7 +104,7 @@ class RedisLeaseStore:
         return _again(answer) if kind == "again" else _refusal(answer)
 
     def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
-        """Return why what was just told does not count: fewer replicas have it than the address asks for."""
+        """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
         wanted = self._target.wait
         if not wanted:
             return None
@@ -121,14 +121,14 @@ class RedisLeaseStore:
         return StoreUnavailable(f"Redis {self._target.shown}: {why}")
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Extend the lease, or put it back where the store has lost it; see `LeaseStore.renew`."""
+        """Renew the lease, or put it back if the store has lost it; see `LeaseStore.renew`."""
         from oncecron.stores.redis import holding
 
         shard = scripts.shard_of(lease.key, lease.shard)
         values = {**self._ending_values(lease), **holding.of_lease(lease)}
         renewed = holding.renewed(lease, *self._in_time("renew", shard, values, deadline))
         if renewed and self._client is not None and not self._client.is_at_master(deadline):
-            self.close()  # the next renewal goes to the new one
+            self.close()  # the next renewal goes to the new master
         return renewed
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
@@ -148,7 +148,7 @@ class RedisLeaseStore:
         return kept == 1
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        """Begin the next attempt; see `LeaseStore.retry`. A store that has forgotten the last one's end is told it."""
+        """Begin the next attempt; see `LeaseStore.retry`. It also restores the last end if the store has lost it."""
         from oncecron.stores.redis import holding
 
         shard = scripts.shard_of(lease.key, lease.shard)
@@ -197,13 +197,13 @@ class RedisLeaseStore:
             "due": due,
         }
         in_time = self._step("finish", shard, values, deadline, also=due) == 1
-        # A claim that is given back may be forgotten: its tick stays closed then. What ran may not.
+        # If a failover forgets that a claim was given back, the tick only stays closed. A run must not be forgotten.
         if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
             raise error
         return in_time
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Count a refusal that the store did not decide; see `LeaseStore.skip`."""
+        """Count a skip that the store did not decide; see `LeaseStore.skip`."""
         host, pid, _ = refusal.holder or (None, None, None)
         values: Values = {
             "tick": firing.tick.text,
@@ -219,7 +219,7 @@ class RedisLeaseStore:
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
+        """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         from oncecron.stores.redis import holding
 
         shard = scripts.shard_of(record["key"], record["shard"])
@@ -229,7 +229,7 @@ class RedisLeaseStore:
             raise error
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """Do nothing: no lock hangs on a session."""
+        """Do nothing: Redis has no session locks."""
 
     def watch_fd(self) -> int | None:
         """Return a descriptor that is readable after a push message, or when the server has hung up."""
@@ -242,7 +242,7 @@ class RedisLeaseStore:
             client.close()
 
     def _ending_values(self, lease: Lease) -> Values:
-        """Return what it takes to put an execution back that the store has lost."""
+        """Return the arguments to put back an execution that the store has lost."""
         firing = self._firing
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
             return {}
@@ -270,9 +270,9 @@ class RedisLeaseStore:
     def _in_time(
         self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
     ) -> tuple[Reply, float]:
-        """Run a step that the server ignores after its deadline; return the reply, and when the step was sent.
+        """Run a step that the server ignores after its deadline; return the reply and when the step was sent.
 
-        The server learns what its own clock should show: its last known time, and the time that has passed here since.
+        It sends what the server's clock should show: the server's last known time plus the time since then.
         """
         for _ in range(2):
             self._connected(deadline)
@@ -305,7 +305,7 @@ class RedisLeaseStore:
             return client.ask(*words, deadline=deadline)
         except StoreUnavailable as error:
             error.unanswered = True
-            self.close()  # whatever the server still does with it: this connection is never asked again
+            self.close()  # its reply may still come, so this connection is never used again
             raise
 
     def _refused(self, error: ReplyError) -> StoreError:
@@ -316,9 +316,9 @@ class RedisLeaseStore:
 
 
 def _get_ready() -> None:
-    """Load what the way to the end may need: by then an upgrade may have replaced the files.
+    """Load what the rest of the run may need: an upgrade may replace the files while the job runs.
 
-    Most losers never come here.
+    Most firings that lose never call this.
     """
     from oncecron.stores.redis import explain, holding  # noqa: F401
 
@@ -342,7 +342,7 @@ def _described(firing: Firing) -> Values:
 
 
 def _named(flat: Reply) -> dict[str, str]:
-    """Return an answer by its names."""
+    """Return an answer as a dictionary."""
     words = [
         word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)
         for word in (flat if isinstance(flat, list) else [])

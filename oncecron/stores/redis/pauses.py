@@ -1,4 +1,4 @@
-"""Pauses and drained hosts on Redis: the one step that changes them, and how they are read."""
+"""Read and change pauses and drained hosts on Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def listed(pipeline: Pipeline) -> list[Pause]:
-    """Return what refuses firings now: that of all keys first, the hosts last."""
+    """Return the pauses, that of all keys first, then the drained hosts."""
     names = [pipeline.names.of_namespace(name) for name in ("pauses", "drains")]
     (now, _), keys, hosts = pipeline.ask([("TIME",), *(("HGETALL", name) for name in names)])
     paused = [_pause(field, None, text) for field, text in pairs(keys)]
@@ -27,7 +27,7 @@ def listed(pipeline: Pipeline) -> list[Pause]:
 def change(
     pipeline: Pipeline, what: dict[str, str | float | None]
 ) -> tuple[Pause | None, Pause | None]:
-    """Set or remove a pause: return what is there now, and what was there.
+    """Set or remove a pause; return the pause that is there now and the one that was there before.
 
     Raises `StoreUnavailable` if fewer replicas have it than `?wait=` asks for: a failover could undo it.
     """

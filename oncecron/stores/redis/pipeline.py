@@ -1,7 +1,7 @@
-"""Many commands in one round trip, for people's commands, over the same client that a firing uses.
+"""Send many commands in one round trip, for the commands for people, with the client that a firing uses.
 
-The commands go out in batches, each small enough to fit into the send buffer. So the client never waits for a server
-(or a proxy) that waits for the client to read.
+The commands are sent in batches that fit into the send buffer. So the client never waits for a server, or a proxy, that
+waits for the client to read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Command = tuple[Word, ...]
 
-# tcp(7): by default Linux gives a socket at least so much for what is sent (tcp_wmem).
+# tcp(7): the smallest default send buffer of a socket on Linux (tcp_wmem).
 _BATCH_BYTES = 1 << 14
 
 
@@ -68,7 +68,7 @@ class Pipeline:
         with self._connected() as client:
             answer = self._run(client, name, shards, values)
             if wanted := self._target.wait:
-                # On the same connection: WAIT counts replicas that have its writes.
+                # On the same connection: WAIT counts the replicas that have its writes.
                 found = client.ask(
                     "WAIT", wanted, round(REPLICA_TIMEOUT * 1000), deadline=_deadline()
                 )
@@ -129,7 +129,7 @@ def _deadline(turns: int = 1) -> float:
 
 
 def _has_hung_up(client: RedisClient) -> bool:
-    """Return whether the server has closed the idle connection, as its setting `timeout` makes it."""
+    """Return whether the server has closed the idle connection (its setting `timeout`)."""
     if client.fileno() == -1:
         return True
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""The Redis protocol: commands to bytes, bytes to replies. No sockets here.
+"""The Redis protocol: convert commands to bytes, and bytes to replies, without sockets.
 
 RESP2, as https://redis.io/docs/latest/develop/reference/protocol-spec/ describes it, and the part of RESP3 that a
 subscriber needs: maps (the reply to HELLO), its null, and push messages between two replies.
@@ -30,11 +30,11 @@ class ReplyError(Exception):
 
 
 class ProtocolError(Exception):
-    """The other side does not speak this protocol."""
+    """The other side does not use this protocol."""
 
 
 class Push(list["Reply"]):
-    """A message that the server sends without being asked."""
+    """A message that the server sends without a request."""
 
 
 def packed(words: Iterable[Word]) -> bytes:
@@ -104,7 +104,7 @@ class ReplyReader:
     def _value_of_resp3(self, kind: bytes, rest: bytes, line: bytes, depth: int) -> Reply:
         if kind == b"_":
             return None
-        if kind == b"%" and depth:  # names and values in turn, as RESP2 has it
+        if kind == b"%" and depth:  # names and values in turn, as in RESP2
             return self._array(2 * _number(rest, line), depth)
         if kind == b">" and depth == _DEEPEST:
             return Push(self._array(_number(rest, line), depth) or ())

@@ -1,4 +1,4 @@
-"""Rows as Redis keeps them, JSON and hashes of texts, as the values that people are given."""
+"""Convert the rows in Redis, JSON and hashes of texts, to the values of `core.log_rows`."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ def execution_of(row: Row) -> Execution:
 
 
 def traced_of(row: Row) -> Traced:
-    """Return an execution with what else its row tells."""
+    """Return an execution with its unpublished details."""
     return Traced(
         execution_of(row), row.get("tick_instant"), row.get("fired_at"), row.get("lost_at")
     )
 
 
 def output_of(text: bytes) -> Output:
-    """Return what was captured."""
+    """Return captured output."""
     cut, _, output = text.decode("utf-8", "replace").partition(":")
     return Output(output, int(cut))
 
 
 def key_of(part: str, values: list[bytes | None]) -> JobKey:
-    """Return a part of a key by its name and the fields of its hash, in the order of `KEY_FIELDS`."""
+    """Return a shard of a key from its name and the fields of its hash, in the order of `KEY_FIELDS`."""
     key, _, shard = part.rpartition("#")
     schedule, zone = (
         None if value is None else value.decode("utf-8", "replace") for value in values
@@ -88,7 +88,7 @@ KEY_FIELDS = ("schedule", "zone")
 
 
 def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:
-    """Return a refusal by its member of the set, its score, and its row."""
+    """Return a skip from its member of the set, its score, and its row."""
     key, _, shard = part.rpartition("#")
     tick, host, reason = json.loads(member)
     row = decoded(json_of(text))
@@ -109,13 +109,13 @@ def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:
 
 
 def order_of(traced: TracedSkip) -> tuple[object, ...]:
-    """Return what refusals are sorted by: the newest first."""
+    """Return the sort key of skips: newest first."""
     skip = traced.skip
     return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
 
 
 def lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
-    """Return a lease by its hash and the row of its execution."""
+    """Return a lease from its hash and the row of its execution."""
     key, _, shard = part.rpartition("#")
     silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
     stale = silent or lease["expires_at"] <= asked_at

@@ -1,4 +1,4 @@
-"""The steps as the server gets them: Lua from this package's files, by the hash of their text.
+"""Load the Lua scripts (steps) of this package, and run them on the server.
 
 A step is sent by its hash (EVALSHA); a server that does not know the hash gets the text (EVAL), once. A process reads
 each file once, like a module: an upgrade under a running job changes none of its steps.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.resp import Reply, Word
 
 LAYOUT = "1"
-"""The version of the data's layout; another one is refused before the claim."""
+"""The version of the data layout; another version is refused before the claim."""
 
 _FILES = {
     "claim": ("shared", "starting", "refused_settings", "claim"),
@@ -86,7 +86,7 @@ def run(ask: Callable[..., Reply], step: str, words: Iterable[Word]) -> Reply:
 
 
 class Names:
-    """The names of a namespace's keys; all have one hash tag and so one slot of a cluster."""
+    """The names of a namespace's keys; all share one hash tag, and so one slot of a cluster."""
 
     def __init__(self, namespace: str) -> None:
         self._prefix = f"{namespace}:{{{namespace}}}:"
@@ -100,7 +100,7 @@ class Names:
         return f"{self._prefix}{name}:{shard}"
 
     def keys(self, *shards: str) -> list[str]:
-        """Return what a step declares: the names of the namespace and of each shard, in the order of shared.lua."""
+        """Return the keys that a step declares: those of the namespace and of each shard, as in shared.lua."""
         keys = [self.of_namespace(name) for name in _OF_NAMESPACE]
         for shard in shards:
             keys += [self.of_shard(name, shard) for name in _OF_SHARD]
@@ -108,12 +108,12 @@ class Names:
 
 
 def shard_of(key: str, shard: int) -> str:
-    """Return the name of one shard of a key; what the Lua files call its part."""
+    """Return the name of one shard of a key, which the Lua files call a part."""
     return f"{key}#{shard}"
 
 
 def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:
-    """Return what a step is given: names and values in turn, without what is None or false."""
+    """Return the arguments of a step: names and values in turn, without None and false."""
     flat: list[str | int | float] = []
     for name, value in values.items():
         if value is not None and value is not False:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class _Socket(ssl.SSLSocket):
-    """Closes itself: CPython forgets one whose peer resets it between the connect and the handshake."""
+    """A socket that closes itself: CPython leaks one that its peer resets between connect and handshake."""
 
     def __del__(self) -> None:
         self.close()
 
 
-# What no later try mends, by the words in OpenSSL's reason, with its cure.
+# Failures that no retry can fix, by the words in OpenSSL's reason, with their cures.
 _PERMANENT = (
     (
         "CERTIFICATE_REQUIRED",
@@ -40,7 +40,7 @@ _PERMANENT = (
 
 
 def context(tls: Tls, where: str) -> ssl.SSLContext:
-    """Return what the files of the address make. Raises `ConfigurationError` naming the file."""
+    """Return a context with the files of the address. Raises `ConfigurationError` with the file."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.sslsocket_class = _Socket
     if not tls.verify:
@@ -73,14 +73,14 @@ def _load_authorities(made: ssl.SSLContext, path: str | None, where: str) -> Non
 
 
 def wrapped(made: ssl.SSLContext, raw: _socket.socket, host: str) -> ssl.SSLSocket:
-    """Make TLS within the socket's timeout. Raises `OSError`."""
-    # A name in bytes: text would import the IDNA codec. SSLSocket takes over the descriptor of any socket.
+    """Make the TLS handshake within the socket's timeout. Raises `OSError`."""
+    # A name in bytes, because text would import the IDNA codec. SSLSocket accepts the descriptor of any socket.
     name = host.encode("ascii" if host.isascii() else "idna")
     return made.wrap_socket(raw, server_hostname=name)  # type: ignore[arg-type]
 
 
 def explain(error: ssl.SSLError, where: str) -> StoreError:
-    """Return the oncecron error of a handshake, or of what the server thought of it later."""
+    """Return the oncecron error of a failed handshake, also if the server rejects it later."""
     if isinstance(error, ssl.SSLCertVerificationError):
         mismatch = "mismatch" in error.verify_message
         cure = (

@@ -1,8 +1,8 @@
-"""Attempts under one lease: kept, begun and ended, each in a transaction that the caller began.
+"""Keep, begin and end the attempts under one lease, each in a transaction that the caller began.
 
-An execution whose end was recorded by `keep` is `retrying` until its owner gives it up: until then a further attempt
-is to follow, by its owner as long as that has the lease, else by a firing with failover. What its owner asked for and
-got no answer about did not start: it ends when its owner gives up the attempt before.
+An execution whose end was recorded by `keep` is `retrying` until its owner gives it up. Until then a retry is to
+follow: by its owner while that has the lease, else by a firing with --failover. A retry whose answer the owner never
+got did not start; it ends when the owner gives up the attempt before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LATE_END = "ended after its lease was lost"
 
 
 def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
-    """Record the end of an attempt under a lease that goes on; see `LeaseStore.keep`."""
+    """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
     if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
         return False
     found = store.one("find_ending", **lease._asdict())
@@ -33,7 +33,7 @@ def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
 
 
 def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | None:
-    """Begin the attempt that follows; see `LeaseStore.retry`."""
+    """Begin the next attempt; see `LeaseStore.retry`."""
     kept = store.one("find_kept", **lease._asdict())
     if kept is None:
         return None

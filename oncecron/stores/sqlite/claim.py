@@ -1,14 +1,13 @@
-"""The claim on SQLite, step by step as `oncecron.stores.api` tells it; the numbers are that text's.
+"""The claim on SQLite, in the numbered steps of `oncecron.stores.api`.
 
-Both halves run in a transaction that the caller began. `look` (steps 0 to 2) only reads, and most losers end
-there. `decide` (all steps) has the file's write lock, which is step 4: it locks every key, for about as long as
-one write to the disk takes. There is no session lock (step 3), since a lease that one machine's kernel
-clock ends needs no second bolt.
+Both halves run in a transaction that the caller began. `look` (steps 0 to 2) only reads, and most losing firings end
+there. `decide` (all steps) holds the file's write lock, which is step 4. It locks every key, for about as long as one
+write to the disk takes. There is no session lock (step 3): the kernel clock of one machine ends a lease, so no second
+safeguard is needed.
 
-Who is alive is decided by the lease clock (the machine's boot and CLOCK_MONOTONIC) at the moment when the
-transaction began; the wall clock is for the log, the gap, the deadline and the fencing token. On one machine
-the host's clock is the store's own, so that they are never apart; only a derived tick that lies further ahead than
-any skew allows shows that the clock was wrong when the tick was derived.
+The lease clock (boot id and CLOCK_MONOTONIC) at the beginning of the transaction decides whether a lease has expired.
+The wall clock is for the log, the gap, the deadline and the fencing token. The host's clock is the store's own clock,
+so the two never differ. Only a derived tick far ahead of the present time shows that the clock was wrong.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ Values = dict[str, "Any"]
 
 
 def moment(boot: str) -> Values:
-    """Return what all clocks show now, by the names that the statements use."""
+    """Return the present time of all clocks, by their names in the statements."""
     return {"boot": boot, "lease_now": clock.lease_time(clock.MONOTONIC), "now": clock.wall()}
 
 
 def look(
     store: Connection, firing: Firing, now: Values, awaited: int | None
 ) -> Refusal | AskAgain | None:
-    """Return the answer, or None where it takes the lock to tell."""
+    """Return the answer, or None if the decision needs the lock."""
     asked = _asked(firing, now, awaited)
     own = store.one("own_execution", **asked)
     if own is not None:
@@ -63,7 +62,7 @@ def look(
 def decide(
     store: Connection, firing: Firing, now: Values, awaited: int | None
 ) -> Lease | Refusal | AskAgain:
-    """Return the answer, having written what it takes."""
+    """Decide, write the result, and return the answer."""
     asked = _asked(firing, now, awaited)
     own = store.one("own_execution", **asked)  # 0
     if own is not None:
@@ -92,7 +91,7 @@ def microseconds(now: Values) -> int:
 
 
 def refused(store: Connection, asked: Values) -> Refusal | None:
-    """Return what refuses every new start of the key or on the host."""
+    """Return the refusal by a pause of the key or a drain of the host, or None."""
     pause = store.one("find_pause", **asked)
     if pause is not None:
         words = (f"by {pause['author']}", pause["reason"])
@@ -104,14 +103,14 @@ def refused(store: Connection, asked: Values) -> Refusal | None:
 
 
 def take_away(store: Connection, asked: Values, reason: LostByStore, note: str) -> bool:
-    """Declare lost what runs without a living lease: its child is dead by rule. Return whether anything was there."""
+    """Declare executions without a valid lease lost: their jobs are dead by then. Return whether there was one."""
     lost = store.execute("declare_lost", **asked, lost_reason=reason, note=note).rowcount
     store.execute("lose_kept", **asked, lost_reason=reason, note=note)
     return bool(store.execute("take_lease_away", **asked).rowcount or lost)
 
 
 def raise_fence(store: Connection, asked: Values) -> None:
-    """Let no job of an earlier execution pass its fence."""
+    """Raise the fencing token, so that the job of an earlier execution fails its fence check."""
     store.execute("raise_fence", **asked, microseconds=microseconds(asked))
 
 
@@ -129,7 +128,7 @@ def _asked(firing: Firing, now: Values, awaited: int | None) -> Values:
 
 
 def _granted_before(store: Connection, firing: Firing, asked: Values, own: Any) -> Lease | Refusal:
-    """Answer a claim that was sent again, since its answer was lost."""
+    """Answer a repeated claim, whose first answer was lost."""
     renewed = store.execute("renew_lease", **asked, execution_id=own["execution_id"]).rowcount
     return _lease(firing, asked, own) if renewed else _done(own)
 
@@ -157,7 +156,7 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
 
 
 def _blocked_by(lease: Any, firing: Firing) -> Refusal | AskAgain:
-    """Answer a firing that found a living lease: a silent holder may be dead."""
+    """Answer a firing that found a valid lease: a holder that does not renew may be dead."""
     ends_in, heartbeat = lease["ends_in"], lease["heartbeat"]
     same_tick = firing.tick.text == lease["tick"]
     blocked_by = BlockingLease(lease["execution_id"], ends_in, heartbeat, same_tick)
@@ -170,7 +169,7 @@ def _blocked_by(lease: Any, firing: Firing) -> Refusal | AskAgain:
 
 
 def _already_ran(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
-    """Refuse a tick that has an execution, or that a newer one has overtaken."""
+    """Refuse a tick that has an execution, or that is older than the newest claimed tick."""
     if firing.tick.text is None:
         return _over(store, firing, asked)
     newest = store.one("find_newest", **asked)
@@ -189,7 +188,7 @@ def _already_ran(store: Connection, firing: Firing, asked: Values) -> Refusal | 
 
 
 def _overtaken(store: Connection, firing: Firing, asked: Values, *, forgotten: bool) -> bool:
-    """Whether a newer instant was claimed, or this one by somebody whom retention has forgotten."""
+    """Return whether a newer instant was claimed, or this one by an execution that retention has removed."""
     key, instant = store.one("find_key", **asked), firing.tick.instant
     if instant is None or key is None or key["high_water"] is None:
         return False
@@ -197,7 +196,7 @@ def _overtaken(store: Connection, firing: Firing, asked: Values, *, forgotten: b
 
 
 def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
-    """Refuse who stands by, without a tick, for what was to end and has ended."""
+    """Refuse a standby without a tick when the execution that it waits for has ended as intended."""
     leader = store.one("find_awaited", **asked) if firing.failover else None
     if (
         leader is None
@@ -210,7 +209,7 @@ def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
 
 
 def _attempt_to_follow(store: Connection, firing: Firing, asked: Values) -> Any:
-    """Return the attempt on which this firing goes on, or None if it begins afresh."""
+    """Return the attempt that this firing takes over, or None if it is a new start."""
     if firing.again or not firing.failover:
         return None
     before = store.one("find_awaited" if firing.tick.text is None else "find_newest", **asked)
@@ -218,7 +217,7 @@ def _attempt_to_follow(store: Connection, firing: Firing, asked: Values) -> Any:
 
 
 def _may_be_followed(execution: Any) -> bool:
-    """Whether an execution was lost, or failed and was never followed by the attempt that its owner wanted."""
+    """Return whether an execution was lost, or failed and its retry never came."""
     return execution is not None and bool(execution["outcome"] == "lost" or execution["retrying"])
 
 
@@ -265,7 +264,7 @@ def _grant(store: Connection, firing: Firing, asked: Values, left: Any) -> Lease
 
 
 def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
-    """Return the lease; it is trusted from when the store saw the claim, by the same clock."""
+    """Return the lease; its trust counts from the beginning of the transaction, by the same clock."""
     return Lease(
         key=firing.key,
         shard=firing.shard,

@@ -1,12 +1,13 @@
-"""One open file of the SQLite store: found or made, checked, and its errors put into words.
+"""Open or create the file of a SQLite store, check it, and explain its errors.
 
-The file is in WAL mode, so that readers wait for nobody. Whoever opens it first installs the schema, in one
-transaction behind the file's own lock, so that twenty firings at once install it once. An existing schema is
-never changed here. A file on a network file system is refused: SQLite's locks are not dependable there, and
-memory shared through the file does not reach another host, so that two hosts could both get a lease. One in the
-state directory, as `local` is, is refused like the spool where somebody else could have put it there.
+The file is in WAL mode, so readers never wait. The first process that opens it installs the schema, in one transaction
+under the file's lock: twenty concurrent firings install it once. An existing schema is never changed here.
 
-A connection belongs to the file that it opened: `is_current` tells when the path has come to mean another.
+A file on a network file system is refused. SQLite's locks are not reliable there, and the memory that processes share
+through the file does not reach another host, so two hosts could both get a lease. A file in the state directory, as for
+`local`, is refused like the spool if another user could have put it there.
+
+A connection belongs to the file that it opened; `is_current` returns whether the path still means that file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NETWORK_FILE_SYSTEMS = (
     "fuse.gcsfuse fuse.glusterfs fuse.goofys fuse.juicefs fuse.mfs fuse.ossfs fuse.rclone fuse.s3fs "
     "fuse.sshfs fuse.vmhgfs-fuse "
 )
-"""As mountinfo spells them; also those that a virtual machine shares with its host or with other guests."""
+"""Their names in mountinfo; including those that a virtual machine shares with its host or with other guests."""
 
 _PERMANENT = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG),
@@ -59,9 +60,9 @@ _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
 
 
 def file_of(path: str, namespace: str) -> str:
-    """Return the file of a namespace: `path` for the default one, else with `-NAMESPACE` before its suffix.
+    """Return the file of a namespace: `path` for the default one, else `path` with `-NAMESPACE` before its suffix.
 
-    Raises ConfigurationError when the path is not absolute or the namespace cannot be part of a name.
+    Raises ConfigurationError when the path is not absolute or the namespace cannot be part of a file name.
     """
     if not os.path.isabs(path):
         raise ConfigurationError(f"the path of a SQLite store must be absolute: {path!r} is not")
@@ -79,9 +80,8 @@ _read: dict[str, dict[str, str]] = {}
 def statements(name: str) -> dict[str, str]:
     """Return the statements of the file `name`.sql beside this module, by the names above them.
 
-    What several of them share is a section of its own, for which they say `{its name}`; one that says another comes
-    before it. A file is read once by a process, like a module: an upgrade under a running job changes none of its
-    steps.
+    Several statements can share a section: they contain `{name}` in its place. A section that uses another comes
+    before it. A process reads each file once, like a module, so an upgrade does not affect a running job.
     """
     if name not in _read:
         with open(
@@ -102,7 +102,7 @@ def _filled(text: str, pieces: dict[str, str]) -> str:
 
 
 def connect(path: str, *, deadline: float, create: bool) -> Connection:
-    """Open the store in the file `path`; with `create` make what is missing, the schema included.
+    """Open the store in the file `path`; with `create`, create the file and the schema if they are missing.
 
     `deadline` is in seconds of CLOCK_MONOTONIC. Raises StoreRefusesError or StoreUnavailable.
     """
@@ -131,7 +131,7 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
 
 
 def _refuse_unsafe(path: str) -> None:
-    """Raise StoreRefusesError if the file is in the state directory, and others may put theirs there."""
+    """Raise StoreRefusesError if the file is in the state directory and other users can write there."""
     directory = os.path.dirname(path)
     if directory == state_directory() and (why := safe_paths.unsafe(directory)):
         raise StoreRefusesError(f"the store {path}: {why}")
@@ -146,7 +146,7 @@ def refuse_network(path: str) -> None:
         with open(MOUNTS, encoding="utf-8", errors="replace") as file:
             mounts = file.read()
     except OSError:
-        return  # only Linux has it
+        return  # only Linux has mountinfo
     kind = network_file_system(mounts, os.stat(place).st_dev)
     if kind:
         raise StoreRefusesError(
@@ -158,8 +158,8 @@ def refuse_network(path: str) -> None:
 def network_file_system(mounts: str, device: int) -> str | None:
     """Return the type of the file system with this device number if it is a network one.
 
-    `mounts` is the text of mountinfo (proc(5)): its third field is the device, and the type follows a lone
-    dash. A device that is not listed, as a subvolume of btrfs is not, is local.
+    `mounts` is the text of mountinfo (proc(5)): its third field is the device, and the type follows a single dash. A
+    device that is not listed, such as a subvolume of btrfs, is local.
     """
     number = f" {os.major(device)}:{os.minor(device)} "
     for line in mounts.splitlines():
@@ -171,10 +171,10 @@ def network_file_system(mounts: str, device: int) -> str | None:
 
 
 def _make(path: str) -> None:
-    """Make the file and its directory, for their owner only, if they are not there.
+    """Create the file and its directory, accessible only to their owner, if they are missing.
 
-    A file that is there is not opened: closing it would drop this process's SQLite locks on it
-    (fcntl(2): a process's locks on a file go when it closes any descriptor of that file).
+    An existing file is not opened: closing it would release this process's SQLite locks on it (fcntl(2): closing any
+    descriptor of a file releases all locks of the process on that file).
     """
     if os.path.exists(path):
         return
@@ -183,11 +183,11 @@ def _make(path: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
     except FileExistsError:
-        return  # somebody was faster
+        return  # another process was faster
 
 
 class Connection:
-    """An open store: statements by name, transactions, and how long to wait for locks."""
+    """An open store: statements by name, transactions, and the timeout for locks."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -215,16 +215,16 @@ class Connection:
         return self.execute(name, **values).fetchone()
 
     def reading(self) -> Transaction:
-        """Begin a transaction that sees one state of the store and locks nobody out."""
+        """Begin a transaction that sees one state of the store and blocks no other process."""
         return Transaction(self, "begin_reading")
 
     def writing(self, *, durable: bool) -> Transaction:
-        """Begin a transaction that locks other writers out; `durable`: its commit waits for the disk."""
+        """Begin a transaction that blocks other writers; `durable`: its commit waits for the disk."""
         self.execute("sync_each_commit" if durable else "sync_later")
         return Transaction(self, "begin_writing")
 
     def wait_until(self, deadline: float) -> None:
-        """Let statements wait for locks until `deadline` (CLOCK_MONOTONIC), which must be ahead."""
+        """Let statements wait for locks until `deadline` (CLOCK_MONOTONIC), which must be in the future."""
         remaining = deadline - clock.lease_time(clock.MONOTONIC)
         if remaining <= 0:
             raise StoreUnavailable(f"the store {self.path} did not answer in time")
@@ -232,7 +232,7 @@ class Connection:
         self._database.execute(statement)
 
     def is_current(self) -> bool:
-        """Return whether the path still means the file that was opened, and not one put in its place."""
+        """Return whether the path still means the file that was opened."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -240,7 +240,7 @@ class Connection:
         return (status.st_dev, status.st_ino) == self._file
 
     def check_schema(self, deadline: float, *, create: bool) -> None:
-        """Raise StoreRefusesError unless the schema is ours; with `create` install it in an empty file."""
+        """Raise StoreRefusesError unless the schema has this version; with `create`, install it in an empty file."""
         with self.reading():
             version = self._version()
         if version is None:
@@ -278,7 +278,7 @@ class Connection:
         return SCHEMA_VERSION
 
     def _write_ahead(self, deadline: float) -> None:
-        """Switch to WAL, for which SQLite needs the file alone and does not wait."""
+        """Switch to WAL mode. SQLite needs exclusive access for that and does not wait for it."""
         while True:
             try:
                 mode = self.one("write_ahead")
@@ -305,7 +305,7 @@ class Connection:
 
 
 class Transaction:
-    """Commits on leaving; after an error the connection is to be closed, which rolls back."""
+    """A transaction that commits at the end; after an error the caller closes the connection, which rolls back."""
 
     __slots__ = ("_begin", "_connection")
 
@@ -323,13 +323,13 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit what was done."""
+        """Commit."""
         if error is None:
             self._connection.execute("commit")
 
 
 def explained(error: sqlite3.Error, path: str) -> StoreError:
-    """Return what an error of SQLite means for the store in the file `path`, and what to do."""
+    """Return the oncecron error for an error of SQLite in the file `path`, with a cure."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
         return _forbidden(code, path)

@@ -1,11 +1,10 @@
-"""A record on its way into the log, told late and perhaps twice, or told to the log beside another store.
+"""Deliver a spooled record, perhaps twice, or a record for a log store.
 
-It is found again by its owner, key, shard and attempt, as the owner counted them. What has an end keeps it;
-`running` and `lost` are replaced, what was to be followed by another attempt is given up; only the owner's own lease
-goes. What the store never saw is put in, with the
-next free number if another execution of the tick has its own; a `not-started` that was never granted says
-nothing. A token higher than all before it tells that the key has passed on: what ran until then and has no
-lease here is `lost`, and so is a start that comes after a higher token.
+The record is identified by owner, key, shard and the owner's number of the attempt. A recorded end stays; `running` and
+`lost` are replaced; an attempt whose retry was to follow is given up. Only the owner's own lease is released. An
+execution that the store never saw is inserted, with the next free number if its own is taken. A `not-started` that was
+never granted has no effect. A higher token than all before means that a later start has the key: an execution that was
+running and has no lease here is `lost`, and so is a start that comes after a higher token.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NOTHING_TOLD = dict.fromkeys(
 
 
 def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
-    """Put the record in, in a transaction that the caller began; `now` is wall time."""
+    """Write the record, in a transaction that the caller began; `now` is wall time."""
     store.execute("register_key", **record)
     if record["kind"] == "skip":
         store.execute("deliver_skip", **record)
@@ -55,9 +54,10 @@ def end(store: Connection, values: dict[str, Any]) -> None:
 
 
 def give_up(store: Connection, values: dict[str, Any]) -> None:
-    """Let no attempt follow on one that was kept: that is final, also without the lease, unless somebody has gone on.
+    """Record that no retry follows an attempt that was kept, unless another firing has taken over.
 
-    An attempt that has followed, and of which its owner does not know, did not start.
+    This is final, also if the lease was lost. A retry that has begun, but whose answer the owner never got, did not
+    start.
     """
     store.execute("give_up", **values)
     lease = store.one("find_own_lease", **values)
@@ -68,7 +68,7 @@ def give_up(store: Connection, values: dict[str, Any]) -> None:
 
 
 def joined(*notes: str | None) -> str | None:
-    """Return the notes as one, none of them twice."""
+    """Return the notes as one text, without duplicates."""
     text = ""
     for note in notes:
         if note and note not in text:

@@ -1,4 +1,4 @@
-"""What people ask of the store of one machine."""
+"""The commands for people on SQLite."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from oncecron.stores.sqlite.retention import Part
 
 ROWS_PER_STEP = 500
-"""Removed in one transaction; a prune lets firings in between."""
+"""Rows that one transaction removes; firings can run between two transactions of a prune."""
 
 _SIGNATURE = b"SQLite format 3\0"
-"""How a database begins; its -wal and -shm, which have names like a namespace's, begin otherwise."""
+"""The first bytes of a database; its -wal and -shm files, which have names like a namespace's, begin differently."""
 
 
 class SQLiteInspector:
     """The people's half of the store in a SQLite file; see `oncecron.stores.api.Inspector`.
 
-    Only `initialise` makes a file that is not there.
+    Only `initialise` creates a missing file.
     """
 
     has_roles = False
@@ -67,12 +67,12 @@ class SQLiteInspector:
         self._boot = clock.boot_id()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
-        """Yield executions, the newest first, or the oldest first after an id."""
+        """Yield executions, newest first, or oldest first after an id."""
         for traced in self.traced(query):
             yield traced.execution
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with what else is known of them."""
+        """Yield the executions of `history` with their unpublished details."""
         with self._handle.until(_deadline()) as store:
             for row in store.execute(_history_statement(query), **_filters(query)):
                 yield _traced(row)
@@ -84,23 +84,23 @@ class SQLiteInspector:
                 yield Skip(*row)
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the refusals of `skips`: of them nothing else is kept."""
+        """Yield the skips of `skips`; SQLite keeps no other details of them."""
         for skip in self.skips(query):
             yield TracedSkip(skip, None)
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions that began since, part by part in the order of starts."""
+        """Yield all executions since a time, shard by shard in the order of starts."""
         with self._handle.until(_deadline()) as store:
             for row in store.execute("timeline", since=since):
                 yield _traced(row)
 
     def job_keys(self) -> Sequence[JobKey]:
-        """Return every part of every key as it was last claimed."""
+        """Return every shard of every key as it was last claimed."""
         with self._handle.until(_deadline()) as store:
             return [JobKey(*row) for row in store.execute("keys")]
 
     def namespaces(self) -> Iterator[str]:
-        """Yield the namespaces whose files are beside this one's."""
+        """Yield the namespaces with a file in the same directory."""
         stem, suffix = os.path.splitext(self._default_path)
         if _is_database(self._default_path):
             yield DEFAULT_NAMESPACE
@@ -115,7 +115,7 @@ class SQLiteInspector:
         return None if row is None else Execution(*row)
 
     def output(self, execution_id: int) -> Output | None:
-        """Return what an execution wrote, where it was captured."""
+        """Return the captured output of an execution."""
         with self._handle.until(_deadline()) as store:
             row = store.one("output", execution_id=execution_id)
         return None if row is None else Output(*row)
@@ -127,7 +127,7 @@ class SQLiteInspector:
             return [LeaseView(*row) for row in rows]
 
     def pauses(self) -> Sequence[Pause]:
-        """Return what refuses firings now."""
+        """Return the pauses and the drained hosts."""
         with self._handle.until(_deadline()) as store:
             return _pauses(store, clock.wall())
 
@@ -151,7 +151,7 @@ class SQLiteInspector:
         return self._refuse("take_drain", Pause(None, host, "", None, 0, None))[1]
 
     def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
-        """Put or take a pause, whose times count from now; return it, and the one that was there."""
+        """Set a pause, whose times count from now; return it and the one that was there before."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             now = clock.wall()
             until = None if wanted.until is None else now + wanted.until
@@ -161,7 +161,7 @@ class SQLiteInspector:
         return wanted, found.get(wanted[:2])
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Ask the holder for something; see `Inspector.request`."""
+        """Send a request to the holder; see `Inspector.request`."""
         asked = {"key": key, "shard": shard, "execution_id": execution_id, **request._asdict()}
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             has_lease = bool(store.execute("put_request", **asked).rowcount)
@@ -178,7 +178,7 @@ class SQLiteInspector:
         author: str,
         force: bool,  # noqa: ARG002 - no session holds a lock
     ) -> Released:
-        """Free a part of a key; see `Inspector.release`."""
+        """Free a shard of a key; see `Inspector.release`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             asked = {"key": key, "shard": shard, **moment(self._boot)}
             store.execute("cut_lease", **asked)
@@ -192,7 +192,7 @@ class SQLiteInspector:
         return Released("free")
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
-        """Remove what is older than the retention; return how many executions and skips went."""
+        """Remove expired records; return how many executions and how many skips were removed."""
         now = clock.wall()
         before = now - retention.executions
         most = ROWS_PER_STEP
@@ -207,7 +207,7 @@ class SQLiteInspector:
         return executions, skips
 
     def initialise(self, roles: Roles) -> str:
-        """Make the file and its schema if they are not there; return a sentence of what was done."""
+        """Create the file and its schema if they are missing; return a sentence about what was done."""
         _refuse_roles(roles)
         path = self._handle.path
         connection = connect(path, deadline=_deadline(), create=True)
@@ -271,7 +271,7 @@ def _filters(query: HistoryQuery) -> dict[str, object]:
 def _refuse_roles(roles: Roles) -> None:
     if any(roles):
         raise ConfigurationError(
-            "a SQLite store has no roles: its file's owner and mode say who may"
+            "a SQLite store has no roles; grant access with the owner and mode of its file"
         )
 
 

@@ -1,4 +1,4 @@
-"""One connection kept between calls: opened at the first, and afresh after an error or in a new file."""
+"""Keep one connection between calls: open it at the first call, and again after an error or for a new file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """What a half of the store holds on to; used by one thread at a time."""
+    """The connection of a store object; one thread uses it at a time."""
 
     def __init__(self, path: str, *, create: bool, statements: tuple[str, ...]) -> None:
         self.path = path
@@ -21,15 +21,14 @@ class Handle:
         self._connection: Connection | None = None
 
     def until(self, deadline: float) -> _Call:
-        """Return a context that gives the connection, whose statements wait until `deadline` for locks.
+        """Return a context manager for the connection, whose statements wait until `deadline` for locks.
 
-        What SQLite raises inside comes out as a StoreError; after any error the connection is closed, which
-        rolls back.
+        An error of SQLite inside becomes a StoreError. After any error the connection is closed, which rolls back.
         """
         return _Call(self, deadline)
 
     def connected(self, deadline: float) -> Connection:
-        """Return the connection to the file that the path means now."""
+        """Return a connection to the file that the path means now."""
         if self._connection is not None and not self._connection.is_current():
             self.close()
         if self._connection is None:
@@ -63,7 +62,7 @@ class _Call:
         trace: TracebackType | None,
     ) -> None:
         if error is None or isinstance(error, GeneratorExit):
-            return  # a reader who has seen enough is no error
+            return  # a reader that stops early is not an error
         self._handle.close()
         if isinstance(error, sqlite3.Error):
             raise explained(error, self._handle.path) from error

@@ -1,7 +1,7 @@
-"""What a firing asks of the store of one machine: one transaction for each atomic step.
+"""The store of a firing on SQLite: each method is one transaction.
 
-Commits of grants, ends and deliveries wait for the disk; heartbeats and skips do not, for what a power cut takes
-from them is not missed: a lease of another boot is over. The claim itself is told in `claim`.
+Commits of grants, ends and deliveries wait for the disk. Heartbeats and skips do not: after a power cut they are not
+needed, because a lease of another boot has ended. The claim itself is in `claim`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class SQLiteLeaseStore:
     """The firing half of the store in a SQLite file; see `oncecron.stores.api.LeaseStore`.
 
-    `path` is absolute, and the file of the default namespace: any other has a file beside it.
+    `path` is absolute and is the file of the default namespace; other namespaces have a file beside it.
     """
 
     lease_clock = clock.MONOTONIC
@@ -44,7 +44,7 @@ class SQLiteLeaseStore:
         alone: bool = False,  # noqa: ARG002 - nor `contended`
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain:
-        """Ask for (key, tick); see `LeaseStore.claim`."""
+        """Claim (key, tick); see `LeaseStore.claim`."""
         answer: Lease | Refusal | AskAgain | None
         with self._handle.until(deadline) as store:
             with store.reading():
@@ -57,10 +57,10 @@ class SQLiteLeaseStore:
         return answer
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Extend the lease; see `LeaseStore.renew`.
+        """Renew the lease; see `LeaseStore.renew`.
 
-        A file put in the old one's place does not have it: nothing is put back there, since the processes that
-        claim in it and those that hold on to the old one know nothing of each other.
+        If the file was replaced, the lease is lost and is not put back: processes that use the old file and processes
+        that use the new one do not see each other's leases.
         """
         with self._handle.until(deadline) as store, store.writing(durable=False):
             now = claim.moment(self._boot)
@@ -83,7 +83,7 @@ class SQLiteLeaseStore:
             return attempts.retry(store, lease, claim.moment(self._boot))
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
-        """Return False: there is no server that could tell; who waits asks now and then."""
+        """Return False: SQLite cannot notify, so waiting firings poll."""
         return False
 
     def finish(
@@ -97,7 +97,7 @@ class SQLiteLeaseStore:
         return in_time
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Count a refusal; see `LeaseStore.skip`."""
+        """Count a skip; see `LeaseStore.skip`."""
         holder = refusal.holder
         with self._handle.until(deadline) as store, store.writing(durable=False):
             store.execute("register_key", key=firing.key, shard=firing.shard)
@@ -118,7 +118,7 @@ class SQLiteLeaseStore:
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a record told late, or for the log alone; see `LeaseStore.deliver`."""
+        """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
             delivery.deliver(store, record, now)
@@ -126,10 +126,10 @@ class SQLiteLeaseStore:
                 expire(store, (record["key"], record["shard"]), retention, now)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """Do nothing: there are no sessions."""
+        """Do nothing: SQLite has no sessions."""
 
     def watch_fd(self) -> int | None:
-        """Return None: there is no server that could close a session."""
+        """Return None: SQLite has no server."""
         return None
 
     def close(self) -> None:
@@ -141,4 +141,4 @@ class SQLiteLeaseStore:
         try:
             self.skip(firing, refusal, deadline=min(deadline, patience))
         except StoreError:
-            return  # the answer stands
+            return  # a skip that cannot be recorded does not change the answer

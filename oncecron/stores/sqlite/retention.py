@@ -1,7 +1,7 @@
-"""What is kept and what goes: a little at every end, everything due in a prune.
+"""Remove expired records: a few at every end, all of them in a prune.
 
-Names are unique by the log alone, so each key keeps its newest ones however old they are; ticks that are
-instants are kept from coming back by the high-water mark on the key's row. What runs is never removed.
+Only the log keeps a tick with a name from running twice, so each key keeps its newest names, however old they are. For
+ticks that are instants the high-water mark on the key's row does that. A running execution is never removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Part = tuple[str, int]
 
 
 def expire(store: Connection, part: Part, kept: Retention, now: float) -> None:
-    """Remove at most `MOST_PER_FINISH` expired rows; of names only those of the part that has ended."""
+    """Remove at most `MOST_PER_FINISH` expired rows; executions of names only for this shard."""
     most = MOST_PER_FINISH
     before = now - kept.executions
     most -= expire_executions(store, before, most=most)
@@ -30,14 +30,14 @@ def expire(store: Connection, part: Part, kept: Retention, now: float) -> None:
 
 
 def expire_executions(store: Connection, before: float, *, most: int) -> int:
-    """Remove executions that started before (wall time), but those of names; return how many."""
+    """Remove executions that started before a wall time, except those of names; return how many."""
     return store.execute("expire_executions", before=before, most=most).rowcount
 
 
 def expire_names(
     store: Connection, part: Part, before: float, *, names_kept: int, most: int
 ) -> int:
-    """Remove executions of a part that started before, but those of its newest names; return how many."""
+    """Remove executions of a shard that started before a time, except those of its newest names; return how many."""
     key, shard = part
     oldest = store.one("oldest_kept_name", key=key, shard=shard, names=names_kept)
     if oldest is None:
@@ -47,5 +47,5 @@ def expire_names(
 
 
 def expire_skips(store: Connection, before: float, *, most: int) -> int:
-    """Remove refusals that were last counted before (wall time); return how many rows."""
+    """Remove skips that were last counted before a wall time; return how many rows."""
     return store.execute("expire_skips", before=before, most=most).rowcount
