@@ -231,7 +231,8 @@ class Wrapper:
             lost_reason = "guard-failed"
         if self._lease is None:
             if exit_status == EX_TEMPFAIL:
-                stderr.complain(f"key {key}: {why}; no command is running")
+                end = "no command is running" if gone else "one of its processes cannot be killed"
+                stderr.complain(f"key {key}: {why}; {end}")
             return exit_status
         end = "the command was killed" if gone else "one of its processes cannot be killed"
         stderr.complain(f"key {key}: {why}; {end}")

@@ -168,7 +168,7 @@ def test_the_death_of_the_guard_in_the_delay_leaves_the_record_alone(
     send([firing.guard()], signal.SIGKILL)
     told = firing.wait()
     assert told.status == 75
-    assert "guard was killed; the command was not started, or is dead" in told.err
+    assert "guard was killed; no command is running" in told.err
     assert host("flush").out == b""
     assert attempts(any_store) == [(1, "failed", 3)]
 

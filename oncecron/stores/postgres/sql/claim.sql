@@ -1,6 +1,6 @@
--- The claim.  What it answers is decided by decide_v1, step by step as store.py tells it.
+-- The claim.  decide_v1 makes the decision, in the numbered steps of stores/api.py.
 
--- 1. Paused or drained; null if neither. The key's own pause before that of all keys.
+-- 1. Paused or drained; null if neither.  The key's own pause takes precedence over that of all keys.
 create function {ns}.gate_v1(p_key text, p_host text) returns {ns}.answer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -22,8 +22,8 @@ begin
   return a;
 end $$;
 
--- 1. Another number of parts than the one with which any part of this tick was granted; null if there is none.  Most keys have
--- never been divided, and nobody looks further.
+-- 1. Another number of parts than that with which any part of this tick was granted; null if there is none.  Most keys have
+-- one part and need no further look.
 create function {ns}.parts_v1(p_key text, p_tick text, p_shards integer) returns {ns}.answer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -40,8 +40,8 @@ begin
   return a;
 end $$;
 
--- The claim, step by step as store.py tells it.  Changes nothing unless it grants, declares a lost execution lost or cuts
--- a lease that ends too far in the future.
+-- The claim, in the numbered steps of stores/api.py.  It changes nothing, except that it grants, declares an execution lost,
+-- or cuts a lease that ends too far in the future.
 create function {ns}.decide_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at timestamptz, p_rule text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at timestamptz, p_host_now timestamptz,
@@ -55,13 +55,13 @@ declare
   k       {ns}.job_key;
   l       {ns}.lease;
   e       {ns}.job_execution;   -- of the lease
-  t       {ns}.job_execution;   -- of the tick, or without one since that which is awaited
+  t       {ns}.job_execution;   -- of the tick, or without a tick since the awaited one
   v_now   timestamptz := clock_timestamp();
   v_id    integer;
   v_class integer := '{ns}.job_key'::regclass::oid::int4;
   v_got   boolean := false;
   v_busy  boolean;
-  v_goes_on boolean;            -- it is a further attempt after t, or will be once t is lost
+  v_goes_on boolean;            -- it takes over after t, or will once t is lost
   v_ago   interval;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -88,7 +88,7 @@ begin
     return a;
   end if;
 
-  -- 1. Paused or drained; clocks too far apart, or an instant named too far ahead; other hosts divide it otherwise.
+  -- 1. Paused or drained; clocks too far apart, or an instant too far ahead; another number of parts.
   a := {ns}.gate_v1(p_key, p_host);
   if a.answer is not null then
     return a;
@@ -108,7 +108,7 @@ begin
 
   for v_pass in 1 .. 2 loop
     if v_pass = 2 then
-      -- 3. The session lock, never waiting.
+      -- 3. The session lock, without waiting.
       if p_session and not p_alone then
         v_got := pg_try_advisory_lock(v_class, v_id);
         if not v_got then
@@ -125,15 +125,15 @@ begin
             a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
             a.holder_since := {ns}.epoch(e.started_at);
             return a;
-          end if;   -- renewed meanwhile: the second look says held; or watched for long enough: the row decides
+          end if;   -- renewed: the second look answers held; or watched for long enough: the row decides
         end if;
       end if;
-      -- 4. The lock of the key's row, and then that of all parts, until this commits: what was granted is seen by the next.
+      -- 4. The lock of the key's row, then that of all parts, until the commit: the next claim sees this grant.
       perform set_config('lock_timeout', (extract(epoch from least(interval '2 seconds', p_ttl / 12)) * 1000)::int::text, true);
       perform 1 from {ns}.job_key x where x.key_id = v_id for update;
       if p_tick is not null then perform pg_advisory_xact_lock('{ns}.job_execution'::regclass::oid::int4, hashtext(p_key)); end if;
       perform set_config('lock_timeout', '0', true);
-      -- 1 again: whoever paused meanwhile has been told that nothing starts any more.
+      -- 1 again: after a pause has returned, nothing may start.
       a := {ns}.gate_v1(p_key, p_host);
       exit when a.answer is not null;
     end if;
@@ -142,7 +142,7 @@ begin
     v_now := clock_timestamp();
     select x.* into k from {ns}.job_key x where x.key_id = v_id;
     select x.* into l from {ns}.lease x where x.key_id = v_id;
-    if l.owner = p_owner then       -- committed since step 0, by a session that we gave up: asked again, step 0 knows it
+    if l.owner = p_owner then       -- committed after step 0 by our own abandoned session: step 0 of the next claim finds it
       a.answer := 'again'; a.reason := 'contended'; a.after := 0; a.ends_in := 0;
       exit;
     end if;
@@ -164,7 +164,7 @@ begin
       exit;
     end if;
 
-    -- 5. an expired lease, or an execution without one, taken away,
+    -- 5. an expired lease, or an execution without one, is removed,
     if v_pass = 2 then
       delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;
       if l.key_id is not null and not found then     -- renewed between the look and the delete
@@ -177,7 +177,7 @@ begin
       end if;
     end if;
 
-    -- the tick: its newest attempt that may have started, or if none did the newest; without a tick that of what was awaited, or came after it,
+    -- the tick: its newest attempt that may have started, else its newest; without a tick the awaited execution, or one after it,
     if p_tick is null and p_failover and p_awaited is not null then
       select x.* into t from {ns}.job_execution x
         where x.key_id = v_id and x.tick is null and x.execution_id >= p_awaited
@@ -196,7 +196,7 @@ begin
     end if;
     if p_tick_at < k.high_water and v_goes_on and t.outcome <> 'running'
        or not p_again and coalesce(t.outcome, 'not-started') = 'not-started' and (p_tick_at < k.high_water
-         -- An attempt that retention has forgotten may have started.
+         -- An attempt that retention has removed may have started.
          or p_tick_at = k.high_water and coalesce((
               select max(x.attempt) > count(*) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), true)) then
       a.answer := 'refused'; a.reason := 'passed';
@@ -209,7 +209,7 @@ begin
       exit;
     end if;
 
-    -- 6. the gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
+    -- 6. the gap, which a takeover ignores, unless another start without a tick came since; and the deadline.
     v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
                   when k.last_started_at is not null then interval '0' end;
     if not p_again and v_ago < p_min_gap and not (v_goes_on and (p_tick is not null or k.last_started_at <= t.started_at))
@@ -255,7 +255,7 @@ begin
   insert into {ns}.lease
       (key_id, execution_id, owner, ttl, session_lock, backend_pid, backend_start, acquired_at, heartbeat_at, expires_at)
     values (v_id, a.execution_id, p_owner, p_ttl, p_session, pg_backend_pid(), p_backend_start, v_now, v_now, v_now + p_ttl);
-  if l.session_lock and p_session and not a.locked then      -- a dead holder's session has it still: it may be ended
+  if l.session_lock and p_session and not a.locked then      -- a dead holder's session still has it and may be terminated
     a.backend_pid := l.backend_pid; a.backend_start := l.backend_start::text;
   end if;
   perform {ns}.notify_v1(v_id);
@@ -272,8 +272,8 @@ exception
     raise;
 end $$;
 
--- What a firing calls: the decision, the skip, and, where the backend is the client's own (libpq's backend pid is
--- this one: no transaction pooler in between), the settings that free the lock soon after packets stop.
+-- What a firing calls: the decision and the skip.  If the backend is the client's own (it has libpq's backend pid, so there is
+-- no transaction pooler), also the settings that free the lock soon after packets stop.
 create function {ns}.claim_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_rule text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at double precision, p_host_now double precision,
@@ -286,7 +286,7 @@ declare
   a {ns}.answer;
   v_session boolean := p_client_backend is not distinct from pg_backend_pid();
 begin
-  if pg_is_in_recovery() then     -- a standby grants advisory locks that its primary has already given away
+  if pg_is_in_recovery() then     -- a standby grants advisory locks that its primary has already granted
     raise exception using errcode = 'OC003', message = 'the server is a hot standby';
   end if;
   if v_session then
@@ -305,7 +305,7 @@ begin
     begin
       perform {ns}.skip_v1(p_key, p_shard, p_tick, p_host, a.reason, p_pid, p_fired_at, a.holder_host, a.holder_pid,
         a.detail, null, 1, null);
-    exception when others then      -- the answer stands all the same
+    exception when others then      -- a skip that cannot be recorded does not change the answer
       raise log 'oncecron: skip of key % not recorded: %', p_key, sqlerrm;
     end;
   end if;

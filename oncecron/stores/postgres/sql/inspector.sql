@@ -1,9 +1,9 @@
--- What people ask of PostgreSQL.  {ns} stands for the quoted schema, {execution_columns} and the like for the section of that
--- name.  Reading goes by views and catalogs alone: that is all that --read-role may see.
+-- The queries of the commands for people.  {ns} stands for the quoted schema; {execution_columns} and the like stand for the
+-- section of that name.  Queries read only views and catalogs, because --read-role may see nothing else.
 
 -- name: installed
--- Is the schema there, may this role use it, and does it hold oncecron's tables?  Asked of catalogs that everybody may read, so
--- that the answer is never an error.
+-- Does the schema exist, may this role use it, and does it have oncecron's tables?  The query reads catalogs that every role may
+-- read, so it never fails.
 select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage'), false), c.oid is not null,
        coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false)
   from (select) one
@@ -14,7 +14,7 @@ select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage
 select version from {ns}.meta
 
 -- name: namespaces
--- A schema is ours if it holds our tables.
+-- A schema belongs to oncecron if it has its tables.
 select n.nspname
   from pg_catalog.pg_namespace n
   join pg_catalog.pg_class meta on meta.relnamespace = n.oid and meta.relname = 'meta'
@@ -22,7 +22,7 @@ select n.nspname
  where pg_catalog.has_schema_privilege(n.oid, 'usage')
 
 -- name: lock_schema
--- One at a time, the firings that install an empty store included; ends with the transaction.
+-- One at a time, including firings that install an empty store; released with the transaction.
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%(lock)s, 0))
 
 -- name: script_begin
@@ -37,13 +37,13 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
        e.cause, e.lost_reason, e.request, e.requested_by
 
 -- name: traced_columns
--- The same with what only accounts and audits ask for.
+-- The same with columns for `why` and `audit` only.
 {execution_columns},
        extract(epoch from e.tick_at)::float8 as instant, extract(epoch from e.fired_at)::float8 as fired_at,
        extract(epoch from e.lost_at)::float8 as lost_at
 
 -- name: execution_filters
--- The plan is made for the values: a filter that is null costs nothing.
+-- The server plans for the given values, so a null filter costs nothing.
 (%(before)s::bigint is null or e.execution_id < %(before)s)
    and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
    and (%(host)s::text is null or e.host = %(host)s)
@@ -51,7 +51,7 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
    and (not %(exhausted)s::boolean or e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost') and e.exhausted)
 
 -- name: history
--- A page of the log by its primary key, the newest first.
+-- A page of the log by its primary key, newest first.
 select {execution_columns}
   from {ns}.executions e
  where {execution_filters}
@@ -59,7 +59,7 @@ select {execution_columns}
  limit %(page)s
 
 -- name: history_of_key
--- The same of one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
+-- The same for one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
 -- their order the only one that fits: for `=` the planner takes the primary key and, where the key rarely runs or has stopped
 -- running, reads the whole log.
 select h.*
@@ -92,7 +92,7 @@ select h.*
  limit %(page)s
 
 -- name: history_after
--- What came after an execution, the oldest first.
+-- Executions after a given one, oldest first.
 select {execution_columns}
   from {ns}.executions e
  where e.execution_id > %(after_id)s and (%(key)s::text is null or e.key = %(key)s)
@@ -120,7 +120,7 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
    and (%(outcome)s::text is null or s.reason = %(outcome)s)
 
 -- name: skips
--- The newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
+-- Newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
 select {skip_columns}
   from {ns}.skips s
  where (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
@@ -137,7 +137,7 @@ select {skip_columns}, extract(epoch from s.fired_at)::float8 as fired_at
  limit %(limit)s
 
 -- name: timeline
--- All that began since, part by part in the order of starts; the server sorts, on its disk where it must.
+-- All executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
 select {traced_columns}
   from {ns}.executions e
  where %(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s)
@@ -149,7 +149,7 @@ select k.key, k.shard, k.schedule, k.zone
  order by k.key, k.shard
 
 -- name: leases
--- With the name that the session gave itself, which tells the holder of a lock that has no lease, and the store's clock.
+-- With the session's application_name, which names the holder of a lock without a lease, and the store's clock.
 select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",
        extract(epoch from l.acquired_at)::float8, extract(epoch from l.heartbeat_at)::float8,
        extract(epoch from l.expires_at)::float8, l.fencing_token, l.backend_pid, l.client_address,
@@ -162,7 +162,7 @@ select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid
 p.key, p.host, p.author, p.reason, extract(epoch from p.since)::float8, extract(epoch from p.until)::float8
 
 -- name: pauses
--- That of all keys first, the hosts last.
+-- The pause of all keys first, drained hosts last.
 select {pause_columns} from {ns}.pauses p order by p.host nulls first, p.key <> '*', p.key
 
 -- name: pause
@@ -184,18 +184,18 @@ select {ns}.request_v1(%(key)s, %(shard)s, %(execution_id)s, %(kind)s, %(author)
 select answer, ends_in, backend_pid, backend_start from {ns}.release_v1(%(key)s, %(shard)s, %(execution_id)s, %(author)s)
 
 -- name: end_session
--- As the role that asks: a function of the schema's owner may do less, or more.  Null: it may not even see whose session it is.
--- Without a start the session is the one that was just seen to hold the lock.
+-- As the calling role: a function of the schema's owner may have fewer rights, or more.  Null: the role may not see the session.
+-- Without a start time, the session is the one that was just seen to hold the lock.
 select case when a.backend_start is not null then pg_catalog.pg_terminate_backend(a.pid) end
   from pg_catalog.pg_stat_activity a
  where a.pid = %(pid)s and (a.backend_start is null or a.backend_start = coalesce(%(start)s::timestamptz, a.backend_start))
 
 -- name: part_ids
--- The keys and shards whose names retention looks through.
+-- The keys and shards with named ticks, for retention.
 select key_id from {ns}.keys order by key_id
 
 -- name: expire
--- One batch of retention, a transaction of its own; without a key no names.
+-- One batch of retention in its own transaction; without a key, no named ticks.
 select executions, skips
   from {ns}.expire_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
                       pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)

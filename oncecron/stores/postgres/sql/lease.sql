@@ -1,7 +1,7 @@
--- What a firing calls once it has a lease, what is told late, and what a job asks of its own transaction.
+-- What a firing calls with a lease, the delivery of spooled records, and the fence check of a job.
 
--- Makes the connection readable when something happens to the part; nothing behind a transaction pooler, where it is
--- somebody else's.  True: it has happened already.
+-- Makes the connection readable when something happens to the part.  It does nothing behind a transaction pooler, where the
+-- connection is shared.  True: something has already happened.
 create function {ns}.listen_v1(p_key text, p_shard integer, p_owner uuid, p_awaited bigint, p_client_backend integer) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -19,8 +19,8 @@ begin
   return p_awaited is not null and not exists (select from {ns}.lease x where x.key_id = v_id and x.execution_id = p_awaited);
 end $$;
 
--- A heartbeat: compare-and-set on (execution, owner).  Null: lost for good.  It sets the expiry, it never maxes it.
--- On a new backend (a re-adoption) it also takes the session lock again, when it is free.  It tells what somebody asks.
+-- A heartbeat: compare-and-set on (execution, owner).  Null: lost for good.  It sets the expiry, even if the old one was later.
+-- On a new backend (a re-adoption) it also takes the session lock again, if it is free.  It returns the request to the holder.
 create function {ns}.renew_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz,
   out locked boolean, out request_kind text, out request_author text, out request_signal integer, out request_grace double precision
@@ -42,8 +42,8 @@ begin
   request_signal := l.request_signal; request_grace := l.request_grace;
 end $$;
 
--- The store lost the execution of a living holder (a failover to a standby that had not got it): it is put back with
--- its old token, but only if nobody has claimed the key since.
+-- The store has lost the execution of a running holder (a failover to a standby that did not have it).  It is put back with
+-- its old token, but only if no claim of the key was granted since.
 create function {ns}.adopt_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
   p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_shards integer, p_retries integer,
@@ -86,7 +86,7 @@ exception when unique_violation then
   return null;
 end $$;
 
--- A start that was none no longer stands between others.
+-- Take back a start that did not happen, so that `recent` ignores it.
 create function {ns}.take_back_start_v1(p_execution_id bigint) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   update {ns}.job_key x
@@ -94,14 +94,14 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
    where x.last_execution_id = p_execution_id
 $$;
 
--- What an execution wrote, as it is first told.
+-- The captured output of an execution; the first one delivered stays.
 create function {ns}.put_output_v1(p_execution_id bigint, p_output text, p_cut bigint) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   insert into {ns}.job_output (execution_id, output, cut) select p_execution_id, p_output, coalesce(p_cut, 0) where p_output is not null
     on conflict (execution_id) do nothing
 $$;
 
--- The end of an attempt that is to be followed by another: the lease stays, renewed.
+-- The end of an attempt that a retry is to follow: the lease is kept and renewed.
 create function {ns}.keep_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_cut bigint
@@ -119,8 +119,8 @@ begin
   return true;
 end $$;
 
--- The next attempt under the lease that was kept; no answer: it is lost.  Said again, the same attempt.  What somebody asks of
--- the holder was asked of the attempt before.
+-- The next attempt under the lease that was kept; no answer: the lease is lost.  A repeated call returns the same attempt.
+-- A request to the holder was for the attempt before.
 create function {ns}.retry_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz
 ) returns {ns}.answer
@@ -175,14 +175,14 @@ begin
   a.answer := 'lease'; a.execution_id := e.execution_id; a.attempt := e.attempt; a.fencing_token := e.fencing_token;
   a.started_at := {ns}.epoch(e.started_at); a.cause := e.cause; a.locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
   return a;
-exception when lock_not_available then      -- a transaction of the last attempt's has not ended yet
+exception when lock_not_available then      -- a transaction of the last attempt has not ended
   a := null;
   a.answer := 'again'; a.reason := 'fenced'; a.backend_pid := {ns}.fence_holder_v1(e.key_id);
   return a;
 end $$;
 
--- The owner gives up after an attempt that it had kept: its word is final unless somebody has gone on.  Where the next one has
--- begun, which it has never heard of, that did not start.  Returns its lease, if it still had it.
+-- The owner gives up after an attempt that it had kept.  This is final, unless another firing has taken over.  A next attempt
+-- whose answer the owner never got did not start.  Returns the owner's lease, if it still had one.
 create function {ns}.give_up_v1(p_execution_id bigint, p_owner uuid, l {ns}.lease, p_note text) returns {ns}.lease
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -204,7 +204,7 @@ begin
   return l;
 end $$;
 
--- The end.  Never unlocks the session lock: that would take effect before this commits; closing the session does it.
+-- The end.  It does not release the session lock, which would take effect before the commit; closing the session does.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
@@ -231,17 +231,17 @@ begin
   if l.key_id is not null then perform {ns}.notify_v1(l.key_id); end if;
   begin
     perform {ns}.expire_v1(l.key_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000);
-  exception when others then      -- never at the cost of the end's record
+  exception when others then      -- an error of retention must not lose the record of the end
     raise log 'oncecron: retention: %', sqlerrm;
   end;
-  -- Said again (its answer was lost), it has the same answer.
+  -- A repeated call (its answer was lost) has the same answer.
   return exists (select from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.lost_at is null);
 end $$;
 
--- Retention: remove at most p_most expired executions and as many skips.  Names stay unique in the log, so the newest
--- p_names of a key are kept however old they are; only the given key's names are looked at.  now(), not clock_timestamp(),
--- which is volatile and so uses no index, and plans for the given ages: else every finish reads the whole log (500 ms at a
--- million rows, 1 ms so).
+-- Retention: remove at most p_most expired executions and as many skips.  Only the log keeps named ticks unique, so the newest
+-- p_names of a key are kept however old they are; only the given key's names are examined.  It uses now(), because
+-- clock_timestamp() is volatile and uses no index, and plans for the given ages.  Otherwise every finish reads the whole log
+-- (500 ms at a million rows, instead of 1 ms).
 create function {ns}.expire_v1(
   p_key_id integer, p_keep_executions interval, p_keep_skips interval, p_most bigint, p_names integer,
   out executions bigint, out skips bigint
@@ -279,8 +279,8 @@ begin
   end if;
 end $$;
 
--- A record, told late or to the log of another store: idempotent by (owner, attempt), turns `running` and `lost` into what
--- really happened, releases only its own lease, inserts what this store never saw, never fails on a conflict.  With ages it
+-- Delivers a spooled record, or a record for a log store.  It is idempotent by (owner, attempt), replaces `running` and `lost` by
+-- what happened, releases only its own lease, inserts what this store never saw, and never fails on a conflict.  With ages it
 -- also removes a few expired rows, as an end does.
 create function {ns}.deliver_v1(p jsonb, p_keep_executions double precision, p_keep_skips double precision) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -310,11 +310,11 @@ begin
     begin
       perform {ns}.expire_v1(v_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000)
         where p_keep_executions is not null;
-    exception when others then      -- never at the cost of the record
+    exception when others then      -- an error of retention must not lose the record
       raise log 'oncecron: retention: %', sqlerrm;
     end;
   end if;
-  -- By the number that its owner gave it; one that gave up before it knew a number means its newest.
+  -- By the owner's number of the attempt; an owner that gave up without a number means its newest.
   select x.* into e from {ns}.job_execution x
     where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id
       and x.owner_attempt = coalesce((p ->> 'attempt')::int, x.owner_attempt)
@@ -335,7 +335,7 @@ begin
     return;
   end if;
   if v_outcome = 'not-started' and v_token is null then return; end if;
-  -- A higher token: the key has passed on, and whoever had it before and has no lease here has ended unheard.
+  -- A higher token: a later start has the key.  An earlier one without a lease here ended without a record.
   select k.fence into v_fence from {ns}.job_key k where k.key_id = v_id for update;
   if v_token >= v_fence then
     update {ns}.job_execution x
@@ -372,7 +372,7 @@ begin
       end if;
     end;
   end loop;
-  -- It ran, so its tick and those before it have passed; but an instant far ahead would burn all up to it.
+  -- It ran, so its tick and those before it are passed.  An instant far ahead is ignored: every tick before it would be skipped.
   update {ns}.job_key x set fence = greatest(x.fence, v_token) where x.key_id = v_id;
   if v_outcome = 'not-started' then return; end if;
   update {ns}.job_key x
@@ -384,7 +384,7 @@ begin
    where x.key_id = v_id and coalesce(x.last_started_at, '-infinity') < to_timestamp((p ->> 'started_at')::float8);
 end $$;
 
--- For a job's own transaction: fails if the token is stale; a takeover waits until the transaction ends.
+-- For a job's own transaction: it fails if the token is stale, and a takeover waits until the transaction ends.
 create function {ns}.assert_fence(p_key text, p_token bigint, p_shard integer default 0) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,10 +1,10 @@
--- What people see, and what operators do.
+-- The views for people, and the functions for operators.
 
 create view {ns}.executions as
   select e.execution_id, k.key, k.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e.user_name as "user",
          e.command, e.started_at, e.finished_at, e.duration, e.fencing_token, e.owner, e.note, e.fired_at, e.tick_at,
          e.key_id, e.lost_at, e.shards, e.retries, e.cause, e.lost_reason, e.request, e.requested_by,
-         -- The dead letters: what might have been tried again, and is given up.
+         -- The dead letters: failed, could have been retried, and will not be.
          e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost')
            and not exists (select from {ns}.lease l where l.execution_id = e.execution_id)
            and not exists (select from {ns}.job_execution n where n.key_id = e.key_id and n.tick = e.tick
@@ -25,7 +25,7 @@ create view {ns}.skips as
          s.fired_at, s.detail
     from {ns}.skip s join {ns}.job_key k using (key_id);
 
--- Leases and session locks side by side: a row whose lock is gone, a lock whose row says nothing.
+-- Leases and session locks side by side: also a lease without its lock, and a lock without a lease.
 create view {ns}.leases as
   select k.key, k.shard, e.tick, l.execution_id, e.attempt,
          case when l.key_id is null then 'stale'
@@ -46,14 +46,14 @@ create view {ns}.leases as
     left join pg_catalog.pg_stat_activity s on s.pid = coalesce(b.pid, l.backend_pid)
    where l.key_id is not null or b.pid is not null;
 
--- What refuses firings now: a pause of a key or of all (`*`), or a drained host.
+-- The pauses of a key or of all keys (`*`), and the drained hosts.
 create view {ns}.pauses as
   select p.key, null::text as host, p.author, p.reason, p.created_at as since, p.until
     from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp()
    union all
   select null, d.host, d.author, null, d.created_at, null from {ns}.drain d;
 
--- Wait for the claims of a key, or of all, that have passed the gate, and keep others before it until this transaction
+-- Wait for the claims of a key, or of all keys, that have passed the gate, and block others before it until this transaction
 -- ends.  The lock conflicts with that of a claim, not with that of a job that checks its fence.  A key that fires for
 -- the first time in this very moment has no row to lock yet.
 create function {ns}.await_claims_v1(p_key text) returns void
@@ -61,7 +61,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select 1 from {ns}.job_key k where p_key in (k.key, '*') order by k.key_id for key share
 $$;
 
--- What people do.  Each answers with the pause that is there now, if any, and then with the one that was there before.
+-- The commands for people.  Each returns the pause that is there now, if any, and then the one that was there before.
 create function {ns}.pause_v1(p_key text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
 declare
@@ -106,8 +106,8 @@ begin
   delete from {ns}.drain x where x.host = p_host;
 end $$;
 
--- What somebody asks of a holder lies on its lease until it is renewed, which is soon where it listens; that it was asked
--- stays with the execution.
+-- A request to a holder stays on its lease until the next renewal, which comes soon if the holder listens.  The execution keeps
+-- it on record.
 create function {ns}.request_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_kind text, p_author text, p_signal integer, p_grace double precision
 ) returns boolean
@@ -123,8 +123,8 @@ begin
   return true;
 end $$;
 
--- Free a part whose lease has ended, or is gone: as a claim would, but nobody begins.  The second look is under the two locks
--- of a claim, of which the first ends with this transaction.
+-- Free a part whose lease has expired or is missing, as a claim would, but without a start.  The second look holds the two locks
+-- of a claim; the first is released with this transaction.
 create function {ns}.release_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_author text,
   out answer text, out ends_in double precision, out backend_pid integer, out backend_start text

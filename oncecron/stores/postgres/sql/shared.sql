@@ -1,4 +1,4 @@
--- What several of the functions need.
+-- Functions that several others use.
 
 create function {ns}.epoch(timestamptz) returns double precision
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select extract(epoch from $1)::float8 $$;
@@ -8,7 +8,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   v_id integer;
 begin
-  -- SELECT first: an INSERT that conflicts burns an identity value at every firing.
+  -- SELECT first: an INSERT that conflicts would use up an identity value at every firing.
   select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
   if v_id is null then
     insert into {ns}.job_key (key, shard) values (p_key, p_shard) on conflict (key, shard) do nothing;
@@ -17,7 +17,7 @@ begin
   return v_id;
 end $$;
 
--- Whether this session has, or now gets, the key's session lock; never taken twice.
+-- Whether this session has, or now gets, the key's session lock; it is never taken twice.
 create function {ns}.take_lock_v1(p_key_id integer) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select exists (
@@ -27,7 +27,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
     or pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, p_key_id)
 $$;
 
--- Which session has it.
+-- The session that holds it.
 create function {ns}.lock_holder_v1(p_key_id integer) returns integer
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select x.pid from pg_locks x
@@ -36,7 +36,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
      and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid
 $$;
 
--- Whether that session is half-way through a claim or an end, and not a silent one: it is in a transaction, or has just gone.
+-- Whether that session is in the middle of a claim or an end: it is in a transaction, or has just ended.
 create function {ns}.lock_busy_v1(p_key_id integer) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select h.pid is null or exists (select from pg_locks x where x.locktype = 'virtualxid' and x.pid = h.pid)
@@ -54,7 +54,7 @@ begin
   select x.xmax into v_xmax from {ns}.job_key x where x.key_id = p_key_id;
   begin
     select array_agg(m.xid) into v_members from pg_get_multixact_members(v_xmax) m;
-  exception when others then      -- it is none: "has not been created yet", "no longer exists"
+  exception when others then      -- no such transaction: "has not been created yet", "no longer exists"
   end;
   return (select b.pid from pg_locks b join pg_locks r on r.pid = b.pid
            where b.locktype = 'transactionid' and b.granted and b.transactionid = any (v_xmax || v_members)
@@ -62,7 +62,7 @@ begin
            order by b.pid limit 1);
 end $$;
 
--- Whoever listens to a part of a key finds its connection readable.
+-- Makes the connections readable that listen to a part of a key.
 create function {ns}.channel_v1(p_key_id integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select '{ns} ' || p_key_id $$;
 
@@ -71,8 +71,8 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select pg_notify({ns}.channel_v1(x.key_id), '') from {ns}.listened x where x.key_id = p_key_id
 $$;
 
--- A refusal is a row per (key, tick, host, reason) with a count.  It never waits for the disk, unless it is delivered: then
--- nobody else has it any more, and it is known by its firing's owner.
+-- A skip is a row per (key, tick, host, reason) with a count.  It does not wait for the disk, unless it is delivered from a spool,
+-- where it is then removed; a delivered one is identified by its firing's owner.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
@@ -93,7 +93,7 @@ begin
       where (strpos(s.delivered, excluded.delivered) > 0) is not true;
 end $$;
 
--- Who runs without a lease is lost, and so is one whose host died between two attempts; their token is past.
+-- Executions without a lease are lost, and so is one whose host died between two attempts; the fencing token rises.
 create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_reason text, p_by text, p_now timestamptz) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

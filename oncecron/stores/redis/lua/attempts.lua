@@ -1,7 +1,7 @@
 -- The attempts of one tick under one lease.
 
--- An execution that is to be followed by another, ended as its owner tells; nothing if its lease is lost for good. One of which
--- this server has lost the end, or everything, is what it was again.
+-- Records the end of an execution that a retry is to follow; does nothing if its lease is lost for good. An execution whose end,
+-- or all of it, this server has lost is restored.
 local function kept()
   local lease = hash(own.lease)
   local id, row = execution_known_as(given.execution_id, given.owner)

@@ -1,9 +1,8 @@
--- Ask for (key, tick); the steps are those of oncecron.stores.api. Answers name and value in turn, or 'late TIME'.
+-- Claim (key, tick), in the numbered steps of oncecron.stores.api. Returns names and values in turn, or 'late TIME'.
 
--- Seconds until this server may grant. It may know less than the last holder was told, if it was restarted, or is a replica
--- that was promoted; then nobody gets a lease that it does not know to be free, until every lease that
--- may have been granted has ended. `run_id` names the process; `promotion` its last promotion, forgotten by the
--- server after a while, which changes nothing.
+-- Seconds until this server may grant. After a restart, or the promotion of a replica, the server may have forgotten a lease.
+-- Then no lease is granted until every lease that may have been granted before has expired. `run_id` is the server's process;
+-- `promotion` is its last promotion, which the server forgets after a while, and that changes nothing.
 local function guarded_for()
   local recorded = hash(shared.namespace)
   local server, replication = info('server'), info('replication')
@@ -27,7 +26,7 @@ local function guarded_for()
   return recorded.guard_from + largest - now
 end
 
--- Into how many parts the tick was divided; one before the last eight is known by the first part's execution of it.
+-- The number of parts of the tick; for a tick before the last eight, from the execution of its first part.
 local function divided()
   local shards = division_of(given.key, given.tick)
   if shards then return shards end
@@ -36,7 +35,7 @@ local function divided()
   return row and (row.shards or '1')
 end
 
--- 1. Paused or drained; clocks too far apart, or an instant named too far ahead; another number of parts than that of others.
+-- 1. Paused or drained; clocks too far apart, or an instant too far ahead; another number of parts.
 local function gate()
   local refusal = stopped_by_people(given.key, given.host)
   if refusal then return refusal end
@@ -51,7 +50,7 @@ local function gate()
   if shards and shards ~= given.shards then return {answer = 'parts', found = shards} end
 end
 
--- 2. A living lease: `held`, or for another tick perhaps a dead holder's.
+-- 2. A lease that has not expired: `held`, or for another tick perhaps that of a dead holder.
 local function blocked_by(lease)
   local row = execution(lease.execution_id) or {}
   local same_tick = given.tick and given.tick == row.tick
@@ -65,13 +64,13 @@ local function blocked_by(lease)
   return answer
 end
 
--- Whether failover goes on after an attempt: nobody knows its end, or it was to be followed by another.
+-- Whether failover takes over after an attempt: its end is unknown, or a retry was to follow.
 local function resumes(row)
   local unfollowed = row.retrying and (row.outcome == 'failed' or row.outcome == 'timed-out')
   return given.failover and (row.outcome == 'lost' or unfollowed)
 end
 
--- What a firing without a tick has waited for: that attempt, or the last such start since.
+-- The execution that a firing without a tick has waited for, or the last start without a tick since.
 local function awaited(key)
   local row = given.failover and execution(given.awaited)
   if not row or row.tick then return end
@@ -80,7 +79,7 @@ local function awaited(key)
   return started(followed or row)
 end
 
--- 2. The tick has an execution, or a newer one has overtaken it; without a tick, what was waited for was to end.
+-- 2. The tick has an execution, or is older than the newest claimed tick; without a tick, the awaited execution has ended.
 local function already_ran(key)
   if given.again then return end
   if not given.tick then
@@ -100,7 +99,7 @@ local function already_ran(key)
   if started and tonumber(row.attempt) > tonumber(given.retries) then return refused('exhausted', row, nil, row.outcome) end
 end
 
--- The attempt on which this firing goes on, if it does not begin afresh.
+-- The attempt that this firing takes over, if it is not a new start.
 local function attempt_to_follow(key)
   if given.again or not given.failover then return end
   local row
@@ -108,7 +107,7 @@ local function attempt_to_follow(key)
   return row and resumes(row) and row
 end
 
--- 6. The gap, which nothing that goes on need keep, unless without a tick somebody has started since; and the deadline.
+-- 6. The gap, which a takeover ignores, unless another start without a tick came since; and the deadline.
 local function is_recent(key, before)
   local gap, last = tonumber(given.min_gap), tonumber(key.last_start)
   local by_itself = before and (given.tick or last and last <= tonumber(before.started_at))
@@ -172,7 +171,7 @@ local function decide()
   if guarded > 0 then
     return {answer = 'again', why = 'recovering', after = seconds(guarded), ends_in = seconds(guarded)}
   end
-  register() -- the first write: in a full memory it is refused, and so the claim
+  register() -- the first write: a full memory refuses it, and with it the claim
   local lost = take_away('expired', 'its lease ended, found by ' .. given.host) -- 5
   if lost or lease.owner then
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))

@@ -1,5 +1,5 @@
--- A record told late, or told to the log beside another store: idempotent by (owner, attempt), turns `running` and `lost` into
--- what really happened, releases only its own lease, inserts what this server never saw, never fails on a conflict.
+-- Delivers a spooled record, or a record for a log store: idempotent by (owner, attempt), replaces `running` and `lost` by what
+-- happened, releases only its own lease, inserts what this server never saw, never fails on a conflict.
 register()
 if given.kind == 'skip' then
   count_skip(given)
@@ -17,7 +17,7 @@ if row then
   return 1
 end
 if given.outcome == 'not-started' and not given.fencing_token then return 1 end
--- A higher token: the key has passed on, and whoever had it before and has no lease here has ended unheard.
+-- A higher token: a later start has the key. An earlier one without a lease here ended without a record.
 local fence, token = tonumber(redis.call('HGET', own.key, 'fence') or 0), tonumber(given.fencing_token or 0)
 local has_lease = redis.call('EXISTS', own.lease) == 1
 if given.fencing_token and token >= fence and not has_lease then declare_lost('superseded', UNFINISHED) end

@@ -1,5 +1,5 @@
 -- Record the end and release the lease, if it is this execution's; then a little retention.
--- 1: in time; 0: after the lease was lost. An execution that this server had lost is put in, unless it is a stranger's.
+-- 1: in time; 0: after the lease was lost. An execution that this server has lost is inserted, unless its id has another owner.
 write_in_full_memory()
 local lease = hash(own.lease)
 local id, row = execution_known_as(given.execution_id, given.owner)

@@ -1,4 +1,4 @@
--- Record the end of an attempt that is to be followed by another, and keep the lease, renewed. 1, 0 if it is lost, or 'late TIME'.
+-- Record the end of an attempt that a retry is to follow; keep the lease and renew it. 1; 0 if it is lost; or 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end
 write_in_full_memory()
 local id = kept()

@@ -1,4 +1,4 @@
--- Pause a key or all (`*`), drain a host, or end that: one field of one hash. Answers what is there now, and what was before.
+-- Pause a key or all keys (`*`), drain a host, or end that: one field of one hash. Returns the new value and the old one.
 local name, field = shared.pauses, given.key
 if given.drained then name, field = shared.drains, given.drained end
 

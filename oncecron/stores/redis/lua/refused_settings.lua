@@ -1,5 +1,5 @@
--- Which settings of the server are refused: those by which it could forget a lease that lives.  A replica refuses the
--- first write by itself (READONLY); `explain` says what is said then.
+-- Refuse a server whose settings could make it forget a lease.  A replica refuses the first write by itself (READONLY), with a
+-- message from `explain`.
 
 local INFO = {}
 local function info(section)

@@ -1,4 +1,4 @@
--- Free a part whose lease has ended, or has gone: {'free' | 'alive' | 'other', seconds until a living lease ends}.
+-- Free a part whose lease has expired or is missing: {'free' | 'alive' | 'other', seconds until the lease expires}.
 local lease = hash(own.lease)
 if not lease.owner and not redis.call('ZSCORE', shared.parts, given.part) then return {'free', '0'} end -- never claimed
 local holder = lease.execution_id or redis.call('HGET', own.key, 'running') or given.execution_id

@@ -1,6 +1,6 @@
--- Extend the lease: compare-and-set on (execution, owner). It sets the expiry, it never takes the later one.
--- 'renewed', 'lost' for good, 'late TIME', or the execution_id that this server has for an execution that it had lost. Where
--- somebody asks the holder for something: a list of the same, and what it is.
+-- Renew the lease: compare-and-set on (execution, owner). It sets the expiry, even if the old one was later.
+-- 'renewed', 'lost' for good, 'late TIME', or the new execution_id of an execution that this server had lost. With a request to
+-- the holder: a list of the same, and the request.
 if is_late() then return 'late ' .. seconds(now) end
 write_in_full_memory()
 

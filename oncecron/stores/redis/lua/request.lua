@@ -1,4 +1,4 @@
--- Ask the holder of an execution for something, in place of what it was asked before. 0: that execution has no lease any more.
+-- Send a request to the holder of an execution, in place of an earlier one. 0: the execution has no lease.
 local lease = hash(own.lease)
 if lease.execution_id ~= given.execution_id then return 0 end
 forget_request()

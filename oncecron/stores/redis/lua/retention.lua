@@ -1,6 +1,6 @@
--- Remove what is older than its retention or more than a part may keep; never much at a time.
+-- Remove expired records, and those above the limit of a part; a few at a time.
 
--- Names stay unique in the log alone, so that a part keeps the newest of them however old they are.
+-- Only the log keeps named ticks unique, so a part keeps the newest ones however old they are.
 local function oldest_kept_name(part, names)
   return tonumber(redis.call('ZREVRANGE', part.names, names - 1, names - 1, 'WITHSCORES')[2] or 0)
 end
@@ -24,11 +24,11 @@ local function forget(part, id, row)
   end
 end
 
--- The walk goes on where the last one stopped, past what is kept for another reason than its age.
+-- The search continues where the last one stopped, past executions that are kept although they are old.
 local function expire_executions(part, most, names)
   local before, too_many = now - given.keep_executions, redis.call('XLEN', part.log) - given.keep_most
   local kept_name = oldest_kept_name(part, names)
-  local leased = redis.call('HGET', part.lease, 'execution_id') -- it may have ended, and is to be followed
+  local leased = redis.call('HGET', part.lease, 'execution_id') -- it may have ended, with a retry to follow
   local from = redis.call('HGET', part.key, 'retention_at') or '-'
   local entries = redis.call('XRANGE', part.log, from, '+', 'COUNT', most)
   local removed, next_from = 0, nil

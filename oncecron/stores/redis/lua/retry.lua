@@ -1,4 +1,4 @@
--- Begin the next attempt under the lease that was kept, once however often it is asked for. Answers as a claim does; 'lost'.
+-- Begin the next attempt under the lease that was kept, once even if the call is repeated. Returns what a claim returns, or 'lost'.
 if is_late() then return 'late ' .. seconds(now) end
 
 local function next_attempt(id, row)
@@ -19,6 +19,6 @@ local function next_attempt(id, row)
   return granted(waiting, execution(waiting))
 end
 
-register() -- the first write: in a full memory it is refused, and so the attempt
+register() -- the first write: a full memory refuses it, and with it the attempt
 local id, row = kept()
 return flat(id and next_attempt(id, row) or {answer = 'lost'})

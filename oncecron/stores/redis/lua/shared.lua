@@ -1,20 +1,20 @@
--- What every step begins with. Wall times are seconds since the epoch by this server's TIME, as text.
+-- The beginning of every step. Wall times are seconds since the epoch by this server's TIME, as text.
 --
--- All names of a namespace have one hash tag, so that one node of a cluster has them all and a step may touch any of
--- them. KEYS are all that a step can touch: those of the namespace, then those of one part of a key (and of a second
--- part: for a claim the key's first one, for an end one whose retention is due). What happens to a part is told in the channel
--- `events:KEY#SHARD`, whose name begins as theirs:
+-- All names of a namespace share one hash tag, so one node of a cluster has them all, and a step may use any of them. KEYS are all
+-- that a step can use: those of the namespace, then those of one part of a key, and of a second part (for a claim the key's first
+-- part, for an end a part whose retention is due). Notifications about a part go to the channel `events:KEY#SHARD`, with the same
+-- prefix:
 --
 --   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see claim
 --   parts       zset     every KEY#SHARD, by when its retention was last looked at
 --   executions  hash     execution_id -> the row of the job-execution log, JSON of texts; absent is null
 --   outputs     hash     execution_id -> "CUT:TEXT": what was captured, and how many bytes before it were not
---   divisions   hash     KEY -> "SHARDS TICK ...": into how many parts its last eight ticks were divided by whoever was granted one
+--   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
 --   drains      hash     host -> JSON: author, at
---   key         hash     fence, high_water, high_water_tick, running, last_start ...: what no retention may forget
---   lease       hash     execution_id, owner, expires_at ...; what is asked of the holder. No TTL, or a server that evicts keys
---                        with one would end it: expires_at is compared with TIME
+--   key         hash     fence, high_water, high_water_tick, running, last_start ...: what retention may not remove
+--   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
+--                        evict keys with one: expires_at is compared with TIME
 --   ticks       hash     tick -> execution_id of its newest attempt
 --   names       zset     ticks that are no instants, by their first execution_id
 --   owners      hash     owner -> "ATTEMPT:EXECUTION_ID ..." as it counts them itself
@@ -54,9 +54,9 @@ local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 local microseconds = time[1] * 1000000 + time[2]
 
--- Whether the asker has given up by now: a server that was frozen hears what was said to it meanwhile, and would give or
--- renew a lease to nobody. `sent_at` is this server's time as its asker knows it from an earlier answer; who does not
--- know it yet tells its own clock's. Whoever still listens learns the time from the answer, and asks again.
+-- Whether the client has given up by now: after a freeze, the server reads what was sent to it meanwhile, and would grant or renew
+-- a lease for nobody. `sent_at` is this server's time as the client knows it from an earlier answer, or the time of the client's
+-- own clock if it knows none. A client that still waits learns the time from the answer and asks again.
 local function is_late()
   if given.sent_at then return now - given.sent_at > tonumber(given.waits) end
   return given.host_now and math.abs(now - given.host_now) > tonumber(given.waits)
@@ -68,10 +68,10 @@ local function hash(name) return fields(redis.call('HGETALL', name)) end
 
 local function set(name, values) redis.call('HSET', name, unpack(flat(values))) end
 
--- The note of what is lost since a later start of its key came in; like every note for people alone.
+-- The note of an execution that is lost because a later start of its key was recorded. Notes are for people only.
 local UNFINISHED = 'its end was not recorded'
 
--- Notes as one, none of them twice.
+-- The notes as one text, without duplicates.
 local function joined(...)
   local text
   for i = 1, select('#', ...) do
@@ -83,11 +83,11 @@ local function joined(...)
   return text
 end
 
--- A full memory refuses what enlarges it, but only as the first write of a script. A renewal or an end must not be
--- refused: it begins with a write that cannot enlarge anything.
+-- A full memory refuses a write that needs more memory, but only as the first write of a script. A renewal or an end must not be
+-- refused, so it begins with a write that needs none.
 local function write_in_full_memory() redis.call('HDEL', shared.namespace, '') end
 
--- Whoever listens to the part hears that something happened. A user without the right to tell does all the rest.
+-- Notify the connections that listen to the part. For a user without the right to publish, everything else still works.
 local function notify(what)
   redis.pcall('PUBLISH', string.gsub(shared.namespace, 'namespace$', 'events:') .. given.part, what)
 end
@@ -101,7 +101,7 @@ end
 
 local function write_execution(id, row) redis.call('HSET', shared.executions, id, cjson.encode(row)) end
 
--- The execution of an owner by the number that it gave it; without one its newest.
+-- The execution of an owner by the owner's number; without a number its newest.
 local function execution_of(owner, attempt)
   local found
   for number, id in string.gmatch(redis.call('HGET', own.owners, owner) or '', '(%d+):(%d+)') do
@@ -110,7 +110,7 @@ local function execution_of(owner, attempt)
   return found, execution(found)
 end
 
--- An execution by the number that its owner knows, which is an older one where it was put back and the answer lost.
+-- An execution by the id that its owner knows, which is an old id if it was put back and the answer was lost.
 local function execution_known_as(id, owner)
   local row = execution(id)
   if row and row.owner == owner then return id, row end
@@ -120,9 +120,9 @@ local function execution_known_as(id, owner)
   end
 end
 
--- An attempt, or the newest before it that may have started, or if none did one that did not. One that did not start names
--- the last before it, of its tick or without a tick of its owner, that may have, as `earlier`; where retention has
--- forgotten that, there is no answer.
+-- An attempt, or the newest one before it that may have started, or else one that did not start. An attempt that did not start has
+-- as `earlier` the last one before it that may have, of its tick or, without a tick, of its owner. If retention has removed that
+-- one, there is no answer.
 local function started(row)
   while row and row.outcome == 'not-started' and row.earlier do row = execution(row.earlier) end
   return row
@@ -149,7 +149,7 @@ local function insert_execution(row)
   return id
 end
 
--- A row as its firing tells it.
+-- The row of an execution, from the arguments.
 local function row_of(told)
   local row = {owner_attempt = told.attempt}
   for _, name in ipairs({'key', 'shard', 'tick', 'tick_instant', 'attempt', 'outcome', 'exit_code', 'signal', 'host', 'pid', 'user',
@@ -160,7 +160,7 @@ local function row_of(told)
   return row
 end
 
--- What an execution leaves on its key. An instant far ahead would burn all ticks up to it, so that it is none.
+-- What an execution writes on its key. An instant far ahead is ignored: every tick before it would be skipped.
 local function mark_key(row)
   local key = hash(own.key)
   local marks = {fence = whole(math.max(key.fence or 0, row.fencing_token or 0))}
@@ -180,7 +180,7 @@ local function keep_output(id, ending)
   if ending.output then redis.call('HSET', shared.outputs, id, (ending.output_cut or '0') .. ':' .. ending.output) end
 end
 
--- An execution of which this server knows nothing, put in late, with a number that no other attempt of its tick has.
+-- Insert an execution that this server does not know, with a number that no other attempt of its tick has.
 local function insert_late(row, note)
   local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick))
   row.note, row.attempt, row.late = joined(row.note, note), row.attempt or '1', 'yes'
@@ -205,7 +205,7 @@ local function forget_request()
   redis.call('HDEL', own.lease, 'request', 'requested_by', 'request_signal', 'request_grace', 'request_acknowledged_at')
 end
 
--- What runs without a lease is lost: its child is dead by rule.
+-- An execution that runs without a lease is lost: its job is dead by then.
 local function declare_lost(reason, note)
   local id = redis.call('HGET', own.key, 'running')
   local row = execution(id)
@@ -217,7 +217,7 @@ local function declare_lost(reason, note)
   return row
 end
 
--- A lease that has ended: who ran under it is lost, and who was to make another attempt has lost it between two.
+-- Remove an expired lease: its execution is lost. If a retry was to follow, it was lost between two attempts.
 local function take_away(reason, note)
   local lease, lost = hash(own.lease), declare_lost(reason, note)
   local kept = execution(lease.execution_id)
@@ -229,7 +229,7 @@ local function take_away(reason, note)
   return lost
 end
 
--- The end of an execution that is `running` or `lost`; a start that was none stands no longer between others.
+-- The end of an execution that is `running` or `lost`. A start that did not happen is taken back, so that `recent` ignores it.
 local function end_execution(id, row, ending, note)
   row.outcome, row.exit_code, row.signal, row.duration = ending.outcome, ending.exit_code, ending.signal, ending.duration
   row.finished_at, row.note = ending.finished_at, note
@@ -249,21 +249,21 @@ end
 
 local function has_no_end(row) return row.outcome == 'running' or row.outcome == 'lost' and not row.duration end
 
--- The end of an execution as its owner tells it, or that no attempt follows the one that it has kept: that is final, also
--- without the lease, unless somebody has gone on.
+-- The end of an execution from its owner, or the word that no retry follows the one that it kept. This is final, even without the
+-- lease, unless another firing has taken over.
 local function conclude(id, row, note)
   if has_no_end(row) then return end_execution(id, row, given, note) end
   row.retrying, row.note = nil, note
   write_execution(id, row)
 end
 
--- Release the lease of an execution. Another attempt may have it: the next one, of which its owner has not heard and that it
--- has not begun, or the last one before those that this server has lost.
+-- Release the lease of an execution. Another attempt may have it: the next one, if its owner never got the answer and so did not
+-- start it, or the last one before those that this server has lost.
 local function let_go(lease, id)
   local other = lease.execution_id ~= (id or given.execution_id) and execution(lease.execution_id)
   if other and id and has_no_end(other) then
     end_execution(lease.execution_id, other, {outcome = 'not-started', duration = '0.0', finished_at = seconds(now)},
-      joined(other.note, 'nobody heard that it was granted'))
+      joined(other.note, 'its owner never got the answer'))
   elseif other then
     declare_lost('superseded', UNFINISHED)
   end
@@ -271,7 +271,7 @@ local function let_go(lease, id)
   notify('ended')
 end
 
--- Into how many parts a tick is divided, if one of them was granted.
+-- The number of parts of a tick, if one of them was granted.
 local function division_of(key, tick)
   for shards, name in string.gmatch(redis.call('HGET', shared.divisions, key) or '', '(%d+) (%S+)') do
     if name == tick then return shards end
@@ -286,7 +286,7 @@ local function divide(row)
   redis.call('HSET', shared.divisions, row.key, table.concat(known, ' ', math.max(1, #known - 7)))
 end
 
--- What this server has lost of a living holder, put back with its old token, but only if nobody has claimed since: its
+-- Put back what this server has lost of a running holder, with its old token, but only if no other claim was granted since: its
 -- execution and lease, or a later attempt under a lease that is still there.
 local function put_back(lease)
   local known = execution_of(given.owner)
@@ -306,8 +306,8 @@ local function put_back(lease)
   return id, row
 end
 
--- One row per (tick, host, reason) of a part, counted. One that is delivered is known by its firing's owner, of 36 characters;
--- the row keeps the last eight.
+-- A skip is a row per (tick, host, reason) of a part, with a count. A delivered one is identified by its firing's owner, of 36
+-- characters; the row keeps the last eight.
 local function count_skip(skip)
   local member = cjson.encode({skip.tick or '', skip.host, skip.reason})
   local row = cjson.decode(redis.call('HGET', own.skip_rows, member) or '{}')

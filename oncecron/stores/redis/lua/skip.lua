@@ -1,4 +1,4 @@
--- Count a refusal that the store did not decide.
+-- Count a skip that the store did not decide.
 register()
 count_skip(given)
 return 1

@@ -1,4 +1,4 @@
--- What a claim and a further attempt have in common: what stands in the way of a start, and the start itself.
+-- What a claim and a retry have in common: the checks before a start, and the start itself.
 
 local function refused(reason, row, since, detail)
   row = row or {}
@@ -6,7 +6,7 @@ local function refused(reason, row, since, detail)
     since = since or row.started_at, detail = detail}
 end
 
--- What cannot be written, for memory or rights, never changes the answer.
+-- A skip that cannot be written, because of memory or rights, never changes the answer.
 local function record_refusal(answer, asker)
   pcall(function()
     register()
@@ -22,7 +22,7 @@ local function stopped_by_people(key, host)
     if pause and (not pause['until'] or tonumber(pause['until']) > now) then
       return refused('paused', nil, pause.at, 'by ' .. pause.author .. (pause.reason and ': ' .. pause.reason or ''))
     end
-    if pause then redis.call('HDEL', shared.pauses, name) end -- it has ended; a removal that a full memory takes
+    if pause then redis.call('HDEL', shared.pauses, name) end -- it has ended; a full memory allows a removal
   end
   local drain = redis.call('HGET', shared.drains, host)
   if drain then
@@ -31,7 +31,7 @@ local function stopped_by_people(key, host)
   end
 end
 
--- An execution that starts now, with the next token, and what it leaves on its key.
+-- Insert an execution that starts now, with the next token, and write its start on the key.
 local function start(told, key, attempt, cause)
   local row = row_of(told)
   row.exit_code, row.signal, row.finished_at, row.duration, row.lost_reason, row.request, row.requested_by = nil

@@ -1,15 +1,15 @@
--- What every connection says, whoever asks.
+-- The statements of every connection.
 
 -- name: wait_at_most
--- How long a statement waits for another process's lock. A pragma takes no parameters.
+-- How long a statement waits for the lock of another process. A pragma takes no parameters.
 PRAGMA busy_timeout = {milliseconds}
 
 -- name: sync_each_commit
--- Before grants and ends: what was answered survives a power cut.
+-- Before grants and ends: they survive a power cut.
 PRAGMA synchronous = FULL
 
 -- name: sync_later
--- Before heartbeats and skips: the file stays whole, the last ones may be missing after a power cut.
+-- Before heartbeats and skips: after a power cut the file is intact, but the last ones may be missing.
 PRAGMA synchronous = NORMAL
 
 -- name: write_ahead
@@ -19,7 +19,7 @@ PRAGMA journal_mode = WAL
 BEGIN DEFERRED
 
 -- name: begin_writing
--- The lock at once: a transaction that reads first and writes later can fail in between.
+-- Take the lock immediately: a transaction that reads first and writes later can fail in between.
 BEGIN IMMEDIATE
 
 -- name: commit
@@ -29,5 +29,5 @@ COMMIT
 SELECT value FROM meta WHERE name = 'schema_version'
 
 -- name: count_objects
--- Whether anything at all is in the file.
+-- Whether the file has any content.
 SELECT count(*) FROM sqlite_master

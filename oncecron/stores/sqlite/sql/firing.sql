@@ -1,7 +1,7 @@
--- What a firing asks. `:boot` and `:lease_now` are this machine's lease clock, `:now` its wall clock.
+-- The statements of a firing. `:boot` and `:lease_now` are this machine's lease clock, `:now` its wall clock.
 
 -- name: own_execution
--- The newest execution of this firing for this part of the key: is the claim a re-sent one?
+-- The newest execution of this firing for this part of the key: is this a repeated claim?
 SELECT e.execution_id, e.attempt, e.fencing_token, e.started_at, e.host, e.pid, e.user, e.outcome, e.cause,
        EXISTS (SELECT 1 FROM lease l
                 WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS has_lease
@@ -17,7 +17,7 @@ INSERT INTO job_key (key, shard) VALUES (:key, :shard) ON CONFLICT DO NOTHING
 SELECT fence, high_water, last_start, last_lateness FROM job_key WHERE key = :key AND shard = :shard
 
 -- name: find_pause
--- The key's own before that of all keys.
+-- The key's own pause takes precedence over that of all keys.
 SELECT author, reason, at FROM pause
  WHERE key IN (:key, '*') AND (until IS NULL OR until > :now)
  ORDER BY key = '*'
@@ -30,7 +30,7 @@ SELECT author, at FROM drain WHERE host = :host
 SELECT shards, host FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
 
 -- name: find_lease
--- The lease with its execution. `ends_in` counts on the lease clock: nothing is left of a lease of another boot.
+-- The lease with its execution. `ends_in` counts on the lease clock: a lease of another boot has ended.
 SELECT l.execution_id, l.ttl,
        CASE WHEN l.boot = :boot THEN l.expires_on_lease_clock - :lease_now ELSE 0 END AS ends_in,
        :lease_now - l.heartbeat_on_lease_clock AS silent_for,
@@ -39,14 +39,14 @@ SELECT l.execution_id, l.ttl,
  WHERE l.key = :key AND l.shard = :shard
 
 -- name: cut_lease
--- It ends further ahead than any renewal can have set it: the clock was set back.
+-- It ends later than any renewal can have set it: the clock was set back.
 UPDATE lease
    SET expires_on_lease_clock = :lease_now + ttl, heartbeat_on_lease_clock = min(heartbeat_on_lease_clock, :lease_now),
        expires_at = :now + ttl, heartbeat_at = min(heartbeat_at, :now)
  WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl
 
 -- name: find_newest
--- The newest attempt of a tick that may have started, or if none did the newest; and whether retention has forgotten one.
+-- The newest attempt of a tick that may have started, else the newest; and whether retention has removed one.
 SELECT attempt, outcome, retrying, host, pid, user, started_at,
        (SELECT max(attempt) > count(*) FROM job_execution
          WHERE key = :key AND tick = :tick AND shard = :shard) AS forgotten
@@ -56,7 +56,7 @@ SELECT attempt, outcome, retrying, host, pid, user, started_at,
  LIMIT 1
 
 -- name: find_awaited
--- What became of an execution without a tick: the newest such since that may have started, or if none did the newest.
+-- The newest execution without a tick since the awaited one that may have started, else the newest.
 SELECT attempt, outcome, retrying, requested_by, host, pid, user, started_at
   FROM job_execution
  WHERE key = :key AND shard = :shard AND tick IS NULL AND execution_id >= :awaited
@@ -68,7 +68,7 @@ SELECT attempt, outcome, retrying, requested_by, host, pid, user, started_at
 SELECT coalesce(max(attempt), 0) + 1 FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard
 
 -- name: declare_lost
--- Compare-and-set: still running, and no living lease says so.
+-- Compare-and-set: still running, without a valid lease.
 UPDATE job_execution
    SET outcome = 'lost', lost_at = :now, lost_reason = :lost_reason, note = coalesce(note || '; ', '') || :note
  WHERE key = :key AND shard = :shard AND outcome = 'running'
@@ -77,7 +77,7 @@ UPDATE job_execution
                       AND l.boot = :boot AND l.expires_on_lease_clock > :lease_now)
 
 -- name: lose_kept
--- The same of an attempt that was to be followed by another: it has its end.
+-- The same for an attempt whose retry was to follow: its end is on record.
 UPDATE job_execution
    SET lost_at = :now, lost_reason = :lost_reason, note = coalesce(note || '; ', '') || :note
  WHERE retrying = 1 AND lost_at IS NULL
@@ -106,7 +106,7 @@ VALUES (:key, :shard, :execution_id, :owner, :ttl, :boot, :lease_now, :lease_now
         :now, :now, :now + :ttl)
 
 -- name: mark_key
--- What the grant leaves on the key: its token, how far its ticks have come, the start, and how it was claimed.
+-- What a grant writes on the key: its token, the high-water mark, the start, and how it was claimed.
 UPDATE job_key
    SET fence = :fencing_token, high_water = max(coalesce(high_water, :tick_instant), coalesce(:tick_instant, high_water)),
        last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
@@ -115,14 +115,14 @@ UPDATE job_key
  WHERE key = :key AND shard = :shard
 
 -- name: renew_lease
--- Compare-and-set. It sets the expiry, it never takes the later one.
+-- Compare-and-set. It sets the expiry, even if the old one was later.
 UPDATE lease
    SET boot = :boot, heartbeat_on_lease_clock = :lease_now, expires_on_lease_clock = :lease_now + ttl,
        heartbeat_at = :now, expires_at = :now + ttl
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
 
 -- name: hear_request
--- Its holder is told by the answer what is asked of it.
+-- The answer to the renewal has the request.
 UPDATE lease SET request_acknowledged_at = coalesce(request_acknowledged_at, :now) WHERE key = :key AND shard = :shard
 
 -- name: find_request
@@ -137,14 +137,14 @@ UPDATE job_execution
  WHERE execution_id = :execution_id AND outcome = 'running'
 
 -- name: find_kept
--- What the owner's lease means now: the attempt that it kept, or one that was begun since.
+-- The attempt under the owner's lease: the one that it kept, or one that was begun since.
 SELECT e.execution_id, e.tick, e.attempt, e.cause, e.outcome, e.fencing_token, e.started_at, e.host, e.pid
   FROM lease l JOIN job_execution e USING (execution_id)
  WHERE l.key = :key AND l.shard = :shard AND l.owner = :owner
    AND (e.retrying = 1 OR l.execution_id > :execution_id)
 
 -- name: insert_next_attempt
--- Of the same firing as the one before.
+-- Of the same firing as the attempt before.
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
         started_at, fencing_token, owner, cause, shards, retries)
@@ -154,7 +154,7 @@ SELECT key, shard, tick, tick_instant, named, :attempt, :attempt, 'running', hos
  WHERE execution_id = :execution_id
 
 -- name: move_lease
--- To the next attempt. What was asked for was asked of the one before.
+-- To the next attempt. A request was for the attempt before.
 UPDATE lease
    SET execution_id = :next_id, boot = :boot, heartbeat_on_lease_clock = :lease_now,
        expires_on_lease_clock = :lease_now + ttl, heartbeat_at = :now, expires_at = :now + ttl,
@@ -162,7 +162,7 @@ UPDATE lease
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
 
 -- name: mark_next_attempt
--- Its token and its start; how late in its minute the firing came stays as it was.
+-- Its token and its start; the lateness of the firing in its minute stays.
 UPDATE job_key
    SET fence = :fencing_token, last_execution_id = :next_id, last_start = :now,
        previous_start = last_start, previous_lateness = last_lateness
@@ -182,7 +182,7 @@ SELECT outcome, lost_at, note, retrying FROM job_execution
  WHERE execution_id = :execution_id AND owner = :owner AND key = :key AND shard = :shard
 
 -- name: end_execution
--- Only what has no end yet: `lost` is a guess that the truth replaces.
+-- Only an execution without a recorded end: `lost` is an assumption, which the recorded end replaces.
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
        finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut,
@@ -191,7 +191,7 @@ UPDATE job_execution
  WHERE execution_id = :execution_id AND (outcome = 'running' OR outcome = 'lost' AND duration IS NULL)
 
 -- name: take_back_start
--- A start that was none no longer stands between others.
+-- Take back a start that did not happen, so that `recent` ignores it.
 UPDATE job_key SET last_start = previous_start, last_lateness = previous_lateness, last_execution_id = NULL
  WHERE key = :key AND shard = :shard AND last_execution_id = :execution_id
 
@@ -203,7 +203,7 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
        holder_pid = excluded.holder_pid, detail = excluded.detail, at = max(at, excluded.at)
 
 -- name: deliver_skip
--- Known by its firing's owner, of 36 characters.
+-- Identified by its firing's owner, of 36 characters.
 INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, detail, delivered)
 VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count, :detail, :owner)
 ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
@@ -213,7 +213,7 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
  WHERE coalesce(instr(delivered, excluded.delivered), 0) = 0
 
 -- name: find_delivered
--- One that gave up before it knew a number means its newest.
+-- An owner that gave up without a number means its newest.
 SELECT execution_id, outcome, note, retrying FROM job_execution
  WHERE owner = :owner AND key = :key AND shard = :shard AND owner_attempt = coalesce(:attempt, owner_attempt)
  ORDER BY owner_attempt DESC
@@ -234,7 +234,7 @@ SELECT :key, :shard, :tick, :tick_instant, :named,
        :note, :shards, :retries, :output, :output_cut
 
 -- name: declare_unanswered_lost
--- The key has passed on, and nothing here says that they live.
+-- A later start has the key, and these have no lease here.
 UPDATE job_execution
    SET outcome = 'lost', lost_at = :now, lost_reason = 'superseded', note = coalesce(note || '; ', '') || :unfinished
  WHERE key = :key AND shard = :shard AND outcome = 'running'
@@ -247,7 +247,7 @@ SELECT 1 FROM job_execution WHERE key = :key AND shard = :shard AND outcome = 'r
 UPDATE job_key SET fence = max(fence, coalesce(:fencing_token, 0)) WHERE key = :key AND shard = :shard
 
 -- name: mark_delivered_tick
--- Not an instant too far ahead: it would burn the ticks up to it.
+-- Not an instant too far ahead: every tick before it would be skipped.
 UPDATE job_key SET high_water = max(coalesce(high_water, :tick_instant), :tick_instant)
  WHERE key = :key AND shard = :shard AND :tick_instant <= :latest
 

@@ -1,4 +1,4 @@
--- What people ask.
+-- The queries of the commands for people.
 
 -- name: traced_columns
 {execution_columns}, tick_instant, NULL AS fired_at, lost_at
@@ -12,7 +12,7 @@ execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, 
    AND (:outcome IS NULL OR outcome = :outcome)
 
 -- name: history
--- The newest first, any key; with the instant of their tick and when they were declared lost.
+-- Newest first, any key; with the instant of the tick and the time of the loss.
 SELECT {traced_columns}
   FROM job_execution
  WHERE {execution_filters} AND (:tick IS NULL OR tick = :tick)
@@ -36,7 +36,7 @@ SELECT {traced_columns}
  LIMIT :limit
 
 -- name: history_after
--- What came after an execution, the oldest first.
+-- Executions after a given one, oldest first.
 SELECT {traced_columns}
   FROM job_execution
  WHERE execution_id > :after_id AND (:key IS NULL OR key = :key)
@@ -45,8 +45,8 @@ SELECT {traced_columns}
  LIMIT :limit
 
 -- name: dead_letters
--- Failed for good: tried in vain as often as it might be, or given up. Nothing is written for it: it is the last attempt
--- that started of its tick, or without a tick of its owner, and no lease is there to go on with it.
+-- Failed for good: all retries failed, or the owner gave up. It is computed: the last attempt of its tick that started, or
+-- without a tick the last one of its owner, and no lease is left for a retry.
 SELECT {traced_columns}
   FROM job_execution e
  WHERE retries > 0 AND outcome IN ('failed', 'timed-out', 'lost')
@@ -80,7 +80,7 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
  LIMIT :limit
 
 -- name: timeline
--- All that began since, part by part in the order of starts; sorted on the disk where it must.
+-- All executions since a time, part by part in the order of starts; sorted on disk if needed.
 SELECT {traced_columns}
   FROM job_execution
  WHERE :since IS NULL OR started_at >= :since
@@ -90,8 +90,8 @@ SELECT {traced_columns}
 SELECT key, shard, schedule, zone FROM job_key ORDER BY key, shard
 
 -- name: leases
--- `stale`: over by the lease clock, or its holder silent for more than two heartbeats. What is left is told by the lease
--- clock too: `asked_at` is what the wall clock shows now, had it not been set since the last heartbeat.
+-- `stale`: expired by the lease clock, or not renewed for more than two heartbeats. The time left comes from the lease clock
+-- too: `asked_at` is the wall time now, as if the wall clock had not been set since the last heartbeat.
 SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
        CASE WHEN l.boot = :boot AND l.expires_on_lease_clock > :lease_now
              AND :lease_now - l.heartbeat_on_lease_clock <= 2 * l.ttl / :heartbeats
@@ -104,7 +104,7 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
  ORDER BY l.key, l.shard
 
 -- name: pauses
--- Those that have not ended; that of all keys first, the hosts last.
+-- Those that have not ended; the pause of all keys first, drained hosts last.
 SELECT key, NULL AS host, author, reason, at AS since, until
   FROM pause WHERE until IS NULL OR until > :now
  UNION ALL
@@ -127,7 +127,7 @@ INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
 DELETE FROM drain WHERE host = :host
 
 -- name: put_request
--- In place of an earlier one; it has to be told anew.
+-- In place of an earlier one; it has to be delivered again.
 UPDATE lease
    SET request = :kind, requested_by = :author, request_signal = :signal, request_grace = :grace, request_acknowledged_at = NULL
  WHERE key = :key AND shard = :shard AND execution_id = :execution_id
@@ -136,5 +136,5 @@ UPDATE lease
 UPDATE job_execution SET request = :kind, requested_by = :author WHERE execution_id = :execution_id
 
 -- name: parts_with_names
--- The keys whose retention counts names.
+-- The keys with named ticks, for retention.
 SELECT DISTINCT key, shard FROM job_execution WHERE named = 1

@@ -1,4 +1,4 @@
--- What is removed, never much at a time, and never what a lease is for: it runs, or is to be followed by another attempt.
+-- Remove expired rows, a few at a time, but never an execution with a lease: it runs, or a retry is to follow.
 
 -- name: expire_executions
 DELETE FROM job_execution WHERE execution_id IN (

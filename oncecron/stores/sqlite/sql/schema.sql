@@ -1,27 +1,27 @@
 -- The schema, version 1: one statement a section, run in this order in one transaction.
--- Only what SQLite 3.24 knows (upserts): no STRICT, no RETURNING, for enterprise systems have 3.34.
+-- Only features of SQLite 3.24 (upserts), no STRICT and no RETURNING: enterprise distributions have 3.34.
 -- Wall times are seconds since the epoch by this machine's clock; `..._on_lease_clock` is CLOCK_MONOTONIC of the
 -- boot that `boot` names: suspend and steps of the wall clock neither end nor prolong a lease.
 
 -- name: meta
--- What this file is; `schema_version` is read before anything else.
+-- The identity of this file; `schema_version` is read before anything else.
 CREATE TABLE meta (
   name  TEXT NOT NULL PRIMARY KEY,
   value TEXT NOT NULL
 ) WITHOUT ROWID
 
 -- name: job_key
--- One row per part of a key: its fence, how far its ticks have come, and how it was last claimed.
--- Here and not in the log, so that no retention can forget it.
+-- One row per part of a key: its fence, its high-water mark, and how it was last claimed.
+-- It is not in the log, so retention cannot remove it.
 CREATE TABLE job_key (
   key                TEXT    NOT NULL,
   shard              INTEGER NOT NULL,
   fence              INTEGER NOT NULL DEFAULT 0,  -- the last fencing token
   high_water         REAL,                        -- the newest instant that was ever claimed
-  last_execution_id  INTEGER,                     -- whose start the next two tell
+  last_execution_id  INTEGER,                     -- the execution of the next two columns
   last_start         REAL,
   last_lateness      REAL,                        -- seconds into its own minute, by its own host's clock
-  previous_start     REAL,                        -- what they were before: a start that was none is taken back
+  previous_start     REAL,                        -- the values before, in case the last start did not happen
   previous_lateness  REAL,
   schedule           TEXT,
   zone               TEXT,
@@ -31,14 +31,14 @@ CREATE TABLE job_key (
 -- name: job_execution
 -- The job-execution log: a row for each start of a command.
 CREATE TABLE job_execution (
-  execution_id  INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice, also after a prune
+  execution_id  INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused, even after a prune
   key           TEXT    NOT NULL,
   shard         INTEGER NOT NULL,
   tick          TEXT,                               -- null: the firing belonged to no tick
   tick_instant  REAL,                               -- null: a name that is no instant
   named         INTEGER NOT NULL CHECK (named = (tick IS NOT NULL AND tick_instant IS NULL)),
   attempt       INTEGER NOT NULL CHECK (attempt >= 1),
-  owner_attempt INTEGER NOT NULL,                   -- as its owner knows it; another one only if a delivered
+  owner_attempt INTEGER NOT NULL,                   -- the owner's number; differs only if a delivered
                                                     -- record found its number taken
   outcome       TEXT    NOT NULL CHECK (outcome IN ('running', 'succeeded', 'failed', 'timed-out', 'stopped',
                                                     'lost', 'not-started', 'unclaimed')),
@@ -54,15 +54,15 @@ CREATE TABLE job_execution (
   duration      REAL,
   fencing_token INTEGER,
   owner         TEXT    NOT NULL,
-  lost_at       REAL,                               -- when its lease was found to be over, whatever came out later
+  lost_at       REAL,                               -- when its lease was found expired; it stays
   lost_reason   TEXT CHECK (lost_reason IN ('expired', 'released', 'superseded', 'revoked', 'not-renewed',
                                             'guard-killed', 'guard-failed', 'guard-hung')),
-  note          TEXT,                               -- for people: nothing reads it
-  shards        INTEGER NOT NULL DEFAULT 1,         -- how many parts its firing knew of
-  retries       INTEGER NOT NULL DEFAULT 0,         -- how many further attempts its tick might have had
-  retrying      INTEGER NOT NULL DEFAULT 0,         -- its end was told by `keep`, and nobody has given it up since
-  request       TEXT CHECK (request IN ('stop', 'release')),  -- what its holder was asked for, also after its end
-  requested_by  TEXT,                               -- who asked: USER@HOST
+  note          TEXT,                               -- for people: no program reads it
+  shards        INTEGER NOT NULL DEFAULT 1,         -- the number of parts of its firing
+  retries       INTEGER NOT NULL DEFAULT 0,         -- how many further attempts its tick may have
+  retrying      INTEGER NOT NULL DEFAULT 0,         -- its end came by `keep`, and its owner has not given up
+  request       TEXT CHECK (request IN ('stop', 'release')),  -- the last request to its holder, also after its end
+  requested_by  TEXT,                               -- USER@HOST
   output        TEXT,                               -- null: not captured
   output_cut    INTEGER,
   CHECK (lost_reason IS NOT NULL OR outcome <> 'lost' AND lost_at IS NULL),
@@ -70,7 +70,7 @@ CREATE TABLE job_execution (
 )
 
 -- name: one_attempt
--- A tick's attempts are counted once.
+-- Each attempt of a tick exists once.
 CREATE UNIQUE INDEX execution_attempt ON job_execution (key, tick, shard, attempt) WHERE tick IS NOT NULL
 
 -- name: one_running
@@ -78,7 +78,7 @@ CREATE UNIQUE INDEX execution_attempt ON job_execution (key, tick, shard, attemp
 CREATE UNIQUE INDEX execution_running ON job_execution (key, shard) WHERE outcome = 'running'
 
 -- name: one_per_owner
--- Every call after the claim, and every delivery, means one row.
+-- Every call after the claim, and every delivery, is for one row.
 CREATE UNIQUE INDEX execution_owner ON job_execution (owner, key, shard, owner_attempt)
 
 -- name: executions_of_key
@@ -86,16 +86,16 @@ CREATE UNIQUE INDEX execution_owner ON job_execution (owner, key, shard, owner_a
 CREATE INDEX execution_key ON job_execution (key)
 
 -- name: executions_by_age
--- For retention. Not the names: a key keeps its newest, and they would stand in the way of all others.
+-- For retention. Without named ticks: a key keeps its newest ones, and they would hide all others.
 CREATE INDEX execution_age ON job_execution (started_at) WHERE named = 0
 
 -- name: executions_by_name
--- For the retention of names, which counts the names of one key. By age as well: names that are neither among the
--- newest nor expired may be hundreds of thousands, and are not to be looked at.
+-- For the retention of named ticks, which counts those of one key. By age as well: hundreds of thousands may be neither among
+-- the newest nor expired, and must not be read.
 CREATE INDEX execution_name ON job_execution (key, shard, started_at, attempt) WHERE named = 1
 
 -- name: dead_letters
--- Which might have been tried again, and have failed.
+-- Failed executions that could have been retried.
 CREATE INDEX execution_failed ON job_execution (key)
  WHERE retries > 0 AND outcome IN ('failed', 'timed-out', 'lost')
 
@@ -113,16 +113,16 @@ CREATE TABLE lease (
   acquired_at              REAL    NOT NULL,  -- these three for people
   heartbeat_at             REAL    NOT NULL,
   expires_at               REAL    NOT NULL,
-  request                  TEXT CHECK (request IN ('stop', 'release')),  -- what its holder is asked for
+  request                  TEXT CHECK (request IN ('stop', 'release')),  -- the request to the holder
   requested_by             TEXT,
   request_signal           INTEGER,
   request_grace            REAL,
-  request_acknowledged_at         REAL,              -- null: it was not told yet
+  request_acknowledged_at         REAL,              -- null: not delivered yet
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
 
 -- name: skip
--- Refusals, counted.
+-- Skips, counted.
 CREATE TABLE skip (
   key         TEXT    NOT NULL,
   shard       INTEGER NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE skip (
   at          REAL    NOT NULL,  -- of the newest
   count       INTEGER NOT NULL,
   detail      TEXT,
-  delivered   TEXT,              -- owners of the last eight that were told late or for the log alone
+  delivered   TEXT,              -- the owners of the last eight delivered records
   PRIMARY KEY (key, tick, shard, host, reason)
 ) WITHOUT ROWID
 
@@ -153,7 +153,7 @@ CREATE TABLE pause (
 ) WITHOUT ROWID
 
 -- name: drain
--- A host that claims nothing new.
+-- A drained host.
 CREATE TABLE drain (
   host   TEXT NOT NULL PRIMARY KEY,
   author TEXT NOT NULL,
