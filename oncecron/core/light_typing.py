@@ -1,4 +1,4 @@
-"""`NamedTuple` and `TYPE_CHECKING` without `typing`, whose import (with `re`, `functools`, ...) costs a firing 5 ms.
+"""Provide `NamedTuple` and `TYPE_CHECKING` without `typing`, whose import (with `re`, ...) costs a firing 5 ms.
 
 Every host pays for its imports at every tick. So the modules that a firing imports (`core`, `config`, `run`, `stores`)
 take these two from here. They import `typing` only for the type checker, under `if TYPE_CHECKING`. Annotations are

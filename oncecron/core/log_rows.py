@@ -42,7 +42,7 @@ class Execution(NamedTuple):
     request: str | None = None
     """The last request that its holder received: `stop` or `release`."""
     requested_by: str | None = None
-    """Who asked: USER@HOST."""
+    """The author of the request: USER@HOST."""
 
 
 class Skip(NamedTuple):
@@ -57,7 +57,7 @@ class Skip(NamedTuple):
     host: str
     pid: int
     at: float
-    count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
+    count: int  # type: ignore[assignment]  # the published name, which hides tuple.count
     detail: str | None
     """Of the newest skip: who paused or drained and why, how the tick ended, what was broken."""
 
@@ -112,7 +112,7 @@ class LeaseView(NamedTuple):
     client_address: str | None
     shards: int = 1
     requested_by: str | None = None
-    """Who asks the holder to stop: USER@HOST."""
+    """The author of a request to the holder: USER@HOST."""
     request_acknowledged_at: float | None = None
     """When the holder received the request."""
     asked_at: float | None = None

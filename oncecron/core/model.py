@@ -86,7 +86,7 @@ def trust_after(sent: float, ttl: float) -> float:
 
 
 class Holder(NamedTuple):
-    """Who executes: the oncecron process that cron started."""
+    """The oncecron process that cron started, which holds the lease."""
 
     host: str
     pid: int

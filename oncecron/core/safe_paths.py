@@ -1,4 +1,4 @@
-"""Decide whether a directory is safe to read records from: nobody but its owner may write to it or replace it."""
+"""Decide whether a directory is safe to read records from: only its owner may write to it or replace it."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class _ShardClaim:
             self._connection.store.evict(stale, deadline=deadline)
         except (
             StoreError
-        ):  # the lease is granted all the same; the next heartbeat shows whether it lasts
+        ):  # the lease is granted in any case; the next heartbeat shows whether it lasts
             self._connection.close()
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:
@@ -263,7 +263,7 @@ class _ShardClaim:
         return self.unconfirmed._replace(error=error)
 
     def _within_budget(self, now: float) -> bool:
-        """Return whether to go on; a standby goes on after its budget, with longer pauses."""
+        """Return whether to claim again; a standby continues after its budget, with longer pauses."""
         if now < self._budget_end:
             return True
         self.due = now + self._poll()

@@ -57,7 +57,7 @@ class NotRetried(NamedTuple):
 
     why: Refusal | OncecronError
     unanswered: bool = False
-    """Whether the store may have begun it all the same."""
+    """Whether the store may have begun it."""
 
 
 class Recorded(NamedTuple):

@@ -106,7 +106,7 @@ class LogMirror:
             try:
                 store = store or open_lease_store(log.address, self._spec.namespace, ASSUMED_TTL)
                 self._deliver(log, store, record)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on without the log
+            except Exception as error:  # noqa: BLE001 - the run continues without the log
                 self._failed(error, store)
                 self._wait(backoff.delay(), record)
                 continue

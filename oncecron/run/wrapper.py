@@ -73,7 +73,7 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
 def _capture(spec: RunSpec) -> Capture | None:
     if not spec.capture:
         return None
-    from oncecron.run.capture.capture import Capture  # noqa: PLC0415 - only who asks for it pays
+    from oncecron.run.capture.capture import Capture  # noqa: PLC0415 - only a firing with --capture pays
 
     return Capture(spec.capture, f"key {spec.firing.key}: ")
 

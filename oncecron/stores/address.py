@@ -162,14 +162,19 @@ def command_line(words: str, store: str, namespace: str) -> str:
 
     A password is never shown: $ONCECRON_STORE stands for the URL where it is set, else the configuration file does.
     """
-    import shlex  # noqa: PLC0415 - for error messages alone
-
-    typed = f" --store {shlex.quote(store)}"
+    typed = f" --store {shell_quoted(store)}"
     if has_password(store):
         typed = ' --store "$ONCECRON_STORE"' if os.environ.get("ONCECRON_STORE") else ""
     if namespace != DEFAULT_NAMESPACE:
-        typed += f" --namespace {shlex.quote(namespace)}"
+        typed += f" --namespace {shell_quoted(namespace)}"
     return f"`oncecron {words}{typed}`"
+
+
+def shell_quoted(text: str) -> str:
+    """Return a text as one word for a shell."""
+    import shlex  # noqa: PLC0415 - for error messages alone
+
+    return shlex.quote(text)
 
 
 def state_directory() -> str:

@@ -348,7 +348,7 @@ class PostgresInspector:
         if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
             return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {cure}")
         if error.sqlstate == _UNDEFINED_OBJECT:
-            return StoreRefusesError(f"PostgreSQL: {told}; create it first")
+            return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
         return schema.explain(told, self._namespace, None)
 
 

@@ -174,8 +174,8 @@ class PostgresLeaseStore:
             return answer.refusal()
         if answer.text(0) == "again":
             raise StoreUnavailable(
-                f"key {lease.key}: a transaction of the last attempt still holds the fence "
-                f"(PostgreSQL backend {answer.integer(15) or '-'})"
+                f"key {lease.key}: PostgreSQL backend {answer.integer(15) or '-'} still holds the fence: "
+                "a transaction of the last attempt has not ended"
             )
         self._locked = answer.text(6) == "t"
         return lease._replace(

@@ -63,7 +63,7 @@ class Handshake:
         if name:
             self._add("CLIENT", "SETNAME", client_name(name))
         self.must_be_confirmed = database != 0 or username not in (None, "default")
-        """Whether a server that refuses the handshake would execute the command all the same."""
+        """Whether a server that refuses the handshake would still execute the command."""
 
     def _add(self, verb: str, *words: str | int) -> None:
         self.verbs.append(verb)

@@ -21,7 +21,7 @@ from oncecron.core import clock, safe_paths
 from oncecron.core.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import SQLITE_RETRY_PAUSE
-from oncecron.stores.address import DEFAULT_NAMESPACE, state_directory
+from oncecron.stores.address import DEFAULT_NAMESPACE, command_line, state_directory
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -252,7 +252,8 @@ class Connection:
         if version != SCHEMA_VERSION:
             raise StoreRefusesError(
                 f"the store {self.path} has schema version {version}, this oncecron needs version "
-                f"{SCHEMA_VERSION}; install the newest oncecron here and run `oncecron init` with it"
+                f"{SCHEMA_VERSION}; upgrade oncecron on this host, then run "
+                f"{command_line('init', f'sqlite://{self.path}', DEFAULT_NAMESPACE)}"
             )
 
     def _version(self) -> str | None:
@@ -363,5 +364,6 @@ def _unusable(error: OSError, path: str) -> StoreError:
 
 def _absent(path: str) -> StoreError:
     return StoreRefusesError(
-        f"no store at {path} yet; the first firing creates it, or `oncecron init --store sqlite://{path}`"
+        f"the store {path} does not exist yet; the first firing creates it, or run "
+        f"{command_line('init', f'sqlite://{path}', DEFAULT_NAMESPACE)}"
     )
