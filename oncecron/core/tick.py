@@ -53,12 +53,12 @@ _NEVER = "schedule {!r} never fires: no year has such a day"
 
 
 class Tick(NamedTuple):
-    """What a firing belongs to; with the key, what must run once."""
+    """The tick that a firing belongs to: each (key, tick) starts at most once."""
 
     text: str | None
-    """The canonical text, `2026-11-20T02:00Z` or a name; None where there is no tick."""
+    """The canonical text, `2026-11-20T02:00Z` or a name; None without a tick."""
     instant: float | None
-    """Epoch seconds (UTC); None for a name that is no instant, and for no tick."""
+    """Epoch seconds (UTC); None for a name that is not an instant, and without a tick."""
     rule: str
     """The rule that derived it: `schedule`, `name`, `minute` or `none`."""
 
@@ -144,7 +144,7 @@ def _instant_named(name: str) -> float | None:
 class Schedule:
     """The instants of one schedule in one zone, in whole epoch seconds.
 
-    Local times are epoch seconds too, as if they were UTC. A change is the first second of another offset of the zone.
+    Local times are epoch seconds too, as if they were UTC. A change is the first second with another offset.
     """
 
     __slots__ = ("_fields", "_fixed", "_schedule", "_zone")

@@ -1,6 +1,6 @@
-"""Time zones: which one the host has, and the one with a name. A schedule's local times are of one zone.
+"""Find the time zone of the host, or the one with a given name.
 
-Imported where a schedule is, and by the commands that show one: a firing without a schedule needs no zone.
+A firing imports this module only with a schedule.
 """
 
 # ruff: noqa: PLC0415 - zoneinfo and datetime are imported where a zone is not UTC
@@ -43,7 +43,7 @@ def host_zone(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _zone_of_setting(setting: str) -> str:
-    """Return the zone that `$TZ` names, as a name or as a file; empty is UTC."""
+    """Return the zone in `$TZ`, a name or a file; UTC if it is empty."""
     text = setting.removeprefix(":") or "UTC"
     name = (_zone_of_link(text) or "") if text.startswith("/") else text
     try:

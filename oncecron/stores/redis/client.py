@@ -2,7 +2,7 @@
 
 No command is sent twice, with one exception: MOVED or ASK from a node of a Redis Cluster means that this node did not
 execute the command, and names the node that will. An error from the server is a `ReplyError`. A client that gets no
-reply is closed; open a new one, and ask what became of the command.
+reply is closed. Open a new one, and query whether the command was executed.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _PROBES = (
 
 
 class Handshake:
-    """The commands that go ahead of the first one: who the client is, and which database it uses."""
+    """The commands before the first one: login, client name and database."""
 
     def __init__(
         self, username: str | None, password: str | None, database: int = 0, name: str = "",
