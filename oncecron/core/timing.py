@@ -227,6 +227,9 @@ SETTLED = 60.0
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
 
+SAME_TIME = 2.0
+"""`why` does not mention a difference between two clocks, or two steps of one firing, that is smaller than this."""
+
 CLOCK_ROUNDING = 0.001
 """Two times of the log that are closer than this are equal."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.text import part_of, signal_name, visible
+from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
 from oncecron.reports.jobs import NO_END, as_known, is_living
 from oncecron.reports.shards import division
@@ -52,8 +53,6 @@ _HEADLINES = {
 }
 _SKIPS_SHOWN = 20
 _FAILED = ("failed", "timed-out")
-_SAME_TIME = 2.0
-"""Seconds by which two clocks, or two steps of one firing, may differ without being worth a word."""
 
 _Event = tuple[float, str]
 """When it happened, and what."""
@@ -197,7 +196,7 @@ class _Sentences:
 
     def _fired_apart(self, fired_at: float | None, at: float) -> str:
         """Return when a host fired, where that is not what the store's clock shows."""
-        if fired_at is None or abs(at - fired_at) < _SAME_TIME:
+        if fired_at is None or abs(at - fired_at) < SAME_TIME:
             return ""
         return f", fired at {self._at(fired_at)} by its own clock"
 
