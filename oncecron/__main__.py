@@ -1,4 +1,4 @@
-"""The entry points: `run` and `oncecron-shell` by the short way, everything else through click."""
+"""The entry points: `run` and `oncecron-shell` without click, every other command with it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line and leave at once: taking the interpreter apart costs a firing 25 ms."""
+    """Run the command line and exit at once: shutting the interpreter down costs a firing 25 ms."""
     _leave(_oncecron)
 
 
 def shell() -> None:
-    """Stand for the shell of a crontab, `SHELL=/usr/bin/oncecron-shell`, and leave at once too."""
+    """Be the shell of a crontab (`SHELL=` names oncecron-shell), and exit at once too."""
     _leave(_shell)
 
 
@@ -28,7 +28,7 @@ def _leave(carry_out: Callable[[list[str]], int]) -> None:
     try:  # noqa: SIM105 - contextlib is not loaded yet
         sys.stdout.flush()
     except (OSError, ValueError, AttributeError):
-        pass  # whoever wrote has been told; a broken pipe is quiet
+        pass  # the command has reported it; a broken pipe is silent
     os._exit(status)
 
 
@@ -61,8 +61,8 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
         return _failed(str(error), error.exit_status)
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # noqa: BLE001 - the last one: the user gets one line
-        hint = "; -vv shows where" if arguments[:1] == ["run"] else ""  # no other has the option
+    except Exception as error:  # noqa: BLE001 - the last resort: the user gets one line
+        hint = "; add -vv to see a traceback" if arguments[:1] == ["run"] else ""  # only run has -v
         if hint and _verbose(arguments[1:]) > 1:
             from oncecron.core.stderr import show_trace  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def _verbose(arguments: list[str]) -> int:
-    """Return how often `run` was given -v; what its command was given is not counted."""
+    """Return the number of -v among the options of `run`; those of the job do not count."""
     from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
     parsed = parse_run(arguments)

@@ -1,4 +1,4 @@
-"""`oncecron audit`: what the log holds that must not be."""
+"""`oncecron audit`: check the log for overlapping, duplicate and missed runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ OPTIONS = (
     Option(
         "since",
         "text",
-        "Only what started since then: an age like 2h or 7d, a date, or a time like 2026-11-20T02:00+01:00.",
+        "Check only what started since then: an age such as 2h or 7d, a date, or a time such as "
+        "2026-11-20T02:00+01:00.",
         "AGE|TIME",
         "Which records",
     ),
@@ -57,12 +58,12 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
         )
         found = output.Writer(tables.FINDINGS, style, stream).write(audit(question))
     if not found and stream.isatty():
-        complain("nothing was found")
+        complain("no problems found")
     return FOUND if found else 0
 
 
 def _no_wait() -> None:
-    """Go on: an end and its lease are one step of the store."""
+    """Do not wait: the store writes an end and its lease in one step."""
 
 
 def _wait_for_the_log() -> None:
@@ -73,9 +74,9 @@ COMMAND = TableCommand(
     "audit",
     OPTIONS,
     _audit,
-    short="Look for what must not be in the log.",
-    about="Prove from the log that each tick ran once: look for overlaps, ticks that ran twice though nobody "
-    "asked for it by --again, scheduled ticks without a start, executions without an end, and fencing "
-    "tokens that do not rise. "
-    "A finding a line; exit status 1 if there is any.",
+    short="Check for overlapping, duplicate and missed runs.",
+    about="Check in the log that each tick ran once: report overlaps, ticks that ran twice without --again, "
+    "scheduled ticks without a start, executions without an end, and fencing tokens that do not rise. Print one "
+    "line per finding; exit with status 1 if there is any.",
+    examples=("oncecron audit --since 7d",),
 )

@@ -1,6 +1,6 @@
-"""What the commands share: click commands made from option tables, and the way to the store.
+"""Shared by all commands: click commands built from option tables, and access to the store.
 
-click only splits the command line; values stay text until `config.Settings` converts them, so that
+click only splits the command line. Values stay text until `config.Settings` converts them, so that
 every source is checked alike and an error names the option.
 """
 
@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from oncecron.config.options import STORE_OPTIONS, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
-    """Return what click asks for the completion of a value."""
+    """Return the callback that click calls to complete a value."""
 
     def offered(
         context: click.Context, _parameter: click.Parameter, incomplete: str
@@ -41,33 +41,37 @@ def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
 
 KEYS, HOSTS, FILES = completing("key"), completing("host"), completing("file")
 
-UTC = Option("utc", "flag", "Show times in UTC, not in this host's zone.", "", "Output")
+UTC = Option("utc", "flag", "Show times in UTC instead of this host's time zone.", "", "Output")
 FORMAT = Option(
     "format",
     "choice",
-    "How to print: a table, or every field as JSON (one array), one JSON object a line, or CSV.",
+    "Print a table, or all fields as JSON (one array), as ndjson (one JSON object per line), or as CSV.",
     "table|json|ndjson|csv",
     "Output",
     "table",
     choices=("table", "json", "ndjson", "csv"),
 )
-JSON = Option("json", "flag", "The same as --format json.", "", "Output")
+JSON = Option("json", "flag", "Same as --format json.", "", "Output")
 OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
 
 
 def answer(context: click.Context, text: str) -> NoReturn:
-    """Print what an option alone asks for, and end. Raises `OutputError`, or `BrokenPipeError`."""
+    """Print a text and exit, for options such as --help. Raises `OutputError`, `BrokenPipeError`."""
     from oncecron.cli import output  # noqa: PLC0415 - a command that is carried out may not need it
 
     output.say(text, output.standard_output())
     context.exit()
 
 
+class UsageErrorWithCure(click.UsageError):
+    """A usage error whose message already says what to do, so that it needs no pointer to --help."""
+
+
 class _Helpful(click.Command):
-    """A command whose --help tells when it cannot be written, as every other answer does."""
+    """A command whose --help reports a failed write, as every other output does."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return click's option, which prints by our way."""
+        """Return click's option with our way to print."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.callback = _help
@@ -80,24 +84,27 @@ def _help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> 
 
 
 class LazyGroup(_Helpful, click.Group):
-    """Commands by their names; each is the `COMMAND` of its module, imported when it is asked for."""
+    """A group of commands. Each is the `COMMAND` of its module, which is imported on first use."""
 
     def __init__(
         self,
         name: str,
-        names: Sequence[str],
+        sections: Mapping[str, Sequence[str]],
         package: str,
         *,
         about: str,
         short: str = "",
+        meant: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`names`: in the order of the help; `package`: where the modules are."""
+        """`sections`: names by heading of the help; `package`: of the modules; `meant`: hints for other names."""
         super().__init__(name, help=about, short_help=short, no_args_is_help=False, **more)
-        self.names = tuple(names)
+        self.sections = sections
+        self.names = tuple(name for names in sections.values() for name in names)
         self._package = package
-        self.otherwise = f"it has {', '.join(names)}"
-        """What is said of a name that is not there and like none that is."""
+        self._meant = meant or {}
+        self.otherwise = f"the commands are {', '.join(self.names)}"
+        """The hint for a name that is similar to none of the commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of the help."""
@@ -113,12 +120,64 @@ class LazyGroup(_Helpful, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or suggest one."""
+        """Find the command, or suggest one. `help COMMAND` means `COMMAND --help`."""
+        if args[0] == "help" and not ctx.resilient_parsing:
+            if not args[1:]:
+                answer(ctx, ctx.get_help())
+            args = [args[1], *args[2:], "--help"]
         if args[0] not in self.names and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], self.names, 1)
-            hint = f"did you mean {near[0]}?" if near else self.otherwise
-            raise click.UsageError(f"{args[0]!r} is no command of {ctx.command_path}; {hint}", ctx)
+            raise UsageErrorWithCure(
+                f"unknown command {args[0]!r}; {self._hint(ctx, args[0])}", ctx
+            )
         return super().resolve_command(ctx, args)
+
+    def _hint(self, ctx: click.Context, name: str) -> str:
+        near = difflib.get_close_matches(name, self.names, 1)
+        meant = self._meant.get(name) or (f"`{ctx.command_path} {near[0]}`" if near else "")
+        return f"did you mean {meant}?" if meant else self.otherwise
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the line. Raises `UsageErrorWithCure` for a command's option in front of the command."""
+        typed = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            command = next((word for word in typed if word in self.names), None)
+            if command is None or not self._has_option(ctx, command, error.option_name):
+                raise
+            at = typed.index(command)
+            line = [ctx.command_path, command, *typed[:at], *typed[at + 1 :]]
+            raise UsageErrorWithCure(
+                f"options go after the command; write `{_pasted(line)}`", ctx
+            ) from error
+
+    def _has_option(self, ctx: click.Context, command: str, name: str) -> bool:
+        found = self.get_command(ctx, command)
+        return found is not None and any(name in parameter.opts for parameter in found.params)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings."""
+        for title, names in self.sections.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, command.get_short_help_str(100))
+                        for name, command in commands
+                        if command
+                    ]
+                )
+
+
+def _pasted(line: Sequence[str]) -> str:
+    """Return a command line for a shell, without passwords."""
+    from oncecron.stores.address import has_password, shell_quoted  # noqa: PLC0415 - not for --help
+
+    words = []
+    for word in line[1:]:
+        name = word.partition("=")[0] + "=" if word.startswith("--") and "=" in word else ""
+        words.append(name + '"$ONCECRON_STORE"' if has_password(word) else shell_quoted(word))
+    return " ".join([line[0], *words])
 
 
 class TableCommand(_Helpful):
@@ -133,19 +192,19 @@ class TableCommand(_Helpful):
         about: str,
         short: str,
         words: click.Argument | None = None,
-        epilog: str | None = None,
+        examples: Sequence[str] = (),
         greedy: bool = False,
     ) -> None:
-        """`use` gets what was typed: values by option, and the words; `greedy`: no options after the first word."""
+        """`use` gets the typed values by option, and the words; `greedy`: no options after the first word."""
         super().__init__(
             name,
             params=[*map(_click_option, options), *([words] if words else [])],
             callback=self._called,
             help=about,
             short_help=short,
-            epilog=epilog,
-            context_settings={"allow_interspersed_args": not greedy},
+            context_settings={"allow_interspersed_args": not greedy, "allow_extra_args": True},
         )
+        self.examples = tuple(examples)
         self.table = tuple(options)
         self._use = use
 
@@ -153,6 +212,16 @@ class TableCommand(_Helpful):
         words = values.get("words")
         given = self.typed(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the line. Raises `click.UsageError` for a word too many."""
+        super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            quotes = ""
+            if "schedule" in self.typed(ctx):
+                quotes = "; put quotes around all five fields: --schedule '*/5 * * * *'"
+            ctx.fail(f"unexpected argument {ctx.args[0]!r}{quotes}")
+        return ctx.args
 
     def typed(self, context: click.Context) -> dict[str, str]:
         """Return the options that were typed, as text."""
@@ -177,6 +246,13 @@ class TableCommand(_Helpful):
         for title, records in groups.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the examples, each on a line of its own."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{' ' * formatter.current_indent}{line}\n")
 
 
 def _identifier(option: Option) -> str:
@@ -216,7 +292,7 @@ def _as_text(option: Option, value: Any) -> str:
 
 @contextlib.contextmanager
 def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspector]:
-    """Open the store as people ask it; `log`: the one whose log they read. Raises `StoreError`."""
+    """Open the store for queries; `log`: the one that holds the log. Raises `StoreError`."""
     from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
 
     beside = settings.log()  # checked also where only the store is asked
@@ -230,7 +306,7 @@ def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspec
 
 @contextlib.contextmanager
 def all_inspectors(settings: Settings) -> Iterator[dict[str, Inspector]]:
-    """Open the store and, where there is one, the log beside it, by what they are. Raises `StoreError`."""
+    """Open the store and, with --log, the log store, by name. Raises `StoreError`."""
     with contextlib.ExitStack() as opened:
         found = {"store": opened.enter_context(store_inspector(settings))}
         if settings.log():
@@ -240,20 +316,20 @@ def all_inspectors(settings: Settings) -> Iterator[dict[str, Inspector]]:
 
 @contextlib.contextmanager
 def store_and_log(settings: Settings) -> Iterator[tuple[Inspector, Inspector]]:
-    """Open the store, which has the leases, and what has the log; the same where none is beside it."""
+    """Open the store that has the leases, and the one that has the log: the same without --log."""
     with all_inspectors(settings) as stores:
         yield stores["store"], stores.get("log", stores["store"])
 
 
 def labelled(answers: dict[str, str]) -> str:
-    """Return the answers of `all_inspectors` as text: each with its name where there are two."""
+    """Return the answers of `all_inspectors` as text; two answers begin with their names."""
     if len(answers) == 1:
         return answers["store"]
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
 def moment(text: str, now: float) -> float:
-    """Return the time (seconds since the epoch) of an age, a date or a time; local where it has no offset.
+    """Return the time (seconds since the epoch) of an age, a date or a time. A time without offset is local.
 
     Raises `UsageError`.
     """
@@ -270,8 +346,7 @@ def moment(text: str, now: float) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise UsageError(
-            f"--since: {text!r} is neither an age such as 2h or 7d, nor a time such as 2026-11-20 or "
-            "2026-11-20T02:00+01:00"
+            f"--since: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
         ) from error
 
 
@@ -283,7 +358,7 @@ def output_format(settings: Settings) -> str:
     if not settings["json"]:
         return chosen
     if settings.typed("format") and chosen != "json":
-        raise UsageError(f"--json and --format {chosen}: choose one")
+        raise UsageError(f"--json and --format {chosen} contradict each other; leave one out")
     return "json"
 
 

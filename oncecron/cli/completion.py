@@ -1,4 +1,4 @@
-"""`oncecron completion`: a script for each shell, and the answers that the scripts ask for at a TAB.
+"""`oncecron completion`: a script for each shell, and the answers to the scripts at a TAB.
 
 A script calls oncecron without arguments, with $_ONCECRON_COMPLETE set and the line up to the cursor in $COMP_LINE.
 The line does not go into arguments, which every user of the host can read: it may hold a password. Each line of
@@ -39,9 +39,9 @@ _RECENT = 1000  # records whose hosts are offered
 
 
 def complete(root: click.Command) -> int:
-    """Answer a script; return the exit status. A store that takes too long ends the process."""
+    """Answer a script; return the exit status. A slow store ends the process."""
     with open(os.devnull, "w", encoding="ascii") as nowhere:
-        # It ends the process from outside of Python, also while libpq looks up a name.
+        # It works outside Python, so it ends the process also while libpq looks up a name.
         faulthandler.dump_traceback_later(COMPLETION_TIMEOUT, exit=True, file=nowhere)
         try:
             answer = Completer(root, {}, "oncecron", "").complete()
@@ -54,18 +54,18 @@ def complete(root: click.Command) -> int:
 
 
 class Completer(ShellComplete):
-    """Click's completion, with what it leaves to each shell done once for all."""
+    """Click's completion, plus the parts that click leaves to each shell."""
 
     name = "oncecron"
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words of the line behind the program, and the last one, up to the cursor."""
+        """Return the words after the program, and the unfinished last word."""
         self._line = os.environ.get("COMP_LINE", "")
         *words, last = split_arg_string(self._line + _CURSOR)
         return [os.path.expanduser(word) for word in words[1:]], last.removesuffix(_CURSOR)
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        """Return whole words, also behind `--option=`; all of a job's words are its own."""
+        """Return whole words, also after `--option=`; a job's words are completed by the shell."""
         if args[:1] == ["run"]:
             parsed = parse_run([*args[1:], incomplete or "COMMAND"])
             if parsed and parsed.command:
@@ -102,9 +102,9 @@ def candidates(
 
 
 def _known(what: str, context: click.Context) -> list[str]:
-    """Return names of the store that the line means; none if it cannot be asked.
+    """Return names from the store that the line means; none if it is unreachable.
 
-    Only names that no shell reads as anything else: a host may call itself `$(reboot)`.
+    Only names without special characters for a shell: a host may be called `$(reboot)`.
     """
     from oncecron.config.settings import Settings  # noqa: PLC0415 - most TABs ask no store
 
@@ -153,7 +153,10 @@ COMMAND = TableCommand(
     (),
     _print,
     short="Print a completion script for a shell.",
-    about="Print a completion script for bash, zsh or fish. bash: oncecron completion bash > "
-    "~/.local/share/bash-completion/completions/oncecron",
+    about="Print a completion script for bash, zsh or fish.",
+    examples=(
+        "oncecron completion bash > ~/.local/share/bash-completion/completions/oncecron",
+        "oncecron completion fish > ~/.config/fish/completions/oncecron.fish",
+    ),
     words=click.Argument(["words"], metavar="bash|zsh|fish", type=click.Choice(tuple(SCRIPTS))),
 )

@@ -1,17 +1,18 @@
-"""`oncecron-shell`: the shell of a whole crontab, which cron calls with `-c COMMAND` for each line below `SHELL=`.
+"""`oncecron-shell`: the shell of a whole crontab. Cron calls it with `-c COMMAND` for each line below `SHELL=`.
 
-    ONCECRON=off in front, or in the crontab     /bin/sh runs it, on every host
-    run-parts, anacron, oncecron itself          likewise: they are of each host
-    `oncecron run` stands in it                  likewise: it is guarded as it is
-    else                                         `oncecron run --key DERIVED`, by the rule of `crontab wrap`
+    ONCECRON=off in front, or in the crontab     /bin/sh runs the line on every host
+    run-parts, anacron, oncecron itself          the same: they belong to each host
+    the line contains `oncecron run`             the same: it is already protected
+    any other line                               `oncecron run --key DERIVED`, with the key of `crontab wrap`
 
-Options come from [job.KEY] and from ONCECRON_* variables of the crontab; its comments are not told here. The command's
-own $SHELL is /bin/sh: programs that start commands by $SHELL would come here again.
+Options come from [job.KEY] and from ONCECRON_* variables in the crontab. Cron does not pass comments on, so they have
+no effect. The command gets SHELL=/bin/sh: a program that starts commands with $SHELL would come here again.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 from oncecron.config.options import BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
 from oncecron.config.run_parser import ParsedRun
@@ -20,31 +21,32 @@ from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, simple_words
 
 _USAGE = f"""\
-{OWN_SHELL} -c COMMAND runs a crontab line once per tick, on one host.
+Run each line of a crontab once per tick, on one host.
 
-It is meant for the top of a crontab, to guard every line below it:
+Set it as the shell at the top of a crontab. Cron then calls `{OWN_SHELL} -c COMMAND` for each line below:
 
-    SHELL=/usr/bin/{OWN_SHELL}
+    SHELL={{path}}
     ONCECRON_STORE=postgresql://cron@db/cron
     0 2 * * *    ./bill.sh
     */5 * * * *  ONCECRON=off df -h /
 
-Each line is `oncecron run` with a key that is derived from its command, as `oncecron crontab wrap` does it. Options
-come from the configuration file ([job.KEY]) and ONCECRON_* variables. A line with ONCECRON=off in front runs on every
-host, as do run-parts and anacron. @reboot lines need ONCECRON=off.
+Each line runs as `oncecron run`, with a key derived from its command, as in `oncecron crontab wrap`. Options come from
+[job.KEY] in the configuration file and from ONCECRON_* variables. A line with ONCECRON=off in front runs on every host;
+so do run-parts and anacron. Put ONCECRON=off in front of @reboot lines.
 """
 
 
 def run_line(arguments: list[str]) -> int:
-    """Carry out a line as cron's shell; return the exit status. Raises `OncecronError` before anything runs."""
+    """Run a line as cron's shell; return the exit status. Raises `OncecronError` before anything runs."""
     if arguments in (["--help"], ["-h"]):
         from oncecron.cli import output  # noqa: PLC0415 - not where a line is run
 
-        output.say(_USAGE, output.standard_output())
+        path = os.path.abspath(sys.argv[0])  # of the installed script
+        output.say(_USAGE.format(path=path), output.standard_output())
         return 0
     if len(arguments) != 2 or arguments[0] != "-c":  # noqa: PLR2004 - the option and its value
         raise UsageError(
-            f"{OWN_SHELL} is for SHELL= in a crontab: cron calls it with -c COMMAND; see {OWN_SHELL} --help"
+            f"{OWN_SHELL} is for SHELL= in a crontab; cron calls it with -c COMMAND; see `{OWN_SHELL} --help`"
         )
     command = arguments[1]
     bare = os.fsencode(command)
@@ -55,7 +57,7 @@ def run_line(arguments: list[str]) -> int:
 
     key = derived_key(bare, os.environ.get(PREFIX_VARIABLE, ""))
     if not is_key(key):
-        raise UsageError(f"${PREFIX_VARIABLE}: the key would be {key!r}; {KEY_RULE}")
+        raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; use {KEY_RULE}")
     words = simple_words(bare)
     if words:
         return run(ParsedRun({"key": key}, [os.fsdecode(word) for word in words]))

@@ -1,4 +1,4 @@
-"""`oncecron drain`: let a host claim nothing new."""
+"""`oncecron drain`: start no new jobs on a host."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
 
 
 def wanted_host(words: list[str]) -> str:
-    """Return the host that was typed, or this one. Raises `UsageError`."""
+    """Return the typed host, or this one. Raises `UsageError`."""
     from oncecron.core.errors import UsageError
     from oncecron.core.stderr import valid
     from oncecron.run.spec import host_name
 
     if words and not words[0].strip():
-        raise UsageError("the host is empty (an unset variable?); leave it out to mean this one")
+        raise UsageError("the host is empty (an unset variable?); leave it out for this host")
     return valid(words[0]) if words else host_name()
 
 
@@ -41,10 +41,10 @@ COMMAND = TableCommand(
     "drain",
     OPTIONS,
     _drain,
-    short="Let a host claim nothing new.",
-    about="Let a host, this one unless HOST names another, claim nothing new from the moment that this returns; what "
-    "runs there goes on, and other hosts run the ticks. HOST is the name that history shows: $ONCECRON_HOST of its "
-    "firings, or the kernel's. It lasts, also across reboots, until oncecron undrain. oncecron locks --pauses lists "
-    "drained hosts.",
+    short="Start no new jobs on a host.",
+    about="Start no new jobs on a host: on HOST, or on this host. Running jobs continue, and the other hosts run the "
+    "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
+    "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",
+    examples=("oncecron drain", "oncecron drain web2"),
     words=click.Argument(["words"], metavar="[HOST]", required=False, shell_complete=HOSTS),
 )

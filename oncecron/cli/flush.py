@@ -1,4 +1,4 @@
-"""`oncecron flush`: deliver what this user's spools hold for store and log; what fails is kept."""
+"""`oncecron flush`: deliver the spooled records of this user to the store and the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = STORE_OPTIONS
-_FAILURES = 3  # in a row, after which the store is taken to be away
+_FAILURES = 3  # in a row: then the store counts as unreachable
 
 
 def _flush(given: dict[str, str], _words: list[str]) -> int:
@@ -34,13 +34,13 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
-    """Deliver what is kept for the store or the log; return the exit status."""
+    """Deliver the spool of the store or of the log; return the exit status."""
     from oncecron.core.errors import EX_TEMPFAIL
     from oncecron.core.stderr import complain
     from oncecron.run.spool import spool_of
     from oncecron.stores import check_with_driver, open_lease_store
 
-    check_with_driver(address)  # with nothing to deliver nobody else looks at it
+    check_with_driver(address)  # an empty spool never connects
     spool = spool_of(address, namespace)
     spool.refuse_unsafe()
     error = None
@@ -48,7 +48,7 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     if spool.has():
         lock = spool.lock()
         if lock is None:
-            complain(f"{spool.root}: somebody else is delivering; try again")
+            complain(f"another process is delivering {spool.root}; retry later")
             return EX_TEMPFAIL
         try:
             error = _deliver(spool, store, stream, whither)
@@ -56,18 +56,18 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
             store.close()
             os.close(lock)
     for path in spool.set_aside():
-        complain(f"set aside because it cannot be read: {path}")
+        complain(f"unreadable record set aside: {path}; look at it, then delete it")
     if error is None:
         return 0
     kept = sum(1 for _ in spool.pending())
-    complain(f"{error}; {kept} record{'s are' if kept != 1 else ' is'} kept in {spool.root}")
+    complain(f"{error}; {kept} record{'s stay' if kept != 1 else ' stays'} in {spool.root}")
     return error.exit_status
 
 
 def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> StoreError | None:
-    """Deliver all; return the last failure. One bad record does not keep the others from the store.
+    """Deliver all records; return the last failure. One bad record does not block the others.
 
-    But those of its key wait behind one that was not answered: told again, it must be the next that is told.
+    After a record without an answer, the later ones of its key wait: records of a key are delivered in order.
     """
     from oncecron.cli import output
     from oncecron.core import clock
@@ -107,8 +107,9 @@ COMMAND = TableCommand(
     "flush",
     OPTIONS,
     _flush,
-    short="Deliver records that the store has not got yet.",
-    about="Deliver what this user's firings on this host could not record because the store, or the log beside it, was "
-    "away. A key's records are delivered by its next firing as well. Prints what was delivered; what fails is kept "
-    "(exit status 69).",
+    short="Deliver spooled records to the store.",
+    about="Deliver the records that this user's firings on this host could not write while the store or the log was "
+    "unreachable. The next firing of a key delivers its records too. Print each delivered record. If the store is "
+    "still unreachable, keep the rest and exit with status 69.",
+    examples=("oncecron flush",),
 )

@@ -1,8 +1,8 @@
-"""`oncecron history`: the job-execution log, what was refused, one record in full, what comes next.
+"""`oncecron history`: the job-execution log, the skips, or one record in full.
 
-Following asks once a second. An execution's id is drawn before its row can be seen, so a later id may be seen
-first: the last seconds are asked for again, and what was shown is remembered. What runs is watched until it
-has ended.
+--follow asks once a second. An execution gets its id before its row is visible, so a later id may appear first.
+Therefore each poll asks for the last seconds again and leaves out what was shown. Running executions are watched
+until they end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import collections
 import select
 import time
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,40 +39,41 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 _WHICH = "Which records"
-_MOST = 10**15  # more is beyond the integers of a store
-_POLLS_AGAIN = 5  # the seconds in which ids may be seen out of order: a claim takes milliseconds
-_LOST_WATCHED = 20  # a spool may still tell how they ended
+_MOST = 10**15  # a store's integers hold no more
+_POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim takes milliseconds
+_LOST_WATCHED = 20  # a spool may still report how they ended
 
 OPTIONS = (
     Option(
         "since",
         "text",
-        "Only what started since then: an age like 2h or 7d, a date, or a time like 2026-11-20T02:00+01:00.",
+        "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
+        "2026-11-20T02:00+01:00.",
         "AGE|TIME",
         _WHICH,
     ),
-    Option("host", "text", "Only of this host.", "HOST", _WHICH, completion="host"),
+    Option("host", "text", "Show only this host.", "HOST", _WHICH, completion="host"),
     Option(
         "outcome",
         "text",
-        "Only with this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed; "
-        "with --skips the reason: held, done, passed, recent, late, paused, drained, exhausted, broken, no-store.",
+        "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
+        "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, no-store.",
         "OUTCOME",
         _WHICH,
         completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
     ),
-    Option("tick", "text", "Only of this tick, as it is shown.", "TICK", _WHICH),
+    Option("tick", "text", "Show only this tick, written as in the table.", "TICK", _WHICH),
     Option(
         "exhausted",
         "flag",
-        "Only the last attempts of ticks with --retries that were given up: the dead letters.",
+        "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
         "",
         _WHICH,
     ),
     Option(
         "id",
         "integer",
-        "One execution, in full, with what --capture kept of its output.",
+        "Show one execution in full, with the output that --capture recorded.",
         "ID",
         _WHICH,
         minimum=1,
@@ -81,18 +82,18 @@ OPTIONS = (
     Option(
         "limit",
         "integer",
-        "The newest so many; 0 for all, which is also what --since means.",
+        "Show at most N, newest first. 0: no limit, which is also the default with --since.",
         "N",
         _WHICH,
         "50",
         minimum=0,
         maximum=_MOST,
     ),
-    Option("skips", "flag", "The skips instead of the executions.", "", _WHICH),
+    Option("skips", "flag", "Show skips instead of executions.", "", _WHICH),
     Option(
         "follow",
         "flag",
-        "The oldest first, then new executions and changed outcomes as they come, until Ctrl-C.",
+        "Show the oldest first, then each new execution and each changed outcome, until Ctrl-C.",
         "",
         _WHICH,
     ),
@@ -121,19 +122,19 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         else:
             shown = writer.write(_records(settings, store, query))
             if stream.isatty():
-                _tell_the_reader(settings, query, shown)
+                _note_what_is_missing(settings, store, query, shown)
     return 0
 
 
 def _records(
     settings: Settings, log: Inspector, query: HistoryQuery
 ) -> Iterator[Execution] | Iterator[Skip]:
-    """Return what is shown; a log beside the store does not know what goes on."""
+    """Return the records to show; only the store, not a log beside it, knows what is still running."""
     from oncecron.core import clock
     from oncecron.reports.jobs import dead_letters
 
     if settings["skips"]:
-        return log.skips(query)
+        return _with_shards(log, query)
     if not query.exhausted or not settings.log():
         return log.history(query)
     with store_inspector(settings) as store:
@@ -141,19 +142,36 @@ def _records(
     return dead_letters(log, query, leases, clock.wall())
 
 
-def _tell_the_reader(settings: Settings, query: HistoryQuery, shown: int) -> None:
+def _with_shards(log: Inspector, query: HistoryQuery) -> Iterator[Any]:
+    """Yield skips with the number of shards of their key, for the table."""
+    counted = collections.Counter(part.key for part in log.job_keys())
+    for skip in log.skips(query):
+        shards = max(counted[skip.key], skip.shard + 1)
+        yield types.SimpleNamespace(**skip._asdict(), shards=shards)
+
+
+def _note_what_is_missing(
+    settings: Settings, log: Inspector, query: HistoryQuery, shown: int
+) -> None:
+    """Say at a terminal why the table is empty, or that it is not complete."""
+    from oncecron.cli.pause import near
     from oncecron.core.stderr import complain
 
     if not shown:
-        filters = ("since", "host", "outcome", "tick", "exhausted", "skips")
-        what = "nothing like that" if any(map(settings.typed, filters)) else "nothing"
-        complain(f"{what} is recorded" + (f" of key {query.key}" if query.key else ""))
+        keys = {part.key for part in log.job_keys()}
+        if query.key and query.key not in keys:
+            complain(f"no host has fired key {query.key}{near(query.key, keys)}")
+            return
+        filters = ("since", "host", "outcome", "tick", "exhausted")
+        matching = "matching " if any(map(settings.typed, filters)) else ""
+        what = "skip" if settings["skips"] else "execution"
+        complain(f"no {matching}{what} on record" + (f" for key {query.key}" if query.key else ""))
     elif shown == query.limit and not settings.typed("limit"):
-        complain(f"the newest {shown}; --limit 0 shows all")
+        complain(f"these are the newest {shown}; add --limit 0 to show all")
 
 
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:
-    """Return which records are wanted. Raises `UsageError` for what does not go together."""
+    """Return the query for the wanted records. Raises `UsageError` for a wrong mix of options."""
     from oncecron.core.log_rows import HistoryQuery
 
     _refuse_mixtures(settings, words)
@@ -185,7 +203,7 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     ]
     if settings["id"] is not None and (others or words):
         raise UsageError(
-            f"--id names one execution; leave out {words[0] if words else '--' + others[0]}"
+            f"--id selects one execution; leave out {words[0] if words else '--' + others[0]}"
         )
     if settings["exhausted"] and (settings["skips"] or settings["follow"]):
         other = "skips" if settings["skips"] else "follow"
@@ -193,11 +211,11 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     if settings["follow"] and settings["skips"]:
         raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":
-        raise UsageError("--follow never ends, a JSON array has to; use --format ndjson")
+        raise UsageError("--follow never ends, but a JSON array must; use --format ndjson")
 
 
 def _filter(name: str, text: str | None) -> str | None:
-    """Return what is looked for, as it is recorded. Raises `UsageError` where there is nothing to look for."""
+    """Return the text to look for, as it is recorded. Raises `UsageError` for an empty one."""
     from oncecron.core.errors import UsageError
     from oncecron.core.stderr import valid
 
@@ -211,8 +229,8 @@ def _check_outcome(outcome: str, *, skips: bool) -> None:
 
     known: tuple[str, ...] = REFUSAL_REASONS if skips else OUTCOMES
     if outcome not in known:
-        hint = "; with --skips it is a reason" if outcome in REFUSAL_REASONS else ""
-        raise UsageError(f"--outcome: {outcome!r} is none of {', '.join(known)}{hint}")
+        hint = "; this is a reason: add --skips" if outcome in REFUSAL_REASONS else ""
+        raise UsageError(f"--outcome: {outcome!r} is not one of {', '.join(known)}{hint}")
 
 
 def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
@@ -220,7 +238,7 @@ def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
 
     execution = store.execution(execution_id)
     if execution is None:
-        raise NotFoundError(f"there is no execution {execution_id}, or no longer")
+        raise NotFoundError(f"no execution {execution_id} on record; it may have been pruned")
     captured = store.output(execution_id)
     written = types.SimpleNamespace(
         **execution._asdict(),
@@ -234,31 +252,29 @@ def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
 
 
 def _follow(store: Inspector, query: HistoryQuery, writer: Writer) -> None:
-    """Show the last executions and then what comes, until somebody ends it."""
+    """Show the last executions and then new ones, until Ctrl-C."""
     from oncecron.core.errors import StoreUnavailable
     from oncecron.core.stderr import complain
 
     follower = Follower(store, query)
     writer.write(follower.begin())
-    told = False
+    reported = False
     while True:
-        select.select(
-            (), (), (), FOLLOW_POLL
-        )  # nothing tells that a record came; not time.sleep: libfaketime
+        select.select((), (), (), FOLLOW_POLL)  # not time.sleep: libfaketime
         try:
             news = follower.news()
         except StoreUnavailable as error:
-            if not told:
-                complain(f"{error}; trying again")
-            told = True
+            if not reported:
+                complain(f"{error}; retrying")
+            reported = True
         else:
-            told = False
+            reported = False
             if news:
                 writer.write(news)
 
 
 class Follower:
-    """What was shown, and what has come since."""
+    """The records that were shown, and those that are new."""
 
     def __init__(self, store: Inspector, query: HistoryQuery) -> None:
         self._store = store
@@ -267,7 +283,7 @@ class Follower:
         self._newest: collections.deque[int] = collections.deque(maxlen=_POLLS_AGAIN)
 
     def begin(self) -> list[Execution]:
-        """Return the last executions, the oldest first."""
+        """Return the last executions, oldest first."""
         self._newest.append(self._newest_id())
         first = list(self._store.history(self._query))[::-1]
         for execution in (*self._running(), *first):
@@ -275,7 +291,7 @@ class Follower:
         return first
 
     def news(self) -> list[Execution]:
-        """Return what is new or has another outcome since the last call, by id."""
+        """Return what is new or has a new outcome since the last call, by id."""
         after = self._newest[0]
         self._newest.append(self._newest_id())
         anything = self._query._replace(outcome=None, since=None, limit=None)
@@ -302,7 +318,7 @@ class Follower:
         return self._store.history(self._query._replace(outcome="running", since=None, limit=None))
 
     def _ended(self, running: set[int]) -> list[int]:
-        """Return what ran when it was last seen and does not run now, and the last that were lost."""
+        """Return the executions that ran at the last poll and no longer run, and the last lost ones."""
         shown = self._shown.items()
         lost = [number for number, outcome in shown if outcome == "lost"][-_LOST_WATCHED:]
         return [n for n, outcome in shown if outcome == "running" and n not in running] + lost
@@ -325,7 +341,11 @@ COMMAND = TableCommand(
     OPTIONS,
     _show,
     short="Show the job-execution log.",
-    about="Show the job-execution log, the newest first: of all keys, or of one. Where there is a log beside the store "
-    "(--log), that one is read.",
+    about="Show the job-execution log, newest first, for all keys or for one. With --log, read it from there.",
+    examples=(
+        "oncecron history billing-nightly --limit 5",
+        "oncecron history --since 24h --outcome failed",
+        "oncecron history --skips --since 1h",
+    ),
     words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
 )

@@ -1,4 +1,4 @@
-"""`oncecron init`: create or upgrade the schema, of store and log, and grant rights."""
+"""`oncecron init`: create or upgrade the schema of the store and the log, and grant rights."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
-_RIGHTS = "Rights (PostgreSQL; several by commas or by repeating)"
+_RIGHTS = "Rights (PostgreSQL; separate several roles by commas, or repeat the option)"
 
 OPTIONS = (
     Option(
         "run-role",
         "text",
-        "Role that fires: it may call the functions of a firing, nothing else.",
+        "Allow this role to run jobs, nothing else.",
         "ROLE",
         _RIGHTS,
         repeatable=True,
@@ -28,7 +28,7 @@ OPTIONS = (
     Option(
         "read-role",
         "text",
-        "Role that reads history, with what was captured, locks, jobs, why and audit.",
+        "Allow this role to read: history with captured output, locks, jobs, why, audit.",
         "ROLE",
         _RIGHTS,
         repeatable=True,
@@ -36,7 +36,7 @@ OPTIONS = (
     Option(
         "job-role",
         "text",
-        "Role whose jobs check their fencing token by assert_fence.",
+        "Allow this role to check fencing tokens with assert_fence in its own SQL.",
         "ROLE",
         _RIGHTS,
         repeatable=True,
@@ -44,13 +44,19 @@ OPTIONS = (
     Option(
         "operator-role",
         "text",
-        "Role that stops, releases, pauses, resumes, drains and undrains; it sees leases and executions, none of "
-        "their output.",
+        "Allow this role to stop, release, pause, resume, drain and undrain. It sees leases and executions, but not "
+        "captured output.",
         "ROLE",
         _RIGHTS,
         repeatable=True,
     ),
-    Option("print-sql", "flag", "Print the SQL for an empty store and do nothing.", "", "Options"),
+    Option(
+        "print-sql",
+        "flag",
+        "Print the SQL for an empty store and change nothing; needs no store.",
+        "",
+        "Options",
+    ),
     *STORE_OPTIONS,
 )
 
@@ -68,6 +74,12 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         operate=_names(settings, "operator-role"),
     )
     stream = output.standard_output()
+    if settings["print-sql"] and not settings.has_store():
+        from oncecron.stores.postgres.inspector import PostgresInspector
+
+        unconnected = PostgresInspector("", namespace=settings["namespace"])
+        output.say(unconnected.schema_sql(roles), stream)
+        return 0
     with all_inspectors(settings) as stores:
         answer = (_sql if settings["print-sql"] else _prepared)(stores, roles)
     output.say(answer, stream)
@@ -75,7 +87,7 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _prepared(stores: dict[str, Inspector], roles: Roles) -> str:
-    """Prepare all; the roles go to those that have any."""
+    """Initialise all; only stores that have roles get them."""
     some = any(store.has_roles for store in stores.values())
     return labelled(
         {
@@ -86,7 +98,7 @@ def _prepared(stores: dict[str, Inspector], roles: Roles) -> str:
 
 
 def _sql(stores: dict[str, Inspector], roles: Roles) -> str:
-    """Return what a DBA is to run: beside a store that is none of theirs, the SQL of the log alone."""
+    """Return the SQL for a DBA: only for the databases, which beside a Redis store is the log."""
     databases = [store for store in stores.values() if store.has_roles] or [stores["store"]]
     return "\n".join(store.schema_sql(roles) for store in databases)
 
@@ -100,7 +112,7 @@ def _names(settings: Settings, option: str) -> tuple[str, ...]:
         return ()
     names = tuple(valid(name.strip()) for name in text.split(",") if name.strip())
     if not names:
-        raise UsageError(f"--{option}: no role is named (an unset variable?)")
+        raise UsageError(f"--{option} is empty (an unset variable?); name a role")
     return names
 
 
@@ -109,7 +121,10 @@ COMMAND = TableCommand(
     OPTIONS,
     _initialise,
     short="Create or upgrade the store's schema.",
-    about="Create or upgrade the schema of the store, and of the log beside it, and grant rights. Safe when many hosts "
-    "do it at once, and as often as you like. Firings install the schema into an empty database by themselves where "
-    "they may.",
+    about="Create or upgrade the schema of the store and of the log, and grant rights. It is safe to "
+    "repeat, and to run on many hosts at once. The first firing creates the schema itself if its role may.",
+    examples=(
+        "oncecron init --store postgresql://owner@db/cron --run-role cron --read-role ops",
+        "oncecron init --print-sql --run-role cron > schema.sql",
+    ),
 )

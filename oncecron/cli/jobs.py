@@ -1,4 +1,4 @@
-"""`oncecron jobs`: one line a key."""
+"""`oncecron jobs`: one line per key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     with store_and_log(settings) as (store, log):
         shown = output.Writer(tables.JOBS, style, stream).write(jobs(store, log, clock.wall()))
     if not shown and stream.isatty():
-        complain("no host has fired yet")
+        complain("no host has fired a key yet")
     return 0
 
 
@@ -37,7 +37,8 @@ COMMAND = TableCommand(
     OPTIONS,
     _show,
     short="Show every key at a glance.",
-    about="Show one line a key: how it ended last and when it last succeeded, where it runs and since when, how many "
-    "in a row succeeded or did not, how long it usually takes, when it is due next (where it was last claimed with "
-    "--schedule), and who has paused it.",
+    about="Show one line per key: the last outcome, the last success, the host where it runs now, how many runs in a "
+    "row succeeded or failed, the usual duration, the next tick (if the key runs with --schedule), and who has paused "
+    "it.",
+    examples=("oncecron jobs", "oncecron jobs --json"),
 )

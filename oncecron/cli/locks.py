@@ -1,4 +1,4 @@
-"""`oncecron locks`: who holds what, as the store sees it now; and what refuses new firings."""
+"""`oncecron locks`: the current leases, and what pauses new firings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = (
-    Option("pauses", "flag", "Paused keys and drained hosts instead of the leases."),
+    Option("pauses", "flag", "Show paused keys and drained hosts instead of leases."),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,
 )
@@ -42,17 +42,17 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
             return 0
         leases = store.leases()
         pauses = store.pauses() if stream.isatty() else ()
-    now = clock.wall()  # the store's clock where it is this machine's
+    now = clock.wall()  # SQLite has no clock of its own
     output.Writer(tables.LEASES, style, stream).write(
         view._replace(asked_at=view.asked_at or now) for view in leases
     )
     if pauses:
-        complain(f"{counted(pauses)}; oncecron locks --pauses shows them")
+        complain(f"{counted(pauses)}; to list them: {settings.command('locks --pauses')}")
     return 0
 
 
 def counted(pauses: Iterable[Pause]) -> str:
-    """Return how many there are: `1 pause, 2 drained hosts`."""
+    """Return the counts as text: `1 pause, 2 drained hosts`."""
     hosts = [pause.host is not None for pause in pauses]
     found = ((hosts.count(False), "pause"), (hosts.count(True), "drained host"))
     return ", ".join(f"{many} {what}{'s' * (many != 1)}" for many, what in found if many)
@@ -62,8 +62,9 @@ COMMAND = TableCommand(
     "locks",
     OPTIONS,
     _show,
-    short="Show the leases: who runs what now.",
-    about="Show the leases: holder, since when, age of the last heartbeat, time left, fencing token. held: its holder "
-    "lives; stale: expired, or its holder is silent; orphaned: PostgreSQL has given its session lock back. "
-    "--pauses shows what refuses new firings: paused keys (*: all) and drained hosts, by whom, until when and why.",
+    short="Show what is running now, and where.",
+    about="Show the current leases: holder, start, age of the last heartbeat, time left and fencing token. "
+    "held: the holder renews the lease; stale: the lease has expired, or the holder is silent; orphaned: PostgreSQL "
+    "has freed the session lock. --pauses shows paused keys (*: all keys) and drained hosts.",
+    examples=("oncecron locks", "oncecron locks --pauses"),
 )

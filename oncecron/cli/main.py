@@ -1,11 +1,12 @@
-"""The command line: a lazy group of commands; what click refuses becomes one line and exit status 64.
+"""The command line: a lazy group of commands. A usage error is one line and exit status 64.
 
-A command's module is imported when the command is asked for, and none of them imports a driver before it
-opens the store: `--help`, `--version` and completion stay fast.
+A command's module is imported on first use, and none imports a driver before it opens the store: `--help`,
+`--version` and completion stay fast.
 """
 
 from __future__ import annotations
 
+import difflib
 import gc
 import os
 import sys
@@ -14,21 +15,43 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron import __version__
-from oncecron.cli.command import LazyGroup, answer
+from oncecron.cli.command import LazyGroup, UsageErrorWithCure, answer
 from oncecron.core.errors import EX_USAGE
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (
-    *("run", "history", "locks", "jobs", "next", "why", "audit"),
-    *("stop", "release", "pause", "resume", "drain", "undrain"),
-    *("crontab", "init", "prune", "flush", "completion"),
-)
+SECTIONS = {
+    "Run a job": ("run",),
+    "See what happened": ("history", "why", "jobs", "locks", "next", "audit"),
+    "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain"),
+    "Set up": ("crontab", "init", "prune", "flush", "completion"),
+}
+_SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"
+_MEANT = {
+    **{name: f"`oncecron crontab {name}`" for name in ("wrap", "unwrap", "lint")},
+    **dict.fromkeys(("status", "list", "ls", "ps", "show"), _SHOWN),
+    **dict.fromkeys(("log", "logs"), "`oncecron history`"),
+    "kill": "`oncecron stop`",
+    "unlock": "`oncecron release`",
+    "unpause": "`oncecron resume`",
+    "exec": "`oncecron run`",
+    "version": "`oncecron --version`",
+}
+_BARE = """\
+usage: oncecron COMMAND [OPTION]...
+
+  oncecron run --key NAME -- JOB        run JOB once per tick, on one host
+  oncecron crontab wrap --diff FILE     add oncecron to the lines of a crontab
+  oncecron history                      show the job-execution log
+  oncecron why KEY                      explain what happened at the last tick
+
+All commands: oncecron --help
+"""
 
 COMPLETION_VARIABLE = "_ONCECRON_COMPLETE"
-"""The environment variable by which the scripts of `oncecron completion` ask."""
+"""The environment variable that the scripts of `oncecron completion` set."""
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -38,14 +61,15 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 ONCECRON = LazyGroup(
     "oncecron",
-    COMMANDS,
+    SECTIONS,
     "oncecron.cli",
-    about="Run a crontab entry once cluster-wide: put `oncecron run --key KEY --` in front of the same line "
-    "on every host, and each tick is started by one of them. oncecron COMMAND --help tells more.",
+    about="Run a crontab entry once cluster-wide. Put `oncecron run --key KEY --` in front of the same line "
+    "on every host: one host runs each tick, the others skip it. See `oncecron COMMAND --help`.",
+    meant=_MEANT,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Option(
-            ["--version"],
+            ["-V", "--version"],
             is_flag=True,
             expose_value=False,
             is_eager=True,
@@ -54,29 +78,27 @@ ONCECRON = LazyGroup(
         )
     ],
 )
-ONCECRON.otherwise = "to run a command: oncecron run"
+ONCECRON.otherwise = "to run a job, use `oncecron run --key NAME -- JOB`; see `oncecron --help`"
 
 
 def invoke(arguments: Sequence[str]) -> int:
     """Carry out a command line; return the exit status. Raises `OncecronError`."""
-    gc.set_threshold(100_000)  # more than the imports make: to look through that costs 20 ms
-    gc.enable()  # a long history would keep what refers to itself
-    if (
-        not arguments and COMPLETION_VARIABLE in os.environ
-    ):  # a command that is typed is never taken for a TAB
+    gc.set_threshold(100_000)  # above what the imports allocate: a collection of that costs 20 ms
+    gc.enable()  # a long history would keep reference cycles
+    if not arguments and COMPLETION_VARIABLE in os.environ:  # a typed command is never a TAB
         from oncecron.cli.completion import complete  # noqa: PLC0415 - only at a TAB
 
         return complete(ONCECRON)
+    if not arguments:
+        click.echo(_BARE, err=True, nl=False)
+        return EX_USAGE
     try:
         with ONCECRON.make_context("oncecron", list(arguments)) as context:
             status = ONCECRON.invoke(context)
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except click.UsageError as error:
-        complain(f"{_sentence(error)}; see {_path(error.ctx)} --help")
-        return EX_USAGE
     except click.ClickException as error:
-        complain(error.format_message())
+        complain(_sentence(error))
         return EX_USAGE
     except BrokenPipeError:
         _discard_output()
@@ -84,17 +106,21 @@ def invoke(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _sentence(error: click.UsageError) -> str:
+def _sentence(error: click.ClickException) -> str:
     text = error.format_message().strip().rstrip(".")
-    return text[:1].lower() + text[1:]
-
-
-def _path(context: click.Context | None) -> str:
-    return context.command_path if context else "oncecron"
+    if isinstance(error, UsageErrorWithCure) or not isinstance(error, click.UsageError):
+        return text
+    if isinstance(error, click.NoSuchOption):
+        text = f"no such option {error.option_name}"
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), 1)
+        if near:
+            return f"{text}; did you mean {near[0]}?"
+    path = error.ctx.command_path if error.ctx else "oncecron"
+    return f"{text[:1].lower()}{text[1:]}; see `{path} --help`"
 
 
 def _discard_output() -> None:
-    """Let what is still buffered go nowhere: the reader has gone."""
+    """Discard the buffered output: the reader has closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

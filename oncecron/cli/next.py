@@ -1,4 +1,4 @@
-"""`oncecron next`: the coming ticks of a schedule, typed, configured or as it was last claimed."""
+"""`oncecron next`: the next ticks of a schedule that is typed, configured, or known from the last claim."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from oncecron.cli.command import (
     output_format,
     store_and_log,
 )
+from oncecron.cli.pause import near
 from oncecron.config.options import RUN_OPTION, Option
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ _MOST = 10_000
 
 OPTIONS = (
     RUN_OPTION["schedule"]._replace(
-        help="Of these five fields, or @daily and the like.", group=_WHICH
+        help="Use this schedule: five fields in quotes, or a nickname such as @daily.", group=_WHICH
     ),
     RUN_OPTION["tz"]._replace(group=_WHICH),
     Option(
         "count",
         "integer",
-        "So many, and no others; when not given, also those beside the next two changes of the clock.",
+        "Show exactly N ticks. Without it, add the ticks around the next two clock changes.",
         "N",
         _WHICH,
         "10",
@@ -45,7 +46,7 @@ OPTIONS = (
     Option(
         "since",
         "text",
-        "From then on, instead of from now on: a date, a time like 2026-11-20T02:00+01:00, or an age like 2h.",
+        "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
         "AGE|TIME",
         _WHICH,
     ),
@@ -67,7 +68,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     now = time.time()
     since = now if settings["since"] is None else moment(settings["since"], now)
     if not FIRST <= since < LAST:
-        raise UsageError(f"--since: {settings['since']!r} is not in the years 2 to 8999")
+        raise UsageError(f"--since: {settings['since']!r} is outside the years 2 to 8999")
     schedule, zone = _schedule(settings, key)
     try:
         ticks = coming(
@@ -81,13 +82,13 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 
 def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
-    """Return a schedule and its zone: typed, else configured, else as last claimed; only the last asks the store."""
+    """Return a schedule and its zone: typed, else configured, else from the last claim, which asks the store."""
     from oncecron.config.file import job_section
     from oncecron.core.errors import ConfigurationError, NotFoundError, UsageError
     from oncecron.reports.upcoming import known_schedule
 
     if (key is None) != settings.typed("schedule"):
-        raise UsageError("name either a KEY or --schedule, such as --schedule '0 2 * * *'")
+        raise UsageError("give either a KEY or a schedule, such as --schedule '0 2 * * *'")
     if key == "":
         raise UsageError("the key is empty (an unset variable?)")
     if settings["schedule"] is not None:
@@ -96,34 +97,39 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     try:
         settings.address()
     except ConfigurationError as error:
-        raise ConfigurationError(f"{section} names no schedule, and {error}") from error
+        meant = settings.near_section(key or "")
+        raise ConfigurationError(f"{section} sets no schedule, and {error}{meant}") from error
     with store_and_log(settings) as (store, log):
-        known = known_schedule([*store.job_keys(), *log.job_keys()], key or "")
+        keys = [*store.job_keys(), *log.job_keys()]
+    known = known_schedule(keys, key or "")
     if known is None or known.schedule is None:
         raise NotFoundError(
-            f"no schedule of key {key} is known: the configuration has none in {section}, and no host has "
-            "fired it with --schedule; give --schedule"
+            f"no schedule on record for key {key}; set `schedule` in {section}, or use --schedule"
+            f"{near(key or '', {part.key for part in keys} - {key or ''})}"
         )
     return known.schedule, known.zone if settings["tz"] is None else settings["tz"]
 
 
 def _wrong(settings: Settings, error: ValueError) -> Exception:
-    """Return an error that names where the schedule, or its zone, came from."""
+    """Return an error that names the source of the schedule or of its zone."""
     from oncecron.core.errors import ConfigurationError, UnknownZoneError, UsageError
 
     wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
     culprit = "tz" if wrong_zone else "schedule"
     kind = UsageError if settings.typed(culprit) else ConfigurationError
-    return kind(f"{settings.source(culprit) or 'as last claimed'}: {error}")
+    return kind(f"{settings.source(culprit) or 'the last claim'}: {error}")
 
 
 COMMAND = TableCommand(
     "next",
     OPTIONS,
     _show,
-    short="Show the coming ticks of a schedule.",
-    about="Show the coming ticks of --schedule, or of a key: by [job.KEY] of the configuration file, else as it was "
-    "last claimed with --schedule, which alone asks the store. Ticks beside a change of the clock say what it does "
-    "to them.",
+    short="Show the next ticks of a schedule.",
+    about="Show the next ticks of --schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
+    "configuration file, else from the store. Ticks around a clock change say what the change does to them.",
+    examples=(
+        "oncecron next billing-nightly",
+        "oncecron next --schedule '30 2 * * *' --tz Europe/Berlin",
+    ),
     words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
 )

@@ -1,8 +1,8 @@
-"""Answers as table, JSON, NDJSON or CSV, written as they come: a million rows need no memory.
+"""Output as table, JSON, NDJSON or CSV, written row by row: a million rows need no memory.
 
-A table on a terminal is aligned, its last column cut to the width, the outcome coloured; piped, nothing is
-cut or coloured, no column but the last holds a blank unless its text does, and columns keep their
-places. The machine formats carry every field under its published name, null for what is absent.
+On a terminal the last column of a table is cut to the width, and the outcome is coloured. In a pipe nothing is
+cut or coloured. The machine formats have every field under its published name, null for an absent value, times
+to the millisecond and seconds to the microsecond.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _COLOURS = {
 
 
 class Style(NamedTuple):
-    """How an answer is written."""
+    """How output is written."""
 
     format: str
     clock: Clock
     colour: bool = False
     width: int | None = None
-    """Columns of the terminal; None where nothing is cut."""
+    """Columns of the terminal; None: cut nothing."""
 
 
 def style_for(stream: TextIO, format_: str, *, utc: bool) -> Style:
-    """Return how to write to a stream: NO_COLOR and FORCE_COLOR are heeded, in this order."""
+    """Return how to write to a stream. NO_COLOR wins over FORCE_COLOR, and both over the terminal."""
     terminal = stream.isatty()
     colour = terminal and os.environ.get("TERM") != "dumb"
     if os.environ.get("FORCE_COLOR"):
@@ -72,8 +72,13 @@ def standard_output() -> TextIO:
     return stream  # type: ignore[no-any-return]
 
 
+def rounded(value: Any) -> Any:
+    """Return seconds to the microsecond, any other value as it is."""
+    return round(value, 6) if isinstance(value, float) else value
+
+
 class Writer:
-    """Writes records of one kind to a stream, in one style; a table's columns keep their widths."""
+    """Writes records of one kind to a stream, in one style; the columns of a table keep their widths."""
 
     def __init__(self, kind: Kind, style: Style, stream: TextIO) -> None:
         self._kind = kind
@@ -93,7 +98,7 @@ class Writer:
         return self._written(write(records))
 
     def write_in_full(self, record: Any) -> None:
-        """Write one record: a field a line instead of a table, what it has written below them."""
+        """Write one record: one field per line, then the output of the command."""
         if self._style.format == "table":
             self._written(self._fields(record))
         else:
@@ -115,7 +120,7 @@ class Writer:
         values = {name: getattr(record, name) for name in self._kind.fields}
         for name in self._kind.times:
             values[name] = self._style.clock.exactly(values[name])
-        return values
+        return {name: rounded(value) for name, value in values.items()}
 
     def _array(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         before = "[\n"
@@ -192,16 +197,16 @@ class Writer:
 
 
 def _how_much(output: str, bytes_cut: int) -> str:
-    """Return how much of an output is there."""
+    """Return how much of an output was recorded."""
     if bytes_cut:
-        return f"cut: the last of it, behind {bytes_cut} bytes that were not kept"
-    return "all of it:" if output else "nothing was written"
+        return f"the end only; {bytes_cut} bytes before it were not recorded"
+    return "complete" if output else "empty"
 
 
 class _TextLine:
-    """The file that the csv module writes to: holds the last line, ended as others end theirs.
+    """The file that the csv module writes to: holds the last line, ended by a newline alone.
 
-    Told to end lines so itself, the module would leave a carriage return within a field unquoted.
+    With that as its own line end the module would leave a carriage return in a field unquoted.
     """
 
     text = ""
@@ -211,7 +216,7 @@ class _TextLine:
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Write a sentence, or a script, as it is. Raises `BrokenPipeError`, `OutputError`."""
+    """Write a text as it is. Raises `BrokenPipeError`, `OutputError`."""
     with _explained_errors():
         stream.write(text.rstrip("\n") + "\n")
         stream.flush()
@@ -227,7 +232,7 @@ def give(data: bytes) -> None:
 
 @contextlib.contextmanager
 def _explained_errors() -> Iterator[None]:
-    """Say what is wrong with the output, unless its reader has gone."""
+    """Turn an error of writing into `OutputError`, except a broken pipe."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""`oncecron pause`: refuse new firings of a key, or of all, on every host; and what its siblings say of pauses."""
+"""`oncecron pause`: skip new firings of a key, or of all keys, on every host; and sentences about pauses."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _LONGEST_REASON = 500
 OPTIONS = (
-    Option("all", "flag", "Every key, also one that has never fired, instead of KEY."),
+    Option("all", "flag", "Pause every key, also keys that have never run."),
     Option(
         "for",
         "duration",
-        "Let it end by itself after this long, by the store's clock; else it lasts until oncecron resume.",
+        "End the pause after this long. Without it, the pause lasts until `oncecron resume`.",
         "DURATION",
         minimum=1,
     ),
-    Option("reason", "text", "Why: shown with your name to whoever is skipped.", "TEXT"),
+    Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),
     *STORE_OPTIONS,
 )
 
@@ -44,36 +44,37 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     with store_inspector(settings) as store:
         now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
         known = {key} if settings["all"] else {part.key for part in store.job_keys()}
-    until = f"until {time_of(now.until)}" if now.until else "until it is resumed"
+    resume = settings.command(f"resume {'--all' if settings['all'] else key}")
+    until = f"until {time_of(now.until)}" if now.until else f"until {resume}"
     output.say(f"paused {name_of(key)} {until}{was('paused', before)}", stream)
     if key not in known:
-        complain(f"the store has never seen key {key}{near(key, known)}; it is paused all the same")
+        complain(f"key {key} is paused, but no host has fired it yet{near(key, known)}")
     return 0
 
 
 def wanted_key(settings: Settings, words: list[str]) -> str:
-    """Return the key that was typed, or `ALL_KEYS` for --all. Raises `UsageError`."""
+    """Return the typed key, or `ALL_KEYS` for --all. Raises `UsageError`."""
     from oncecron.core.errors import UsageError
     from oncecron.core.log_rows import ALL_KEYS
 
     if settings["all"]:
         if words:
-            raise UsageError(f"--all means every key; leave out {words[0]!r}, or --all")
+            raise UsageError(f"--all means every key; leave out {words[0]!r} or --all")
         return ALL_KEYS
     if not words or not words[0]:
-        raise UsageError("the key is missing (an unset variable?); name one, or --all")
+        raise UsageError("the key is missing (an unset variable?); name a key, or use --all")
     return named_key(words[0])
 
 
 def named_key(word: str) -> str:
-    """Return a key that was typed. Raises `UsageError`."""
+    """Return a typed key after checking it. Raises `UsageError`."""
     from oncecron.config.options import KEY_RULE, is_key
     from oncecron.core.errors import UsageError
 
     if not word:
         raise UsageError("the key is empty (an unset variable?)")
     if not is_key(word):
-        raise UsageError(f"{word!r} is no key: {KEY_RULE}")
+        raise UsageError(f"{word!r} is not a valid key; use {KEY_RULE}")
     return word
 
 
@@ -87,26 +88,28 @@ def _reason(settings: Settings) -> str | None:
     if not text.strip():
         raise UsageError("--reason is empty (an unset variable?); leave it out")
     if len(text) > _LONGEST_REASON or any(letter in text for letter in "\r\n"):
-        raise UsageError(f"--reason: one line of at most {_LONGEST_REASON} letters")
+        raise UsageError(
+            f"--reason is too long; use one line of at most {_LONGEST_REASON} characters"
+        )
     return valid(text)
 
 
 def author() -> str:
-    """Return who does this: USER@HOST."""
+    """Return the user of this command: USER@HOST."""
     from oncecron.run.spec import host_name, user_name
 
     return f"{user_name()}@{host_name()}"
 
 
 def name_of(key: str) -> str:
-    """Return how a key is called in a sentence."""
+    """Return the name of a key in a sentence."""
     from oncecron.core.log_rows import ALL_KEYS
 
     return "all keys" if key == ALL_KEYS else key
 
 
 def time_of(time: float | None) -> str:
-    """Return a time of the store's as this host's zone shows it."""
+    """Return a time in this host's zone."""
     from oncecron.core.text import Clock
 
     return Clock(utc=False).seconds(time)
@@ -122,25 +125,29 @@ def by(pause: Pause) -> str:
 
 
 def was(what: str, before: Pause | None) -> str:
-    """Return the end of a sentence: what there was before."""
-    return f"; before: {what} {by(before)}" if before else ""
+    """Return the end of a sentence: the state before."""
+    return f"; it was {what} {by(before)}" if before else ""
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return which of the known names may have been meant."""
+    """Return a question for similar known names, to end a sentence."""
     from oncecron.core.text import visible
 
     found = difflib.get_close_matches(name, sorted(known), 3)
-    return f" (did you mean {' or '.join(map(visible, found))}?)" if found else ""
+    return f"; did you mean {' or '.join(map(visible, found))}?" if found else ""
 
 
 COMMAND = TableCommand(
     "pause",
     OPTIONS,
     _pause,
-    short="Refuse new firings of a key on every host.",
-    about="Refuse new firings of a key, or of all (--all), on every host, from the moment that this returns. What runs "
-    "is not touched (oncecron locks shows it), and ticks that are missed are not caught up. Pausing again replaces "
-    "who, why and how long. --all is a pause of its own beside those of keys. oncecron locks --pauses lists them.",
+    short="Skip new firings of a key on every host.",
+    about="Skip new firings of a key, or of all keys, on every host. A running job continues. Missed ticks are not "
+    "caught up. Pausing a key again replaces author, reason and end. --all is separate from the pauses of single "
+    "keys. List all pauses with `oncecron locks --pauses`.",
+    examples=(
+        "oncecron pause billing-nightly --for 2h --reason 'database upgrade'",
+        "oncecron pause --all",
+    ),
     words=click.Argument(["words"], metavar="KEY|--all", required=False, shell_complete=KEYS),
 )

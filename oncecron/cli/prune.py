@@ -1,4 +1,4 @@
-"""`oncecron prune`: retention now, for all that is due."""
+"""`oncecron prune`: remove all old records now."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ OPTIONS = (
     Option(
         "executions",
         "duration",
-        "Remove executions older than this; else [retention] of the configuration file, or 400d.",
+        "Remove executions older than this. Without it: [retention] in the configuration file, else 400d.",
         "AGE",
     ),
     Option(
         "skips",
         "duration",
-        "Remove skips older than this; else [retention] of the configuration file, or 7d.",
+        "Remove skips older than this. Without it: [retention] in the configuration file, else 7d.",
         "AGE",
     ),
     *STORE_OPTIONS,
@@ -41,7 +41,7 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _removed(executions: int, skips: int) -> str:
-    return f"removed {executions} execution{'s' * (executions != 1)} and {skips} refusal{'s' * (skips != 1)}"
+    return f"removed {executions} execution{'s' * (executions != 1)} and {skips} skip{'s' * (skips != 1)}"
 
 
 COMMAND = TableCommand(
@@ -49,7 +49,8 @@ COMMAND = TableCommand(
     OPTIONS,
     _prune,
     short="Remove old records now.",
-    about="Remove what is older than the retention, all of it, from the store and from the log beside it; every firing "
-    "removes a little by itself. What runs is never removed, and of each key the newest 1000 names of ticks are "
-    "kept, so that none runs again.",
+    about="Remove all records older than the retention, from the store and from the log. Each firing already removes "
+    "a few. Running executions stay, and so do the newest 1000 tick names of each key, so that no named tick runs "
+    "again.",
+    examples=("oncecron prune", "oncecron prune --executions 90d --skips 1d"),
 )

@@ -1,4 +1,4 @@
-"""`oncecron release KEY`: free a key whose holder cannot give it back."""
+"""`oncecron release KEY`: release a key that a dead host still holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = (
     Option(
         "force",
         "flag",
-        "Also end what still holds an expired lease: a session of PostgreSQL that is dead, a job's own transaction.",
+        "Also end the PostgreSQL session, or the job's transaction, that blocks an expired lease.",
     ),
     *STORE_OPTIONS,
 )
@@ -44,7 +44,7 @@ def _release(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     refused = False
     with store_inspector(settings) as store:
-        for freed, text in _answers(store, key, settings):
+        for freed, text in _Release(store, settings).answers(key):
             if freed:
                 output.say(text, stream)
             else:
@@ -54,88 +54,107 @@ def _release(given: dict[str, str], words: list[str]) -> int:
 
 
 def _grace() -> Option:
-    """Return the option of `run`, of which the configuration may tell what a run here would have."""
+    """Return the option of `run`: the configuration may set it for the run that is released."""
     from oncecron.config.options import RUN_OPTION
 
     return RUN_OPTION["grace"]._replace(default=f"{ASSUMED_GRACE:g}s")
 
 
-def _answers(store: Inspector, key: str, settings: Settings) -> Iterator[tuple[bool, str]]:
-    """Yield of each part whether it is free, and what is said of it."""
-    living, over = found(store, key, settings["shard"])
-    if not living and not over:
-        yield _nothing_held(store, key, settings["shard"], force=settings["force"])
-    if settings["force"]:
-        yield from map(_not_by_force, living)
-    else:
-        for lease, fate in zip(living, _let_go(store, living, settings), strict=True):
-            yield _freed(store, lease, fate, force=False)
-    for lease in over:
-        yield _freed(store, lease, None, force=settings["force"])
+class _Release:
+    """One release: what it does to each lease of the key, and what it says."""
 
+    def __init__(self, store: Inspector, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._force: bool = settings["force"]
 
-def _let_go(store: Inspector, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
-    """Ask the holders and wait as long as they could answer; return what became of each, in their order."""
-    from signal import SIGTERM
+    def answers(self, key: str) -> Iterator[tuple[bool, str]]:
+        """Yield for each shard whether it is free, and the sentence about it."""
+        living, over = found(self._store, key, self._settings["shard"])
+        if not living and not over:
+            yield self._nothing_held(key)
+        if self._force:
+            yield from map(_not_by_force, living)
+        else:
+            for lease, fate in zip(living, self._let_go(living), strict=True):
+                yield self._freed(lease, fate)
+        for lease in over:
+            yield self._freed(lease, None)
 
-    from oncecron.core.model import Request
-    from oncecron.core.timing import HEARTBEATS_PER_TTL
-    from oncecron.reports.stop_request import ttl_of
+    def _let_go(self, living: Sequence[LeaseView]) -> list[Fate]:
+        """Ask the holders, wait as long as they could answer; return the fates in the same order."""
+        from signal import SIGTERM
 
-    def timeout(lease: LeaseView, silent: bool) -> float:
-        acknowledged_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
+        from oncecron.core.model import Request
+        from oncecron.core.timing import HEARTBEATS_PER_TTL
+        from oncecron.reports.stop_request import ttl_of
+
+        def timeout(lease: LeaseView, silent: bool) -> float:
+            acknowledged_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
+            if silent:
+                return acknowledged_within
+            grace: float = self._settings["grace"]
+            return acknowledged_within + grace + RELEASE_MARGIN
+
+        request = Request("release", author(), int(SIGTERM), None)
+        fates = asked(self._store, living, request, timeout=timeout, linger=0.0)
+        return [next(fate for fate in fates[::-1] if fate.shard == lease.shard) for lease in living]
+
+    def _freed(self, lease: LeaseView, fate: Fate | None) -> tuple[bool, str]:
+        """Release a shard whose execution, or lease, has ended."""
+        from oncecron.reports.stop_request import name_of
+
+        name = name_of(lease)
+        if fate is not None and fate.answer == "alive":
+            return False, _still_alive(name, fate)
+        if fate is not None:  # it may be a later attempt
+            lease = lease._replace(execution_id=fate.execution_id, host=fate.host, pid=fate.pid)
+        part = (lease.key, lease.shard, lease.execution_id)
+        answer = self._store.release(*part, author=author(), force=self._force)
+        if answer.answer == "free":
+            return (
+                True,
+                f"released {name}: {_what_became(lease, fate)}; its fencing token has risen",
+            )
+        if answer.answer == "other":
+            where = self._settings.command("locks")
+            return True, f"{name} was released and is running again; to see where: {where}"
+        return False, self._why_not(name, lease, answer)
+
+    def _why_not(self, name: str, lease: LeaseView, answer: Released) -> str:
+        from oncecron.reports.stop_request import typed_name
+
+        if answer.answer == "alive":
+            return f"{name} is not released: its lease was renewed and {_lasts(answer.ends_in)}"
+        backend = "" if answer.backend_pid is None else f", backend pid {answer.backend_pid},"
+        lease_is = "it has no lease" if lease.execution_id is None else "its lease has expired"
         return (
-            acknowledged_within
-            if silent
-            else acknowledged_within + settings["grace"] + RELEASE_MARGIN
+            f"{name} is not released: {lease_is}, but a PostgreSQL session{backend} still holds its lock or its "
+            f"fence; to end that session: {self._settings.command(f'release --force {typed_name(lease)}')}"
         )
 
-    request = Request("release", author(), int(SIGTERM), None)
-    fates = asked(store, living, request, timeout=timeout, linger=0.0)
-    return [next(fate for fate in fates[::-1] if fate.shard == lease.shard) for lease in living]
-
-
-def _freed(
-    store: Inspector, lease: LeaseView, fate: Fate | None, *, force: bool
-) -> tuple[bool, str]:
-    """Free a part whose execution has ended, or whose lease has; return whether it is free, and what is said."""
-    from oncecron.reports.stop_request import name_of
-
-    name = name_of(lease)
-    if fate is not None and fate.answer == "alive":
-        return False, _still_alive(name, fate)
-    if fate is not None:  # of the last attempt
-        lease = lease._replace(execution_id=fate.execution_id, host=fate.host, pid=fate.pid)
-    answer = store.release(lease.key, lease.shard, lease.execution_id, author=author(), force=force)
-    if answer.answer == "free":
-        return True, f"released {name}: {_what_became(lease, fate)}; its fencing token has risen"
-    if answer.answer == "other":
-        return True, f"{name} has been let go, and runs again: oncecron locks shows where"
-    return False, _why_not(name, lease, answer)
+    def _nothing_held(self, key: str) -> tuple[bool, str]:
+        """Ask the store anyway: a job's transaction may hold the fence of a lease that is gone."""
+        shard: int | None = self._settings["shard"]
+        answer = self._store.release(key, shard or 0, None, author=author(), force=self._force)
+        if answer.answer == "locked":
+            typed = key if shard is None else f"{key} --shard {shard}"
+            return False, (
+                f"{key} has no lease, but PostgreSQL backend pid {answer.backend_pid} holds its lock or its fence; "
+                f"to end that session: {self._settings.command(f'release --force {typed}')}"
+            )
+        return True, f"nothing to release: no host holds {key}"
 
 
 def _what_became(lease: LeaseView, fate: Fate | None) -> str:
     from oncecron.core.text import visible
 
-    who = f"execution {lease.execution_id} of {visible(lease.host or '-')} (pid {lease.pid})"
+    who = f"execution {lease.execution_id} on {visible(lease.host or '-')} (pid {lease.pid})"
     if fate is not None and fate.answer == "ended":
         return f"{who} has ended: {fate.outcome}{how_it_ended(fate)}"
     if lease.execution_id is None:
         return f"backend pid {lease.backend_pid} held its session lock without a lease"
-    return f"{who} is declared lost by {author()}"
-
-
-def _why_not(name: str, lease: LeaseView, answer: Released) -> str:
-    from oncecron.reports.stop_request import typed_name
-
-    if answer.answer == "alive":
-        return f"{name} is not released: its lease was renewed and {_lives(answer.ends_in)}"
-    backend = "" if answer.backend_pid is None else f" of backend pid {answer.backend_pid}"
-    lease_is = "it has no lease" if lease.execution_id is None else "its lease has ended"
-    return (
-        f"{name} is not released: {lease_is}, but a session{backend} still holds its lock, or a job's "
-        f"transaction its fence; oncecron release --force {typed_name(lease)} ends that session"
-    )
+    return f"{who} is recorded as lost by {author()}"
 
 
 def _still_alive(name: str, fate: Fate) -> str:
@@ -144,13 +163,13 @@ def _still_alive(name: str, fate: Fate) -> str:
 
     host = visible(fate.host or "-")
     progress = (
-        f"{host} (pid {fate.pid}) has acknowledged it and has not ended yet"
+        f"{host} (pid {fate.pid}) has acknowledged the request but still runs"
         if fate.acknowledged_at
         else f"{host} (pid {fate.pid}) has not answered"
     )
     return (
-        f"{name} is not released: {progress}, and its lease lives until {time_of(fate.lease_ends_at)} at least; "
-        "try again then"
+        f"{name} is not released: {progress}; its lease lasts until {time_of(fate.lease_ends_at)} at least: "
+        "retry after that"
     )
 
 
@@ -160,41 +179,26 @@ def _not_by_force(lease: LeaseView) -> tuple[bool, str]:
 
     left = (lease.expires_at or 0.0) - (lease.asked_at or 0.0)
     return False, (
-        f"{name_of(lease)} is not released: {visible(lease.host or '-')} (pid {lease.pid}) may be running it; its "
-        f"lease {_lives(left)}, and --force works on one that has ended. Without --force the holder is asked"
+        f"{name_of(lease)} is not released: {visible(lease.host or '-')} (pid {lease.pid}) may be running it, and its "
+        f"lease {_lasts(left)}; --force needs an expired lease: leave --force out to ask the holder"
     )
 
 
-def _lives(seconds: float) -> str:
+def _lasts(seconds: float) -> str:
     from oncecron.core.units import format_duration
 
-    return f"lives for {format_duration(max(1, round(seconds)))} more if nobody renews it"
-
-
-def _nothing_held(
-    store: Inspector, key: str, shard: int | None, *, force: bool
-) -> tuple[bool, str]:
-    """Ask the store all the same: a job's transaction may hold the fence of a lease that was taken away."""
-    answer = store.release(key, shard or 0, None, author=author(), force=force)
-    if answer.answer == "locked":
-        typed = key if shard is None else f"{key} --shard {shard}"
-        return False, (
-            f"{key} has no lease, but backend pid {answer.backend_pid} holds its lock or its fence; "
-            f"oncecron release --force {typed} ends that session"
-        )
-    return True, f"nothing held {key}"
+    return f"lasts {format_duration(max(1, round(seconds)))} more unless it is renewed"
 
 
 COMMAND = TableCommand(
     "release",
     OPTIONS,
     _release,
-    short="Free a key whose holder cannot give it back.",
-    about="Free a key, or one shard, safely: the holder is asked to end its command and waited for as long as it "
-    "could answer. If it does not, and its lease lives, the key is not freed (exit status 75): only after the lease "
-    "its command is dead (unless both processes of oncecron were stopped or killed), and then this declares the "
-    "execution lost and raises the fencing token. The next firing after the end of a lease does the same by itself. "
-    "--force works only after that end too: it ends the session of PostgreSQL that still holds the lock, or the fence. "
-    "A key that nothing holds is no fault (exit status 0).",
+    short="Release a key that a dead host still holds.",
+    about="Release a key, or one shard. First ask the holder to stop, and wait for its answer. If it does not answer "
+    "and its lease has not expired, exit with status 75 and release nothing: the job may still run. Once the lease "
+    "has expired, record the execution as lost and raise the fencing token. The next firing does the same by itself. "
+    "If no host holds the key, exit with status 0.",
+    examples=("oncecron release billing-nightly", "oncecron release billing-nightly --force"),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

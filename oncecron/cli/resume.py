@@ -13,12 +13,13 @@ from oncecron.config.options import Option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oncecron.config.settings import Settings
     from oncecron.core.log_rows import Pause
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = (
-    Option("all", "flag", "The pause of all keys, instead of that of KEY."),
+    Option("all", "flag", "End the pause of all keys, instead of the pause of KEY."),
     *STORE_OPTIONS,
 )
 
@@ -39,7 +40,7 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
     else:
         keys = [pause.key for pause in others if pause.key]
         output.say(f"{_was_not(key)}{near(key, keys)}", stream)
-    if note := _still_paused(key, others):
+    if note := _still_paused(key, others, settings):
         complain(note)
     return 0
 
@@ -47,19 +48,19 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
 def _was_not(key: str) -> str:
     from oncecron.core.log_rows import ALL_KEYS
 
-    return "there was no pause of all keys" if key == ALL_KEYS else f"{key} was not paused"
+    return "all keys were not paused" if key == ALL_KEYS else f"{key} was not paused"
 
 
-def _still_paused(key: str, others: Sequence[Pause]) -> str:
-    """Return what else refuses what was to be resumed, and what ends that."""
+def _still_paused(key: str, others: Sequence[Pause], settings: Settings) -> str:
+    """Return which other pause still applies, and the command that ends it."""
     from oncecron.core.log_rows import ALL_KEYS
 
     if key == ALL_KEYS:
         keys = [pause.key for pause in others if pause.key]
-        return f"still paused by themselves: {', '.join(keys)}" if keys else ""
+        return f"these keys are still paused: {', '.join(keys)}" if keys else ""
     of_all = [pause for pause in others if pause.key == ALL_KEYS]
     return (
-        f"all keys are still paused {by(of_all[0])}; oncecron resume --all ends it"
+        f"all keys are still paused {by(of_all[0])}; to resume them: {settings.command('resume --all')}"
         if of_all
         else ""
     )
@@ -70,8 +71,8 @@ COMMAND = TableCommand(
     OPTIONS,
     _resume,
     short="End a pause.",
-    about="End the pause of a key, or that of all keys (--all), which leaves alone what is paused by itself. The next "
-    "firing runs; ticks that were missed are not caught up. Resuming what is not paused says so and is no fault (exit "
-    "status 0).",
+    about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing runs; "
+    "missed ticks are not caught up. If the key is not paused, say so and exit with status 0.",
+    examples=("oncecron resume billing-nightly", "oncecron resume --all"),
     words=click.Argument(["words"], metavar="KEY|--all", required=False, shell_complete=KEYS),
 )

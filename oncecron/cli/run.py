@@ -1,6 +1,6 @@
-"""`oncecron run` by way of click: for its help, and for telling what is wrong with a command line.
+"""`oncecron run` by way of click: for its help, and to say what is wrong with a command line.
 
-A well-formed line never comes here, see `options.parse_run`: both read the same.
+A well-formed line never comes here: `config.run_parser` reads it, by the same table.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ COMMAND = TableCommand(
     RUN_OPTIONS,
     _run,
     short="Run a command once per tick, on one host.",
-    about="Run a command once per tick, on one host, never two at a time. Arguments, standard streams, signals "
-    "and the exit status are the command's own. Without --schedule, --tick and --no-tick the host's minute is "
-    "the tick. Durations read 90, 90s, 15m, 1h30m, 1d.",
-    epilog="Example: oncecron run --key billing-nightly --schedule '0 2 * * *' -- ./bill.sh --all",
+    about="Run a command once per tick, on one host, and never twice at the same time. A tick is a scheduled time; "
+    "without --schedule, --tick and --no-tick it is the host's current minute. The command keeps its arguments, "
+    "standard streams, signals and exit status. Write durations as 90s, 15m, 1h30m or 1d.",
+    examples=(
+        "oncecron run --key billing-nightly --schedule '0 2 * * *' -- ./bill.sh --all",
+        "oncecron run --key report --shell './collect | mail -s report ops'",
+    ),
     words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1),
     greedy=True,
 )

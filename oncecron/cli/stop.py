@@ -1,4 +1,4 @@
-"""`oncecron stop KEY`: end what runs, wherever it runs, and tell what became of it; and what `release` shares."""
+"""`oncecron stop KEY`: stop a running job on any host and report how it ended; and parts that `release` shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 SHARD = Option(
     "shard",
     "integer",
-    "Only this shard of a key that is divided, from 0.",
+    "Act on this shard only, counted from 0.",
     "N",
     minimum=0,
     maximum=(RUN_OPTION["shards"].maximum or 0) - 1,
@@ -38,7 +38,7 @@ OPTIONS = (
     Option(
         "signal",
         "choice",
-        "What every process of the command gets first.",
+        "Send this signal first, to every process of the command.",
         "|".join(_SIGNALS),
         default="TERM",
         choices=_SIGNALS,
@@ -46,11 +46,11 @@ OPTIONS = (
     Option(
         "grace",
         "duration",
-        "From that signal to KILL; the run's own --grace when not given.",
+        "Wait this long before KILL. Without it, the run's own --grace applies.",
         "DURATION",
     ),
     JSON._replace(
-        help="What became of each execution as JSON (one array), instead of sentences.",
+        help="Print how each execution ended as JSON (one array) instead of sentences.",
         group="Options",
     ),
     UTC._replace(group="Options"),
@@ -76,15 +76,15 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
 
         output.Writer(tables.FATES, output.Style("json", clock), stream).write([*fates, *before])
     else:
-        told = [_sentence(fate, clock) for fate in fates if fate.answer != "alive"]
-        told += [_gone(lease, clock) for lease in over]
-        if told or not fates:
-            output.say("\n".join(told or [nothing_runs(key, settings["shard"])]), stream)
+        lines = [_sentence(fate, clock) for fate in fates if fate.answer != "alive"]
+        lines += [_gone(lease, clock, settings) for lease in over]
+        if lines or not fates:
+            output.say("\n".join(lines or [nothing_runs(key, settings["shard"])]), stream)
     return _complain_of([fate for fate in fates if fate.answer == "alive"], clock)
 
 
 def _ended_before(store: Inspector, over: Sequence[LeaseView]) -> list[Fate]:
-    """Return what had become of executions before anybody was asked."""
+    """Return the fates of executions that were over before the stop."""
     from oncecron.reports.stop_request import fate_of
 
     numbers = ((lease, lease.execution_id) for lease in over)
@@ -94,7 +94,7 @@ def _ended_before(store: Inspector, over: Sequence[LeaseView]) -> list[Fate]:
 
 
 def found(store: Inspector, key: str, shard: int | None) -> tuple[list[LeaseView], list[LeaseView]]:
-    """Return the leases of a key that live, and the others. Raises `NotFoundError` for an unknown key."""
+    """Return a key's living leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError
     from oncecron.reports.jobs import is_living
@@ -108,20 +108,18 @@ def found(store: Inspector, key: str, shard: int | None) -> tuple[list[LeaseView
     if not leases:
         known = {part.key for part in store.job_keys()}
         if key not in known:
-            raise NotFoundError(
-                f"nothing is known of key {key}: no host ever fired it{near(key, known)}"
-            )
+            raise NotFoundError(f"no host has fired key {key}{near(key, known)}")
     living = [lease for lease in leases if is_living(lease, now)]
     return living, [lease for lease in leases if not is_living(lease, now)]
 
 
 def nothing_runs(key: str, shard: int | None) -> str:
-    """Return what is said where there is no lease."""
-    return f"{key}{'' if shard is None else f' part {shard}'} is not running"
+    """Return the sentence for a key without a lease."""
+    return f"{key}{'' if shard is None else f' shard {shard}'} is not running"
 
 
 def _stopped(store: Inspector, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
-    """Ask the holders and wait until everything has ended. Raises `KeyboardInterrupt`, `StoreError`."""
+    """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
     from signal import Signals
 
     from oncecron.core.model import Request
@@ -142,7 +140,7 @@ def _stopped(store: Inspector, living: Sequence[LeaseView], settings: Settings) 
 def asked(
     store: Inspector, living: Sequence[LeaseView], request: Request, **how: object
 ) -> list[Fate]:
-    """Ask holders, one line an event on standard error; return what became of their executions."""
+    """Ask the holders, with one line per event on standard error; return the fates of their executions."""
     from oncecron.core.stderr import complain
     from oncecron.reports.stop_request import Asking
 
@@ -153,7 +151,7 @@ def asked(
     except KeyboardInterrupt:
         if living:
             complain(
-                "no longer waiting; what was asked for stays, and each holder obeys it as soon as it hears"
+                "no longer waiting; the request stays, and each holder obeys it at its next heartbeat"
             )
         raise
 
@@ -164,15 +162,12 @@ def _sentence(fate: Fate, clock: Clock) -> str:
 
     who = f"{name_of(fate)}: execution {fate.execution_id} on {visible(fate.host or '-')} (pid {fate.pid})"
     if fate.answer == "gone":
-        return (
-            f"{who} is lost: its lease ended at {clock.seconds(fate.lease_ends_at)}, and nothing tells how its command "
-            "ended"
-        )
+        return f"{who} is lost: its lease expired at {clock.seconds(fate.lease_ends_at)}, and its end is not on record"
     return f"{who} has ended: {fate.outcome}{how_it_ended(fate)}"
 
 
 def how_it_ended(fate: Fate) -> str:
-    """Return exit status or signal, as the end of a sentence."""
+    """Return the exit status or the signal, to end a sentence."""
     from oncecron.core.text import signal_name
 
     if fate.signal is not None:
@@ -180,26 +175,26 @@ def how_it_ended(fate: Fate) -> str:
     return "" if fate.exit_code is None else f", exit status {fate.exit_code}"
 
 
-def _gone(lease: LeaseView, clock: Clock) -> str:
-    """Return what is said of a lease that had ended before anybody could be asked, and of a lock without one."""
+def _gone(lease: LeaseView, clock: Clock, settings: Settings) -> str:
+    """Return the sentence for a lease that had already expired, or for a session lock without a lease."""
     from oncecron.core.text import visible
     from oncecron.reports.stop_request import DEAD_BY_THEN, name_of, typed_name
 
     name = typed_name(lease)
     if lease.execution_id is None:
         return (
-            f"{name_of(lease)} is not running; backend pid {lease.backend_pid} holds its session lock: "
-            f"oncecron release --force {name} ends that session"
+            f"{name_of(lease)} is not running, but PostgreSQL backend pid {lease.backend_pid} holds its session lock; "
+            f"to end that session: {settings.command(f'release --force {name}')}"
         )
     return (
-        f"{name_of(lease)}: {visible(lease.host or '-')} (pid {lease.pid}) has gone: its lease ended at "
-        f"{clock.seconds(lease.expires_at)}, and {DEAD_BY_THEN}; the next firing goes on, or oncecron release "
-        f"{name} frees it"
+        f"{name_of(lease)}: {visible(lease.host or '-')} (pid {lease.pid}) is gone: its lease expired at "
+        f"{clock.seconds(lease.expires_at)}, and {DEAD_BY_THEN}; the next firing takes over; to release it now: "
+        f"{settings.command(f'release {name}')}"
     )
 
 
 def _complain_of(alive: Sequence[Fate], clock: Clock) -> int:
-    """Tell what still runs; return the exit status."""
+    """Report what is still running; return the exit status."""
     from oncecron.core.errors import EX_TEMPFAIL
     from oncecron.core.stderr import complain
     from oncecron.core.text import visible
@@ -207,13 +202,13 @@ def _complain_of(alive: Sequence[Fate], clock: Clock) -> int:
 
     for fate in alive:
         progress = (
-            f"acknowledged it at {clock.seconds(fate.acknowledged_at)}"
+            f"acknowledged the request at {clock.seconds(fate.acknowledged_at)}"
             if fate.acknowledged_at
-            else "has not acknowledged it"
+            else "has not acknowledged the request"
         )
         complain(
-            f"{name_of(fate)} has not ended: {visible(fate.host or '-')} (pid {fate.pid}) {progress}, and its lease "
-            f"lives until {clock.seconds(fate.lease_ends_at)} at least; what was asked for stays"
+            f"{name_of(fate)} has not ended: {visible(fate.host or '-')} (pid {fate.pid}) {progress}; its lease lasts "
+            f"until {clock.seconds(fate.lease_ends_at)} at least, and the request stays"
         )
     return EX_TEMPFAIL if alive else 0
 
@@ -222,14 +217,14 @@ COMMAND = TableCommand(
     "stop",
     OPTIONS,
     _stop,
-    short="Stop what runs, wherever it runs.",
-    about="Ask the holder of a key, or of each of its shards, on whatever host, to end its command, and wait until it "
-    "has ended. That is final for the tick: it is recorded as stopped with your name, or stays failed where it "
-    "waited for a further attempt, and is neither retried nor taken over. Standard error tells who was asked, who "
-    "has acknowledged it, and who cannot be reached: then the end of the lease is waited for, after which the "
-    "command is dead unless both processes of oncecron were stopped or killed. Exit status 75 if something has "
-    "not ended within the grace and the ttl; the grace is --grace, else what is configured here, else 10s: one "
-    "that was typed at run is not known. A key that is not running is no fault (exit status 0). The next tick "
-    "runs: oncecron pause keeps it from that.",
+    short="Stop a running job, on whatever host it runs.",
+    about="Stop the running job of a key, on whatever host, and wait until it has ended. The tick is not retried and "
+    "not taken over: the log shows it as stopped, with your name. The next tick runs again; use `oncecron pause` to "
+    "prevent that. Exit with status 75 if the job has not ended after --grace and the ttl, with status 0 if the key "
+    "is not running.",
+    examples=(
+        "oncecron stop billing-nightly",
+        "oncecron stop billing-nightly --signal INT --grace 1m",
+    ),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

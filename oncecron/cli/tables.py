@@ -1,4 +1,4 @@
-"""The kinds of records that are published: their fields, and the columns of their tables."""
+"""The published records: their fields, and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Column(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What is published of a kind of record, and how its table looks."""
+    """The published fields of a kind of record, and the columns of its table."""
 
     fields: tuple[str, ...]
     times: frozenset[str]
     columns: tuple[Column, ...]
-    """The last one may be cut, and holds blanks."""
+    """The last one may be cut, and may contain blanks."""
 
 
 def _plain(name: str) -> Callable[[Any, Clock], str]:
@@ -102,7 +102,7 @@ def _difference(later: float | None, earlier: float | None) -> str:
     return format_duration(round(later - earlier, 1))
 
 
-def _part(record: Execution | LeaseView, _clock: Clock) -> str:
+def _part(record: Any, _clock: Clock) -> str:
     return part_of(record.shard, record.shards)
 
 
@@ -110,12 +110,12 @@ def _request(record: LeaseView, clock: Clock) -> str:
     if record.requested_by is None:
         return ABSENT
     acknowledged = record.request_acknowledged_at
-    told = (
+    state = (
         "not acknowledged"
         if acknowledged is None
         else f"acknowledged {clock.seconds(acknowledged)}"
     )
-    return visible(f"by {record.requested_by}, {told}")
+    return visible(f"by {record.requested_by}, {state}")
 
 
 EXECUTIONS = Kind(
@@ -136,7 +136,7 @@ EXECUTIONS = Kind(
     ),
 )
 IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
-"""Of one execution, with what it wrote."""
+"""For one execution, with its output."""
 
 SKIPS = Kind(
     Skip._fields,
@@ -149,7 +149,7 @@ SKIPS = Kind(
         Column("HOST", _plain("host")),
         Column("HOLDER", _holder),
         Column("COUNT", _plain("count"), right=True),
-        Column("SHARD", _plain("shard"), right=True),
+        Column("SHARD", _part),
         Column("DETAIL", _plain("detail")),
     ),
 )

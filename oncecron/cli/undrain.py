@@ -1,4 +1,4 @@
-"""`oncecron undrain`: let a host claim again."""
+"""`oncecron undrain`: start jobs on a drained host again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _undrain(given: dict[str, str], words: list[str]) -> int:
     with store_inspector(settings) as store:
         before = store.undrain(host)
         others = [] if before else [pause.host for pause in store.pauses() if pause.host]
-    told = f"undrained {visible(host)}{was('drained', before)}"
-    output.say(told if before else f"{visible(host)} was not drained{near(host, others)}", stream)
+    done = f"undrained {visible(host)}{was('drained', before)}"
+    output.say(done if before else f"{visible(host)} was not drained{near(host, others)}", stream)
     return 0
 
 
@@ -33,8 +33,9 @@ COMMAND = TableCommand(
     "undrain",
     OPTIONS,
     _undrain,
-    short="Let a drained host claim again.",
-    about="Let a drained host, this one unless HOST names another, claim again. One that is not drained is no "
-    "fault (exit status 0).",
+    short="Start jobs on a drained host again.",
+    about="Start jobs again on a drained host: on HOST, or on this host. If the host is not drained, say so and exit "
+    "with status 0.",
+    examples=("oncecron undrain", "oncecron undrain web2"),
     words=click.Argument(["words"], metavar="[HOST]", required=False, shell_complete=HOSTS),
 )

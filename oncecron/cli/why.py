@@ -1,4 +1,4 @@
-"""`oncecron why KEY`: what happened at one tick, on every host that fired."""
+"""`oncecron why KEY`: explain what happened at one tick, on every host that fired."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OPTIONS = (
     Option(
         "tick",
         "text",
-        "This tick, as it is shown, or as a time; the newest that any host fired when not given.",
+        "Explain this tick, written as in `oncecron history`, or as a time. Without it, the newest tick.",
         "TICK",
         "Which tick",
     ),
-    JSON._replace(help="Every field as one JSON object, instead of sentences."),
+    JSON._replace(help="Print all fields as one JSON object instead of sentences."),
     UTC,
     *STORE_OPTIONS,
 )
@@ -71,7 +71,7 @@ def _tick(settings: Settings) -> str | None:
 
     text: str | None = settings["tick"]
     if text == "":
-        raise UsageError("--tick is empty (an unset variable?); leave it out to mean the newest")
+        raise UsageError("--tick is empty (an unset variable?); leave it out for the newest")
     try:
         return None if text is None else named_tick(text).text
     except ValueError as error:
@@ -79,7 +79,7 @@ def _tick(settings: Settings) -> str | None:
 
 
 def _spools(settings: Settings) -> list[Spool]:
-    """Return what this user's firings on this host may not have told yet."""
+    """Return the spools with records of this user's firings on this host."""
     from oncecron.run.spool import spool_of
 
     addresses = filter(None, (settings.address(), settings.log()))
@@ -111,6 +111,8 @@ def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:
 
 
 def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
+    from oncecron.cli.output import rounded
+
     names = (
         "started_at",
         "finished_at",
@@ -122,7 +124,8 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
         "tick_instant",
     )
     return {
-        name: shown.exactly(value) if name in names else value for name, value in fields.items()
+        name: shown.exactly(value) if name in names else rounded(value)
+        for name, value in fields.items()
     }
 
 
@@ -130,9 +133,12 @@ COMMAND = TableCommand(
     "why",
     OPTIONS,
     _tell,
-    short="Tell what happened at one tick, and why.",
-    about="Tell in sentences what happened at one tick of a key, on every host that fired: who fired when by which "
-    "clock, who got it, what the others were told, how it ended, or why nothing ran. What this user's firings on this "
-    "host have not told the store yet is looked up in their spool.",
+    short="Explain what happened at one tick.",
+    about="Explain in sentences what happened at one tick of a key: which host ran it, why the others skipped it, how "
+    "it ended, or why no host ran it. Records that are still spooled on this host are included.",
+    examples=(
+        "oncecron why billing-nightly",
+        "oncecron why billing-nightly --tick 2026-11-20T02:00Z",
+    ),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

@@ -1,4 +1,4 @@
-"""What the text of an option means, wherever it was written: its value, or what is expected instead."""
+"""Convert the text of an option to its value, or say what is expected instead."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def convert(option: Option, text: str) -> Any:
-    """Return the value of an option's text. Raises `ValueError` saying what is expected."""
+    """Return the value of an option's text. Raises `ValueError` that says what is expected."""
     if option.kind == "flag":
         if text not in ("true", "false"):
             raise ValueError(f"{text!r} is neither true nor false")
         return text == "true"
     if option.kind == "choice" and text not in option.choices:
-        raise ValueError(f"{text!r} is none of {', '.join(option.choices)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(option.choices)}")
     if option.kind in ("integer", "count"):
         return _bounded(option, text, _integer(text))
     if option.kind == "duration":
@@ -33,7 +33,7 @@ def convert(option: Option, text: str) -> Any:
 
 
 def run_values(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return every option of `run`, converted, from texts alone: else the default, None where there is none.
+    """Return every option of `run`, converted: from `texts`, else its default, else None.
 
     Raises `ValueError` as `convert` does, with the option in front.
     """
@@ -49,15 +49,15 @@ def run_values(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _integer(text: str) -> int:
     if not text.isascii() or not text.removeprefix("-").isdigit():
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def _bounded(option: Option, text: str, value: float) -> float:
     if option.minimum is not None and value < option.minimum:
-        raise ValueError(f"{text!r} is too small; the least is {option.minimum:g}{_unit(option)}")
+        raise ValueError(f"{text!r} is too small; the minimum is {option.minimum:g}{_unit(option)}")
     if option.maximum is not None and value > option.maximum:
-        raise ValueError(f"{text!r} is too large; the most is {option.maximum:g}{_unit(option)}")
+        raise ValueError(f"{text!r} is too large; the maximum is {option.maximum:g}{_unit(option)}")
     return value
 
 

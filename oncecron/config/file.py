@@ -1,7 +1,7 @@
 """The configuration file: found, read and checked.
 
-The first of --config, $ONCECRON_CONFIG, $XDG_CONFIG_HOME/oncecron/config.toml (~/.config), /etc/oncecron.toml wins,
-whole. Secrets and commands stand in it, so its owner and mode are checked.
+The first of --config, $ONCECRON_CONFIG, $XDG_CONFIG_HOME/oncecron/config.toml (~/.config) and /etc/oncecron.toml is
+read; files are not merged. It may hold passwords and commands, so its owner and mode are checked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
 from oncecron.core.units import parse_duration
-from oncecron.stores.address import has_password, home_directory
+from oncecron.stores.address import has_password, home_directory, shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 SYSTEM_FILE = "/etc/oncecron.toml"
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
-_BARE = KEY_LETTERS.difference("./:@")  # of a name without quotes
-COMMAND_KEY = "command"  # what --shell is on the command line
+_BARE = KEY_LETTERS.difference("./:@")  # allowed in a TOML name without quotes
+COMMAND_KEY = "command"  # the same as --shell on the command line
 _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"} | {
     COMMAND_KEY: SHELL
 }
 
 
 class File(NamedTuple):
-    """A configuration file that was read and checked; options by their names, as text."""
+    """A configuration file after checking; option values by name, as text."""
 
     path: str | None
     values: dict[str, str]
@@ -43,11 +43,11 @@ class File(NamedTuple):
     store_file: str | None
     retention: Retention
     redis: tuple[tuple[str, str], ...] = ()
-    """What a Redis store's URL need not say; see `oncecron.stores.redis.address`."""
+    """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
 
 
 def read_file(named: str | None) -> File:
-    """Read the configuration file: the named one, or the first that is there, or none."""
+    """Read the named configuration file, else the first that exists, else none."""
     if named == "":
         raise UsageError("--config: the path is empty (an unset variable?)")
     named = named or os.environ.get(CONFIG.environment or "") or None
@@ -108,25 +108,25 @@ def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def _job(path: str, key: str, value: Any) -> dict[str, Any]:
-    """Return the section of a key, which has no tables within: dots without quotes would make them."""
+    """Return the section of a key. Raises `ConfigurationError` for inner tables: a dot without quotes makes them."""
     section = _mapping(path, key, value)
     names = ".".join((key, *_tables_within(section)))
     if names != key:
         raise ConfigurationError(
-            f"{path} [job.{names}]: a key with dots needs quotes: {job_section(names)}"
+            f"{path} [job.{names}]: a key with dots needs quotes; write {job_section(names)}"
         )
     return section
 
 
 def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of tables, each within the one before."""
+    """Yield the names of nested tables, outermost first."""
     while inner := next((pair for pair in table.items() if isinstance(pair[1], dict)), None):
         name, table = inner
         yield name
 
 
 def job_section(key: str) -> str:
-    """Return the heading of a key's section: TOML wants quotes around some names."""
+    """Return the heading of a key's section; TOML needs quotes around some names."""
     return f"[job.{key}]" if _BARE.issuperset(key) else f'[job."{key}"]'
 
 
@@ -144,7 +144,7 @@ def _texts(
         name = key.replace("_", "-")
         if name not in known:
             raise ConfigurationError(
-                f"{where}: unknown key {key!r}; known are {_list(known, also)}"
+                f"{where}: unknown key {key!r}; {_meant(name, section, known, also)}"
             )
         try:
             texts[name] = _text(key, value)
@@ -157,8 +157,16 @@ def _texts(
     return texts
 
 
-def _list(known: Iterable[str], also: Iterable[str]) -> str:
-    return ", ".join(sorted([*(name.replace("-", "_") for name in known), *also]))
+def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
+    """Return what to write instead of an unknown key: a similar one, else all that are known."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
+
+    keys = sorted([*(option.replace("-", "_") for option in known), *also])
+    near = get_close_matches(name.replace("-", "_"), keys, 1)
+    if near:
+        return f"did you mean {near[0] if near[0] != 'job' else '[job.KEY]'}?"
+    elsewhere = ": it belongs in a [job.KEY] section" if not section and name in _JOB_KEYS else ""
+    return f"known keys{elsewhere}: {', '.join(keys)}"
 
 
 def _retention(path: str, table: dict[str, Any]) -> Retention:
@@ -166,7 +174,7 @@ def _retention(path: str, table: dict[str, Any]) -> Retention:
     for name, value in table.items():
         if name not in Retention._fields:
             raise ConfigurationError(
-                f"{path} [retention]: unknown key {name!r}; known are {', '.join(Retention._fields)}"
+                f"{path} [retention]: unknown key {name!r}; {_meant(name, 'retention', (), Retention._fields)}"
             )
         try:
             values[name] = parse_duration(str(value))
@@ -176,7 +184,7 @@ def _retention(path: str, table: dict[str, Any]) -> Retention:
 
 
 def _redis(path: str, table: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the table [redis] as text, checked."""
+    """Return the checked values of the table [redis], as text."""
     if not table:
         return ()
     from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
@@ -190,11 +198,11 @@ def _redis(path: str, table: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value of the file as an option has it. Raises `ValueError`."""
+    """Return a value of the file as option text. Raises `ValueError`."""
     if not isinstance(value, str | int | float):
         raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - the file's fault
     if "\0" in str(value):
-        raise ValueError(f"{name} holds a NUL, which no command and no path can")
+        raise ValueError(f"{name} contains a NUL byte; remove it")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -206,7 +214,7 @@ def _holds_password(file: File) -> bool:
 
 
 def store_from_file(file: File, configured: str | None) -> str | None:
-    """Return the store of $ONCECRON_STORE_FILE, else the configured one, else that of `store_file`."""
+    """Return the store from $ONCECRON_STORE_FILE, else the configured one, else the one from `store_file`."""
     path = os.environ.get("ONCECRON_STORE_FILE")
     if not path:
         if configured is not None or file.store_file is None:
@@ -217,36 +225,38 @@ def store_from_file(file: File, configured: str | None) -> str | None:
     if has_password(text):
         _refuse_world_readable(path, mode, "store file")
     if not text or "\n" in text or "\0" in text:
-        raise ConfigurationError(f"store file {path}: it must hold one line, the store's URL")
+        raise ConfigurationError(f"store file {path} must hold exactly one line, the store's URL")
     return text
 
 
 def read_private(path: str, what: str) -> tuple[str, int]:
-    """Read a file that may hold a password and says what is run; return its text and mode.
+    """Read a file that may hold a password or a command; return its text and mode.
 
-    One that root reads must be root's, and none may be everybody's to write. A group that may write it was let in by
-    its owner: an administrators' one, or that which umask 002 gives to each user.
+    Files that root reads must be owned by root, and no file may be world-writable. Group write is allowed: the owner
+    chose the group, or umask 002 gives each user a group of their own.
     """
     try:
         with open(path, encoding="utf-8") as file:
             status = os.fstat(file.fileno())
             if os.geteuid() == 0 and status.st_uid != 0:
-                raise ConfigurationError(f"{what} {path} is not root's; run: chown root {path}")
+                raise ConfigurationError(
+                    f"{what} {path} is not owned by root; run `chown root {shell_quoted(path)}`"
+                )
             if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:  # not /dev/null
                 raise ConfigurationError(
-                    f"everybody may write {what} {path}; run: chmod o-w {path}"
+                    f"{what} {path} is world-writable; run `chmod o-w {shell_quoted(path)}`"
                 )
             text = file.read(_LARGEST_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
     if len(text) > _LARGEST_FILE:
-        raise ConfigurationError(f"{what} {path} is larger than a megabyte; name another file")
+        raise ConfigurationError(f"{what} {path} is larger than 1 MiB; name another file")
     return text, status.st_mode
 
 
 def _refuse_world_readable(path: str, mode: int, what: str) -> None:
     if mode & stat.S_IROTH:
         raise ConfigurationError(
-            f"{what} {path} holds a password and everybody may read it; run: chmod 640 {path}"
+            f"{what} {path} holds a password and is world-readable; run `chmod 640 {shell_quoted(path)}`"
         )

@@ -1,7 +1,7 @@
-"""Every option, declared once: its name, its help, its environment variable, where it may be configured.
+"""The option table: each option's name, help, environment variable, and where it may be configured.
 
-The parser of `run`, its help, the configuration file, the man page's test and the completion are made from
-this table. Values stay text until `config` converts them, so that every source is checked alike.
+The parser of `run`, the help, the configuration file, the man page's test and the completion use this table.
+Values stay text until `config` converts them, so that every source is checked alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         "text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"
     ]
     Completion = tuple[str, ...] | Literal["key", "host", "namespace", "file"]
-    """What completion offers for a value: fixed texts, names that the store knows, or files."""
+    """The candidates for a value: fixed texts, names from the store, or files."""
 
 
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
@@ -37,15 +37,15 @@ class Option(NamedTuple):
     """As it would be typed."""
     environment: str | None = None
     config: Literal["never", "job", "anywhere"] = "never"
-    """Whether it may stand in a [job.KEY] section alone, or at the top of the file too."""
+    """Where the file may set it: nowhere, in a [job.KEY] section, or also at the top."""
     choices: tuple[str, ...] = ()
     short: str | None = None
     minimum: float | None = None
     maximum: float | None = None
     repeatable: bool = False
-    """Several values are joined by commas, which may be typed as well."""
+    """Whether it may be given several times; the values are joined by commas."""
     completion: Completion = ()
-    """Where `choices` do not say it."""
+    """For an option without `choices`."""
 
     @property
     def takes_value(self) -> bool:
@@ -61,8 +61,8 @@ def is_key(text: str) -> bool:
 STORE = Option(
     "store",
     "text",
-    "Where leases and the log are: postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///PATH, or local "
-    "(this machine alone).",
+    "Keep leases and the log here: postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///PATH, or local "
+    "(this machine only).",
     "URL",
     "Where",
     environment="ONCECRON_STORE",
@@ -72,8 +72,8 @@ STORE = Option(
 LOG = Option(
     "log",
     "text",
-    "Where the job-execution log is kept as well: postgresql://USER@HOST/DATABASE or sqlite:///PATH; "
-    "history reads it there.",
+    "Also write the job-execution log here, and read it from here: postgresql://USER@HOST/DATABASE or "
+    "sqlite:///PATH.",
     "URL",
     "Where",
     environment="ONCECRON_LOG",
@@ -83,8 +83,8 @@ LOG = Option(
 NAMESPACE = Option(
     "namespace",
     "text",
-    "PostgreSQL schema (prefix of the Redis keys, suffix of the SQLite file), so that staging and production can "
-    "share a server.",
+    "Use this PostgreSQL schema, Redis key prefix or SQLite file suffix, so that staging and production can share "
+    "a server.",
     "NAME",
     "Where",
     "oncecron",
@@ -95,7 +95,7 @@ NAMESPACE = Option(
 CONFIG = Option(
     "config",
     "text",
-    "Read this file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml.",
+    "Read this configuration file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml.",
     "FILE",
     "Where",
     environment="ONCECRON_CONFIG",
@@ -111,19 +111,19 @@ _WHERE = "Where"
 SHELL = Option(
     "shell",
     "text",
-    "Run this by $SHELL -c, as cron runs a line, instead of a command; by /bin/sh where there is no $SHELL.",
+    "Run STRING with $SHELL -c, as cron runs a line, instead of COMMAND. Without $SHELL, use /bin/sh.",
     "STRING",
     _WHAT,
     short="c",
 )
 BOURNE_SHELL = "/bin/sh"
 OWN_SHELL = "oncecron-shell"
-"""Our program that stands for $SHELL in a crontab; it is no shell for a command."""
+"""Our program for SHELL= in a crontab. A job must not run under it: it would start oncecron again."""
 RUN_OPTIONS = (
     Option(
         "key",
         "text",
-        "Name of what must run once; the same on every host.",
+        "Name the job. Use the same key on every host.",
         "KEY",
         _WHAT,
         completion="key",
@@ -132,7 +132,8 @@ RUN_OPTIONS = (
     Option(
         "schedule",
         "text",
-        "The line's five fields or @daily and the like: the tick is the latest scheduled time, however late.",
+        "Use the latest time of this schedule as the tick, however late the start: five fields in quotes, or a "
+        "nickname such as @daily.",
         "EXPR",
         _TICK,
         config="job",
@@ -140,16 +141,16 @@ RUN_OPTIONS = (
     Option(
         "tz",
         "text",
-        "Zone of --schedule; the host's, as its cron's, when not given.",
+        "Read --schedule in this time zone, such as Europe/Berlin. Without it, use the zone of the host.",
         "ZONE",
         _TICK,
         config="job",
     ),
-    Option("tick", "text", "The tick itself, by any other scheduler's name for it.", "NAME", _TICK),
+    Option("tick", "text", "Use NAME as the tick, for schedulers other than cron.", "NAME", _TICK),
     Option(
         "no-tick",
         "flag",
-        "Never two at a time, and no more: for @reboot, daemons, jobs by hand.",
+        "Only prevent overlap; do not limit to one run per tick. For @reboot, daemons and manual jobs.",
         "",
         _TICK,
         config="job",
@@ -157,7 +158,7 @@ RUN_OPTIONS = (
     Option(
         "min-gap",
         "duration",
-        "Refuse a start this soon after the last one (30s; with --no-tick off unless given).",
+        "Skip if the last start was less than this ago. Without it: 30s, and no limit with --no-tick.",
         "DURATION",
         _TICK,
         config="job",
@@ -165,16 +166,22 @@ RUN_OPTIONS = (
     Option(
         "starting-deadline",
         "duration",
-        "Refuse a start later than this after its scheduled time.",
+        "Skip if the start is later than this after its scheduled time.",
         "DURATION",
         _TICK,
         config="job",
     ),
-    Option("again", "flag", "Run the tick once more, by hand; never while it runs.", "", _TICK),
+    Option(
+        "again",
+        "flag",
+        "Run a tick that has already run once more, by hand. Never while it is running.",
+        "",
+        _TICK,
+    ),
     Option(
         "wait",
         "duration",
-        "If somebody else is running the key, ask again for this long.",
+        "If the key is already running, wait for it this long before the firing is skipped.",
         "DURATION",
         _BUSY,
         "0s",
@@ -183,7 +190,7 @@ RUN_OPTIONS = (
     Option(
         "failover",
         "flag",
-        "If another host runs the tick, wait; should that host be lost, one of those that wait runs the next attempt.",
+        "Wait while another host runs the tick. If that host is lost, one of the waiting hosts runs the tick again.",
         "",
         _BUSY,
         config="job",
@@ -191,7 +198,7 @@ RUN_OPTIONS = (
     Option(
         "retries",
         "integer",
-        "Run the tick again when it failed or timed out: so many further attempts, on all hosts together.",
+        "Retry up to N times after a failure or a timeout, counted across all hosts.",
         "N",
         _BUSY,
         config="job",
@@ -201,8 +208,8 @@ RUN_OPTIONS = (
     Option(
         "retry-delay",
         "range",
-        "How long to wait before a retry: at random from BASE to its double, which doubles with each attempt up to "
-        "CAP; one value is just that.",
+        "Wait this long before a retry: a random time from BASE to twice BASE, where the upper limit doubles with "
+        "each attempt up to CAP. One value alone is a fixed delay.",
         "BASE..CAP",
         _BUSY,
         "5s..5m",
@@ -211,7 +218,7 @@ RUN_OPTIONS = (
     Option(
         "no-retry-on",
         "codes",
-        "Exit statuses after which no attempt follows, such as 64,65,78; 124 is a --timeout, 128 + N a signal.",
+        "Do not retry after these exit statuses, such as 64,65,78. 124 is a --timeout, 128+N is signal N.",
         "N,N,...",
         _BUSY,
         config="job",
@@ -221,8 +228,8 @@ RUN_OPTIONS = (
     Option(
         "shards",
         "integer",
-        "Divide the tick into N shards, which several hosts run at once; $ONCECRON_SHARD tells the command its own, "
-        "from 0.",
+        "Split the tick into N shards, which several hosts run in parallel. The command finds its shard, from 0, in "
+        "$ONCECRON_SHARD.",
         "N",
         _BUSY,
         "1",
@@ -233,7 +240,7 @@ RUN_OPTIONS = (
     Option(
         "timeout",
         "duration",
-        "Stop the command after this long: TERM, --grace, KILL, exit status 124.",
+        "Stop the command after this long: TERM, then KILL after --grace. The exit status is 124.",
         "DURATION",
         _BUSY,
         config="job",
@@ -242,7 +249,7 @@ RUN_OPTIONS = (
     Option(
         "grace",
         "duration",
-        "From TERM to KILL.",
+        "Wait this long between TERM and KILL.",
         "DURATION",
         _BUSY,
         "10s",
@@ -251,7 +258,7 @@ RUN_OPTIONS = (
     Option(
         "skip-exit",
         "integer",
-        "Exit status of a firing that was skipped.",
+        "Exit with this status when the firing is skipped.",
         "N",
         _BUSY,
         "0",
@@ -262,7 +269,7 @@ RUN_OPTIONS = (
     Option(
         "on-store-error",
         "choice",
-        "When the store is away: fail (69), skip, or run without any promise.",
+        "If the store is unreachable: fail (exit status 69), skip, or run without protection.",
         "fail|skip|run",
         _BUSY,
         "fail",
@@ -272,7 +279,7 @@ RUN_OPTIONS = (
     Option(
         "connect-timeout",
         "duration",
-        "How long to try to reach the store.",
+        "Keep trying to reach the store for this long.",
         "DURATION",
         _BUSY,
         "30s",
@@ -283,8 +290,7 @@ RUN_OPTIONS = (
     Option(
         "ttl",
         "duration",
-        "How long the store may be away from a running job before the job is stopped; "
-        "never a guess of how long it runs.",
+        "Stop the job if the store is unreachable for this long. Unrelated to how long the job runs.",
         "DURATION",
         _WHERE,
         "60s",
@@ -294,8 +300,7 @@ RUN_OPTIONS = (
     Option(
         "capture",
         "size",
-        "Record the last so many bytes that the command writes to its standard output and error: 4096, 64k, "
-        "at most 1M; 0 none.",
+        "Record the last SIZE bytes of the command's standard output and error: 4096, 64k, at most 1M. 0: none.",
         "SIZE",
         _WHERE,
         "0",
@@ -305,7 +310,7 @@ RUN_OPTIONS = (
     Option(
         "verbose",
         "count",
-        "Tell of skips; -vv also where an error came from.",
+        "Explain skips; -vv adds tracebacks.",
         "",
         _WHERE,
         short="v",

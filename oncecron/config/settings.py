@@ -1,6 +1,6 @@
-"""Where values come from: option, then environment, then TOML file, then default.
+"""The value of each option: from the command line, else the environment, else the TOML file, else the default.
 
-Whatever source a value has, it is converted and checked here, and an error names the source.
+Every value is converted and checked here, and an error names its source.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 
 from oncecron.config.convert import convert
-from oncecron.config.options import LOG, NAMESPACE, STORE
+from oncecron.config.options import CONFIG, LOG, NAMESPACE, STORE
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores import check_address
-from oncecron.stores.address import masked, parse_address
+from oncecron.stores.address import has_password, masked, parse_address, shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,10 @@ class Settings:
     def __init__(
         self, options: Iterable[Option], given: Mapping[str, str], key: str | None = None
     ) -> None:
-        """Take what was typed; `key` chooses the [job.KEY] section. Raises a one-line error."""
+        """Find and check all values. `given`: typed options; `key`: selects the [job.KEY] section.
+
+        Raises `UsageError`, `ConfigurationError`.
+        """
         self._given = given
         self.file = read_file(given.get("config"))
         self._job = self.file.jobs.get(key or "", {})
@@ -63,11 +66,11 @@ class Settings:
             raise error(f"{source}: {found}") from found
 
     def __getitem__(self, name: str) -> Any:
-        """Return a converted value; None if nobody gave one and there is no default."""
+        """Return a converted value; None if it is not set and has no default."""
         return self._values[name]
 
     def source(self, name: str) -> str:
-        """Return where a value came from, for messages; empty if nobody gave it."""
+        """Return the source of a value, for messages; empty if it is not set."""
         return self._sources.get(name, "")
 
     def typed(self, name: str) -> bool:
@@ -75,11 +78,36 @@ class Settings:
         return name in self._given
 
     def configured_command(self) -> str | None:
-        """Return the `command` of the [job.KEY] section, which a shell runs; None where it has none."""
+        """Return the shell command that the [job.KEY] section sets, or None."""
         return self._job.get(COMMAND_KEY)
 
+    def near_section(self, key: str) -> str:
+        """Return a question for a similar [job.KEY] section, to end a sentence; empty if the key has its own."""
+        from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
+
+        near = () if key in self.file.jobs else get_close_matches(key, self.file.jobs, 1)
+        return f"; did you mean {near[0]}, as in {self.file.path}?" if near else ""
+
+    def command(self, words: str) -> str:
+        """Return `oncecron WORDS` in backquotes, to be pasted: with the store options that were typed.
+
+        A typed store with a password is not shown: $ONCECRON_STORE stands for it.
+        """
+        options = ""
+        for name in (STORE.name, LOG.name, NAMESPACE.name, CONFIG.name):
+            if self.typed(name):
+                text = self._given[name]
+                shown = f'"$ONCECRON_{name.upper()}"' if has_password(text) else shell_quoted(text)
+                options += f" --{name} {shown}"
+        return f"`oncecron {words}{options}`"
+
+    def has_store(self) -> bool:
+        """Return whether any source sets a store, right or wrong."""
+        named = self._values[STORE.name] or os.environ.get("ONCECRON_STORE_FILE")
+        return bool(named or self.file.store_file)
+
     def address(self) -> Address:
-        """Return the store. Raises `ConfigurationError` when there is none: nothing runs by default."""
+        """Return the store. Raises `ConfigurationError` if none is set: there is no default."""
         if self._address is None:
             self._address = self._find_address()
         return self._address
@@ -92,8 +120,8 @@ class Settings:
             text = store_from_file(self.file, text)
         if text is None:
             raise ConfigurationError(
-                "no store is configured; set --store, $ONCECRON_STORE or `store` in "
-                f"{SYSTEM_FILE} to postgresql://USER@HOST/DATABASE, or to local for this machine alone"
+                f"no store is configured; set --store, $ONCECRON_STORE, or `store` in {SYSTEM_FILE}: "
+                "postgresql://USER@HOST/DATABASE, or local for this machine only"
             )
         address = parse_address(text)
         if address.kind == "redis":
@@ -102,7 +130,7 @@ class Settings:
         return address
 
     def log(self) -> Address | None:
-        """Return where the log is kept beside the store, if anywhere. Raises `ConfigurationError`."""
+        """Return the log store of --log, or None. Raises `ConfigurationError`."""
         text = self._values[LOG.name]
         if text is None:
             return None
@@ -113,12 +141,12 @@ class Settings:
             raise ConfigurationError(f"{source}: {error}") from error
         if log.kind not in ("postgres", "sqlite"):
             raise ConfigurationError(
-                f"{source}: {masked(text)} cannot keep the log of another store; "
-                "write postgresql://USER@HOST/DATABASE or sqlite:///ABSOLUTE/PATH"
+                f"{source}: {masked(text)} cannot hold the log; "
+                "use postgresql://USER@HOST/DATABASE or sqlite:///ABSOLUTE/PATH"
             )
         if log == self.address():
             raise ConfigurationError(
-                f"{source}: {masked(text)} is the store itself, which keeps a log anyway; "
+                f"{source}: {masked(text)} is the store itself, which already holds the log; "
                 "leave --log out, or name another database"
             )
         return log

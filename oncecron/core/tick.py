@@ -240,7 +240,10 @@ def _crontab_fields(schedule: str) -> str:
     fields = _NICKNAMES.get(text, text).split()
     if len(fields) != len(_FIELDS):
         use = f"use five ({', '.join(_FIELDS)}) or a nickname such as @daily"
-        raise ValueError(f"schedule {schedule!r} has {len(fields)} fields: {use}")
+        if len(fields) == 1:  # a shell has split the others off
+            use += "; put quotes around all five: '*/5 * * * *'"
+        plural = "s" * (len(fields) != 1)
+        raise ValueError(f"schedule {schedule!r} has {len(fields)} field{plural}: {use}")
     for position, field in enumerate(fields):
         _check_syntax(schedule, position, field)
     _check_values(schedule, fields)

@@ -25,6 +25,7 @@ from oncecron.run.spec import RunSpec
 from oncecron.run.spool import SpoolError
 from oncecron.run.wrapper import supervise
 from oncecron.stores import open_lease_store
+from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
     from oncecron.config.run_parser import ParsedRun
@@ -65,6 +66,9 @@ def look_up(program: str) -> str:
     if found:
         kind = "a directory" if os.path.isdir(found[0]) else "not executable"
         raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
+    if any(letter in " \t\n|&;<>$`" for letter in program):  # a whole line as one word
+        cure = f"to have a shell run it, use --shell {shell_quoted(program)}"
+        raise CommandError(f"{program!r} was not found as a program; {cure}", EX_NOT_FOUND)
     where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
     raise CommandError(f"{program} was not found{where}", EX_NOT_FOUND)
 

@@ -15,6 +15,7 @@ Nothing waits for this thread before that, least of all a kill.
 
 from __future__ import annotations
 
+import os
 import threading
 
 from oncecron.core import clock, stderr
@@ -85,16 +86,17 @@ class LogMirror:
 
     def _keep(self, log: LogSpec, records: list[dict[str, Any]]) -> None:
         key = self._spec.firing.key
-        if log.spool.note_unreachable(key):
-            why = self._error or f"it did not answer within {LOG_GOODBYE:g} s"
-            stderr.complain(
-                f"key {key}: the log cannot be told now, which is kept for later: {why}"
-            )
+        spooled = True
         for record in records:
             try:
                 log.spool.add(record)
             except SpoolError as error:
+                spooled = False
                 stderr.complain(f"key {key}: a record for the log is lost: {error}: {record}")
+        if log.spool.note_unreachable(key) or self._spec.verbose or os.isatty(2):
+            why = self._error or f"it did not answer within {LOG_GOODBYE:g} s"
+            then = "; the record is spooled, and the next firing delivers it" if spooled else ""
+            stderr.complain(f"key {key}: log store unreachable: {why}{then}")
 
     # Everything below runs in the thread.
 

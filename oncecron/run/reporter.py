@@ -79,12 +79,14 @@ class Reporter:
         ending = Ending("not-started", None, None, 0.0, why)
         self.spool(spool_records.execution_record(firing, None, ending))
 
-    def spool(self, record: dict[str, object]) -> None:
-        """Keep a record for the store."""
+    def spool(self, record: dict[str, object]) -> bool:
+        """Spool a record for the store; return whether the disk has taken it."""
         try:
             self._spec.spool.add(record)
         except SpoolError as error:
             self.say(f"a record is lost: {error}: {record}")
+            return False
+        return True
 
     def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
         if self._spec.verbose or os.isatty(2):
@@ -95,7 +97,7 @@ class Reporter:
 
     def _no_store(self, error: StoreUnavailable) -> int:
         spec = self._spec
-        if spec.spool.note_unreachable(spec.firing.key):
+        if spec.spool.note_unreachable(spec.firing.key) or spec.verbose or os.isatty(2):
             self.say(str(error))
         if spec.on_store_error != "run":
             record = spool_records.skip_record(spec.firing, Refusal("no-store", detail=str(error)))

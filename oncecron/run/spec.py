@@ -175,8 +175,8 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
         string = settings.configured_command()
         if string is None:
             raise UsageError(
-                "the command is missing: write it behind --, or as --shell STRING, or as `command` of "
-                f"{job_section(key)}; see oncecron run --help"
+                "the command is missing; write it after --, or use --shell STRING, or set `command` in "
+                f"{job_section(key)}{settings.near_section(key)}"
             )
     return words if string is None else [shell(), "-c", string]
 

@@ -300,8 +300,9 @@ class Recording(State):
         """Claim the next shard, unless this one failed to be recorded or was stopped."""
         guard, (ending, exit_status) = self._guard, self._end
         if error is not None:
-            guard.reporter.say(f"the end could not be recorded and is kept for later: {error}")
-            guard.reporter.spool(self._record)
+            spooled = guard.reporter.spool(self._record)
+            then = "; the record is spooled, and the next firing delivers it" if spooled else ""
+            guard.reporter.say(f"the end of the run could not be recorded: {error}{then}")
         last = self._stop_reason or ending.outcome not in _NEXT_SHARD_AFTER
         if error is not None or last or guard.spec.firing.shards == 1:
             return _leave(guard, exit_status)

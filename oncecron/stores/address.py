@@ -177,6 +177,16 @@ def shell_quoted(text: str) -> str:
     return shlex.quote(text)
 
 
+def as_role(store: str, role: str) -> str:
+    """Return the URL of a PostgreSQL store for another role: without the user, the password and what they open."""
+    import urllib.parse  # noqa: PLC0415 - for error messages alone
+
+    scheme, _, rest = store.partition("://")
+    authority, slash, path = rest.partition("/")
+    hosts = authority.rpartition("@")[2]
+    return f"{scheme}://{urllib.parse.quote(role, safe='')}@{hosts}{slash}{path}"
+
+
 def state_directory() -> str:
     """Return the directory of the spool and the `local` store.
 

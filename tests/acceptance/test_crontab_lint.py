@@ -129,7 +129,7 @@ def test_units_of_systemd_are_read_as_such(host: Oncecron, public_path: Path) ->
 
 def test_what_cannot_be_read_is_refused(host: Oncecron, public_path: Path) -> None:
     """With a status of its own, before anything is printed."""
-    refused(lint(host, public_path / "none"), 66, "none cannot be read: No such file")
+    refused(lint(host, public_path / "none"), 66, "/none: No such file")
     refused(lint(host, write(public_path, "odd", ODD), public_path), 66, str(public_path))
     refused(lint(host, "--nonsense"), 64, "--nonsense")
 

@@ -139,8 +139,8 @@ def test_doubts_about_the_zone_are_told(host: Oncecron) -> None:
     host.environment["TZ"] = "Antarctica/Troll"
     done = piped(host, "wrap", data=b"CRON_TZ=Asia/Tokyo\n@daily x\n")
     assert b" --tz Antarctica/Troll " in done.out
-    assert "the zone is Antarctica/Troll, from $TZ, but" in done.err
-    assert "CRON_TZ: Debian's cron does not heed it" in done.err
+    assert "using the time zone Antarctica/Troll from $TZ, but" in done.err
+    assert "CRON_TZ: Debian's cron ignores it" in done.err
 
 
 def test_a_difference_is_shown_and_nothing_written(host: Oncecron, crontab: Path) -> None:
@@ -182,7 +182,7 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
     backup = Path(f"{crontab}~")
     assert (done.status, done.out.decode()) == (
         0,
-        f"{crontab}: 1 line guarded; as it was: {backup}\n",
+        f"{crontab}: 1 line now run by oncecron; backup: {backup}\n",
     )
     for path in (crontab, backup):
         after = path.stat()
@@ -268,7 +268,7 @@ def test_in_place_a_file_that_changes_meanwhile_is_left(crontab: Path) -> None:
 
     source = files.read_source([str(crontab)])
     crontab.write_bytes(b"edited\n")
-    with pytest.raises(OutputError, match="has been changed meanwhile"):
+    with pytest.raises(OutputError, match="changed while it was read"):
         files.replace_file(source, b"new\n")
     assert crontab.read_bytes() == b"edited\n"
 
@@ -288,7 +288,7 @@ def test_in_place_on_a_full_disk(host: Oncecron, disk: Disk) -> None:
     disk.fill()
     done = host("crontab", "wrap", "--in-place", crontab)
     assert done.status == 1
-    assert "is left as it was: No space left on device" in done.err
+    assert ": No space left on device" in done.err
     disk.free()
     assert crontab.read_bytes() == MINE
     assert [
@@ -308,7 +308,7 @@ def test_in_place_what_may_not_be_written_is_told(host: Oncecron, public_path: P
     host.prefix = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     done = host("crontab", "wrap", "--in-place", crontab)
     assert done.status == 1
-    assert "is left as it was: Operation not permitted" in done.err
+    assert ": Operation not permitted" in done.err
     assert crontab.read_bytes() == MINE
     assert [path.name for path in directory.iterdir()] == ["app"]
 
@@ -327,10 +327,10 @@ def test_what_cannot_be_read(host: Oncecron, public_path: Path) -> None:
     """66, with the path."""
     missing = public_path / "missing"
     refused(
-        host("crontab", "wrap", missing), 66, f"{missing} cannot be read: No such file or directory"
+        host("crontab", "wrap", missing), 66, f"cannot read {missing}: No such file or directory"
     )
     refused(host("crontab", "unwrap", public_path), 66, "Is a directory")
-    refused(host("crontab", "wrap", "/dev/null"), 66, "is no file")
+    refused(host("crontab", "wrap", "/dev/null"), 66, "is not a regular file")
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_what_cannot_be_read(host: Oncecron, public_path: Path) -> None:
         ("wrap FILE >&-", 1, "standard output is closed"),
         ("unwrap FILE >&-", 1, "standard output is closed"),
         ("wrap --in-place FILE >&-", 1, "standard output is closed"),
-        ("wrapp <&-", 64, "did you mean wrap?"),
+        ("wrapp <&-", 64, "did you mean `oncecron crontab wrap`?"),
     ],
 )
 def test_a_stream_may_be_closed(
@@ -368,7 +368,7 @@ def test_a_system_crontab(host: Oncecron, crontab: Path) -> None:
     crontab.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH)
     refused(host("crontab", "wrap", "--in-place", crontab), 64, "add --user-field")
     done = host("crontab", "wrap", "--user-field", "--in-place", crontab)
-    assert "1 line guarded" in done.out.decode()
+    assert "1 line now run by oncecron" in done.out.decode()
     assert f"{crontab}:3: unchanged: not selected; to select it: `--only PATTERN`, or" in done.err
     lines = crontab.read_bytes().splitlines()
     assert lines[1].startswith(

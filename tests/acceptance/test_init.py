@@ -64,7 +64,7 @@ def test_what_is_printed_for_a_dba_is_what_init_does(
     """The same tables, views, functions and rights; nothing is done by printing."""
     printed = as_role()("init", "--print-sql", *ROLES)
     assert (printed.status, printed.err) == (0, "")
-    refused(as_role()("history"), 78, "run `oncecron init`")
+    refused(as_role()("history"), 78, "run `oncecron init --store ")
     with database.connect() as connection:
         connection.execute(printed.out.decode())
     by_hand = database.execute(OBJECTS)
@@ -106,8 +106,14 @@ def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecr
     refused(
         as_role("reader")("history"), 78, "role reader has no rights", "init --read-role reader"
     )
+    refused(
+        as_role("runner").run("k", "--tick", "t", "--", "true"),
+        *(78, "permission denied", "`oncecron init --run-role runner --store postgresql://owner@"),
+    )
     for command in ("stop", "release"):
-        refused(as_role("reader")(command, "k"), 78, "`oncecron init --operator-role reader`")
+        refused(
+            as_role("reader")(command, "k"), 78, "`oncecron init --operator-role reader --store "
+        )
     as_role()("init", "--read-role", "reader")
     assert as_role("reader")("history").status == 0
 
@@ -118,7 +124,7 @@ def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecr
 def test_reading_makes_nothing(database: Database, as_role: Callable[..., Oncecron]) -> None:
     """An empty database stays empty, and the cure is named."""
     for command in ("history", "locks", "prune"):
-        refused(as_role()(command), 78, "has no schema oncecron", "run `oncecron init`")
+        refused(as_role()(command), 78, "has no schema oncecron", "run `oncecron init --store ")
     assert database.execute("select 1 from pg_namespace where nspname = 'oncecron'") == []
 
 

@@ -239,7 +239,7 @@ def test_prune_removes_from_both(
     ended = host("prune", "--executions", "0s", "--skips", "0s")
     assert ended == Ended(
         0,
-        b"store: removed 1 execution and 1 refusal\nlog: removed 1 execution and 1 refusal\n",
+        b"store: removed 1 execution and 1 skip\nlog: removed 1 execution and 1 skip\n",
         "",
     )
 

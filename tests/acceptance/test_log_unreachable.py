@@ -58,7 +58,7 @@ def test_a_log_that_is_away_changes_no_run(
     first = host.run("k", "--tick", "one", "--", *TELL)
     own, said = first.err.splitlines()
     assert (first.status, first.out, own) == (7, b"out\n", "err")
-    assert said.startswith("oncecron: key k: the log cannot be told now")
+    assert said.startswith("oncecron: key k: log store unreachable")
     assert "owner-password" not in said
     assert "runner-password" not in said
     assert host.run("k", "--tick", "two", "--", *TELL) == Ended(7, b"out\n", "err\n")
@@ -74,7 +74,7 @@ def test_a_log_that_is_away_changes_no_run(
     ]
     assert spooled(public_path) == []
     way.refuse()
-    assert "the log cannot be told now" in host.run("k", "--tick", "five", "--", "true").err
+    assert "log store unreachable" in host.run("k", "--tick", "five", "--", "true").err
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -255,9 +255,9 @@ def test_a_log_that_grants_no_rights_is_named_with_its_cure(
     ended = host.run("k", "--tick", "one", "--", *TELL)
     own, said = ended.err.splitlines()
     assert (ended.status, ended.out, own) == (7, b"out\n", "err")
-    assert "the log cannot be told now" in said
+    assert "log store unreachable" in said
     assert "--run-role" in said
-    refused(host("flush"), 78, "--run-role", "1 record is kept in ")
+    refused(host("flush"), 78, "--run-role", "1 record stays in ")
     Oncecron(any_store.url, Path("/nonexistent"), ONCECRON_LOG=log_database.url("owner"))(
         "init", "--run-role", "jobber"
     )

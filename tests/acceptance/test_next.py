@@ -91,12 +91,12 @@ def test_a_key_that_was_claimed_with_a_schedule(
     assert (first["schedule"], first["zone"]) == ("15 4 * * *", "Europe/Berlin")
     assert first["tick"] == "2027-03-27T03:15Z"
     for key in ("daemon", "unknown"):
-        refused(host("next", key), 1, f"no schedule of key {key} is known", "give --schedule")
+        refused(host("next", key), 1, f"no schedule on record for key {key}", "use --schedule")
 
 
 def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
     """With one line and a cure."""
-    either = "name either a KEY or --schedule"
+    either = "give either a KEY or a schedule"
     refused(alone("next"), 64, either)
     refused(alone("next", "report", "--schedule", "@daily"), 64, either)
     refused(alone("next", ""), 64, "the key is empty")
@@ -105,8 +105,8 @@ def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
         78,
         """oncecron.toml [job."wrong.one"] schedule: '5/10' in the""",
     )
-    refused(alone("next", "a/b"), 78, '[job."a/b"] names no schedule')
-    refused(alone("next", "other"), 78, "[job.other] names no schedule", "no store is configured")
+    refused(alone("next", "a/b"), 78, '[job."a/b"] sets no schedule')
+    refused(alone("next", "other"), 78, "[job.other] sets no schedule", "no store is configured")
     refused(alone("next", "--schedule", "1#2 * * * *"), 64, "--schedule: '1#2' in the minute field")
     refused(alone("next", "--schedule", "@daily", "--tz", "Nowhere"), 64, "--tz: unknown time zone")
     refused(alone("next", "report", "--count", "0"), 64, "too small")

@@ -36,7 +36,7 @@ def test_pause_and_resume(store: Store, host: Oncecron, operator: Oncecron) -> N
     assert (ended.status, ended.out, ended.err) == (0, b"", "")
     loud = host.run("k", "-v", "--tick", "t2", "--", "echo", "ran")
     assert f"by {ME}: moving house; resume it: `oncecron resume k --store " in loud.err
-    assert said(operator, "resume", "k").startswith(f"resumed k; before: paused by {ME} since ")
+    assert said(operator, "resume", "k").startswith(f"resumed k; it was paused by {ME} since ")
     assert said(operator, "resume", "k") == "k was not paused\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
     assert reasons(store) == [("t2", "paused")]
@@ -63,7 +63,7 @@ def test_pausing_again_replaces(host: Oncecron, operator: Oncecron) -> None:
     host.run("k", "--tick", "t1", "--", "true")
     said(operator, "pause", "k", "--for", "2h", "--reason", "one")
     told = said(operator, "pause", "k")
-    assert told.startswith("paused k until it is resumed; before: paused by ")
+    assert told.startswith("paused k until `oncecron resume k`; it was paused by ")
     assert told.endswith(": one\n")
     [pause] = answer(operator, "locks", "--pauses")
     assert list(pause) == FIELDS
@@ -77,15 +77,15 @@ def test_all_is_a_pause_of_its_own(host: Oncecron, operator: Oncecron) -> None:
     assert said(operator, "pause", "--all", "--for", "1d").startswith("paused all keys until 2")
     assert [each["key"] for each in answer(operator, "locks", "--pauses")] == ["*", "k"]
     ended = operator("resume", "k")
-    assert (ended.status, "oncecron resume --all ends it" in ended.err) == (0, True)
+    assert (ended.status, "to resume them: `oncecron resume --all`" in ended.err) == (0, True)
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
     assert host.run("new", "--tick", "t2", "--", "echo", "ran").out == b""
     said(operator, "pause", "--all")
     operator("pause", "k")
     ended = operator("resume", "--all")
-    assert (ended.status, ended.err) == (0, "oncecron: still paused by themselves: k\n")
+    assert (ended.status, ended.err) == (0, "oncecron: these keys are still paused: k\n")
     assert said(operator, "resume", "k").startswith("resumed k; ")
-    assert said(operator, "resume", "--all") == "there was no pause of all keys\n"
+    assert said(operator, "resume", "--all") == "all keys were not paused\n"
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
 
 
@@ -93,13 +93,13 @@ def test_a_key_that_was_never_seen_is_told(host: Oncecron, operator: Oncecron) -
     """It is paused all the same, since it may fire later; a name like it is offered."""
     host.run("billing", "--tick", "t1", "--", "true")
     ended = operator("pause", "biling")
-    assert (ended.status, ended.out) == (0, b"paused biling until it is resumed\n")
+    assert (ended.status, ended.out) == (0, b"paused biling until `oncecron resume biling`\n")
     assert ended.err == (
-        "oncecron: the store has never seen key biling (did you mean billing?); it is paused all the same\n"
+        "oncecron: key biling is paused, but no host has fired it yet; did you mean billing?\n"
     )
     assert host.run("biling", "--tick", "t1", "--", "echo", "ran").out == b""
     told = operator("resume", "billing")
-    assert (told.status, told.out) == (0, b"billing was not paused (did you mean biling?)\n")
+    assert (told.status, told.out) == (0, b"billing was not paused; did you mean biling?\n")
 
 
 def test_drain_and_undrain(
@@ -109,13 +109,13 @@ def test_drain_and_undrain(
     other = new_host("host-b")
     host.run("k", "--tick", "t1", "--", "true")
     assert said(operator, "drain") == "drained host-a\n"
-    assert said(operator, "drain").startswith(f"drained host-a; before: drained by {ME} since ")
+    assert said(operator, "drain").startswith(f"drained host-a; it was drained by {ME} since ")
     said(operator, "drain", "host-c")
     assert [each["host"] for each in answer(operator, "locks", "--pauses")] == ["host-a", "host-c"]
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
     assert other.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
-    assert said(operator, "undrain").startswith(f"undrained host-a; before: drained by {ME} since ")
-    assert said(operator, "undrain", "host-d") == "host-d was not drained (did you mean host-c?)\n"
+    assert said(operator, "undrain").startswith(f"undrained host-a; it was drained by {ME} since ")
+    assert said(operator, "undrain", "host-d") == "host-d was not drained; did you mean host-c?\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
     assert reasons(store) == [("t2", "drained")]
 

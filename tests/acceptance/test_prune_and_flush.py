@@ -41,13 +41,13 @@ def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
           from oncecron.job_key, generate_series(1, 10) g where key = 'a'"""
     )
     kept = host("prune", "--executions", "501d", "--skips", "3650d")
-    assert kept.out == b"removed 0 executions and 0 refusals\n"
+    assert kept.out == b"removed 0 executions and 0 skips\n"
     ended = host("prune")
-    assert ended.out == b"removed 6200 executions and 4 refusals\n"
+    assert ended.out == b"removed 6200 executions and 4 skips\n"
     assert [
         len(answer(host, "history", key, "--limit", "0")) for key in ("instants", "a", "b")
     ] == [*(1, 1001, 1001)]
-    assert host("prune").out == b"removed 0 executions and 0 refusals\n"
+    assert host("prune").out == b"removed 0 executions and 0 skips\n"
 
 
 @pytest.mark.own_log
@@ -59,7 +59,7 @@ def test_prune_takes_its_ages_from_the_file(
     path.write_text('[retention]\nexecutions = "1h"\nskips = "0s"\n')
     time.sleep(0.01)  # older than nothing at all
     ended = past("prune", "--config", path, "--store", store.owner_url)
-    assert ended.out == b"removed 0 executions and 1 refusal\n"
+    assert ended.out == b"removed 0 executions and 1 skip\n"
     assert answer(past, "history", "--skips") == []
     assert len(answer(past, "history")) == 3
 
@@ -77,7 +77,7 @@ def test_flush_delivers_what_the_store_has_not_got(
     proxy.refuse()
     for key in ("a", "b"):
         host.run(key, "--tick", "t1", "--connect-timeout", "1s", "--", "true")
-    refused(host("flush"), 69, "2 records are kept in ")
+    refused(host("flush"), 69, "2 records stay in ")
     proxy.passing()
     [spool] = (public_path / "host-a" / "oncecron" / "spool").iterdir()
     (spool / "a" / "x.json").write_text("{")
@@ -85,7 +85,7 @@ def test_flush_delivers_what_the_store_has_not_got(
     assert delivered.status == 0
     assert sorted(delivered.out.splitlines()) == [b"delivered a t1 no-store", b"delivered b t1 no-store"]  # fmt: skip
     assert delivered.err == (
-        f"oncecron: set aside because it cannot be read: {spool}/a/x.json.broken\n"
+        f"oncecron: unreadable record set aside: {spool}/a/x.json.broken; look at it, then delete it\n"
     )
     assert [each["reason"] for each in answer(host, "history", "--skips")] == ["no-store"] * 2
     assert host("flush").out == b""
@@ -103,7 +103,7 @@ def test_a_record_told_twice_is_counted_once(
         assert firing.wait().status == 69
     proxy.passing()
     proxy.drop_next_reply(containing=b"deliver_v1")
-    refused(host("flush"), 69, "10 records are kept in ")
+    refused(host("flush"), 69, "10 records stay in ")
     assert host("flush").out == b"delivered a - no-store\n" * 10
     assert [each["count"] for each in answer(host, "history", "--skips")] == [10]
 
@@ -117,7 +117,7 @@ def test_two_do_not_flush_at_once(any_store: Store, host: Oncecron, public_path:
     (spool / "k" / "record.json").touch()
     with (spool / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        refused(host("flush"), 75, "somebody else is delivering")
+        refused(host("flush"), 75, "another process is delivering")
     assert executions_or_none(any_store) == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_the_command_of_the_configuration_file(
     assert host("run", "--key", "a", "--no-tick", "--").out == b"configured\n"
     assert host("run", "--key", "a", "--no-tick", "-c", "echo typed").out == b"typed\n"
     assert host("run", "--key", "a", "--no-tick", "echo", "typed").out == b"typed\n"
-    refused(host("run", "--key", "b"), 64, "as `command` of [job.b]")
+    refused(host("run", "--key", "b"), 64, "set `command` in [job.b]")
 
 
 # oncecron-shell
@@ -147,7 +148,7 @@ def test_a_prefix_of_the_crontab(cron: Oncecron) -> None:
     assert cron("-c", "/bin/true").status == 0
     assert keys(cron) == ["alice/" + derived_key(b"/bin/true")]
     cron.environment["ONCECRON_KEY_PREFIX"] = "a b"
-    refused(cron("-c", "/bin/true"), 64, "$ONCECRON_KEY_PREFIX: the key would be 'a b")
+    refused(cron("-c", "/bin/true"), 64, "$ONCECRON_KEY_PREFIX: 'a b")
 
 
 def test_options_come_from_the_job_s_section(cron: Oncecron, public_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_it_teaches_by_an_example(cron: Oncecron) -> None:
     """Without a store."""
     done = cron("--help")
     assert done.status == 0
-    assert b"SHELL=/usr/bin/oncecron-shell\n" in done.out
+    assert re.search(rb"SHELL=/\S+/oncecron-shell\n", done.out)
     assert b"ONCECRON=off" in done.out
 
 

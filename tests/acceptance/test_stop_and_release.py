@@ -149,14 +149,17 @@ def test_signal_and_grace_are_chosen(
 def test_what_is_not_running_is_no_fault(any_store: Store, host: Oncecron) -> None:
     """Of a key that was never fired, which may be a wrong name, it is."""
     host.run("k", "--tick", "t1", "--", "true")
-    for command, told in (("stop", b"k is not running\n"), ("release", b"nothing held k\n")):
+    for command, told in (
+        ("stop", b"k is not running\n"),
+        ("release", b"nothing to release: no host holds k\n"),
+    ):
         done = host(command, "k")
         assert (done.status, done.out, done.err) == (0, told, "")
-        refused(host(command, "kk"), 1, "nothing is known of key kk", "did you mean k?")
+        refused(host(command, "kk"), 1, "no host has fired key kk", "did you mean k?")
         refused(host(command, ""), 64, "the key is empty")
         refused(host(command, "k", "--shard", "-1"), 64, "--shard")
     assert json.loads(host("stop", "k", "--json").out) == []
-    assert host("stop", "k", "--shard", 3).out == b"k part 3 is not running\n"
+    assert host("stop", "k", "--shard", 3).out == b"k shard 3 is not running\n"
     refused(host("stop", "k", "--signal", "STOP"), 64, "--signal")
 
 
@@ -170,7 +173,7 @@ def test_a_frozen_holder_is_waited_for(
     running.is_over()
     assert "oncecron: host-a has not renewed its lease since 2" in done.err
     assert ", and by then its command is dead unless both " in done.err
-    assert "is lost: its lease ended at 2" in ended(done)
+    assert "is lost: its lease expired at 2" in ended(done)
     next_tick_runs(host, running.journal)
 
 
@@ -196,20 +199,20 @@ def test_a_dead_holder_is_told_and_released(
         operator("release", "k", "--force"),
         75,
         "host-a",
-        "--force works on one that has ended",
+        "--force needs an expired lease",
     )
     done = operator("release", "k")
     assert (done.status, done.out) == (75, b"")
     assert "k is not released: host-a" in done.err
-    assert "has not answered, and its lease lives until 2" in done.err
+    assert "has not answered; its lease lasts until 2" in done.err
     wait_for_the_lease_s_end(host)
     done = operator("stop", "k")
-    assert "has gone: its lease ended at 2" in ended(done)
-    assert "oncecron release k frees it" in done.out.decode()
+    assert "is gone: its lease expired at 2" in ended(done)
+    assert "to release it now: `oncecron release k`" in done.out.decode()
     [fate] = json.loads(ended(operator("stop", "k", "--json")))
     assert (fate["answer"], fate["outcome"]) == ("gone", "lost")
     done = operator("release", "k")
-    assert f"is declared lost by {ME}; its fencing token has risen\n" in ended(done)
+    assert f"is recorded as lost by {ME}; its fencing token has risen\n" in ended(done)
     assert answer(host, "locks") == []
     if not isinstance(store, LoggedRedis):  # a log beside the store is not told of it
         assert outcomes(store) == ["lost"]
@@ -242,7 +245,7 @@ def test_a_frozen_holder_keeps_its_key(
     running.freeze()
     done = operator("release", "k")
     assert (done.status, done.out) == (75, b"")
-    assert "try again then" in done.err
+    assert "retry after that" in done.err
     [lease] = answer(host, "locks")
     assert (lease["requested_by"], lease["request_acknowledged_at"]) == (ME, None)
     refusal = host.run("k", "--ttl", 20, "--tick", "t1", "--", *job(running.journal))
@@ -264,7 +267,7 @@ def test_ctrl_c_leaves_the_request(
     stopping.process.send_signal(signal.SIGINT)
     done = stopping.wait()
     assert (done.status, done.out) == (130, b"")
-    assert "no longer waiting; what was asked for stays" in done.err
+    assert "no longer waiting; the request stays" in done.err
     send([running.firing.guard()], signal.SIGCONT)
     running.firing.wait()
     assert outcomes(any_store) == ["stopped"]
@@ -280,10 +283,10 @@ def test_what_does_not_end_in_time_is_told(
     refusal, released = stopping.wait(90), releasing.wait(90)
     assert (refusal.status, refusal.out) == (75, b"")
     assert "k has not ended: host-a (pid " in refusal.err
-    assert "acknowledged it at 2" in refusal.err
-    assert "what was asked for stays" in refusal.err
+    assert "acknowledged the request at 2" in refusal.err
+    assert "the request stays" in refusal.err
     assert (released.status, released.out) == (75, b"")
-    assert "has acknowledged it and has not ended yet" in released.err
+    assert "has acknowledged the request but still runs" in released.err
     assert ended(host("stop", "k", "--signal", "KILL", "--grace", "0s")) != ""
     running.is_over()
     running.firing.wait()
@@ -349,15 +352,15 @@ def test_a_holder_that_is_cut_off(
     done = here("stop", "k")
     out = ended(done)
     assert "host-a has not renewed its lease since" in done.err
-    assert "is lost: its lease ended at" in out
+    assert "is lost: its lease expired at" in out
     assert not child.alive()
     released = here("release", "k")
     if kind == "postgres":
-        refused(released, 75, "of backend pid ", "oncecron release --force k")
+        refused(released, 75, "backend pid ", "oncecron release --force k")
         refused(here("release", "k", "--force"), 78, "is another role's session")
         at.log._database.execute("grant runner to operator")
         released = here("release", "k", "--force")
-    assert f"is declared lost by {getpass.getuser()}@host-b" in ended(released)
+    assert f"is recorded as lost by {getpass.getuser()}@host-b" in ended(released)
     assert firing.wait().status == 75
     next_tick_runs(Oncecron(at.url(), public_path, "host-c"), journal)
     eventually(lambda: at.leases() == 0)

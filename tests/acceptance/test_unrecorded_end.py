@@ -56,7 +56,7 @@ def test_a_record_that_cannot_be_written_is_spooled_and_delivered_once(
     ended = firing.wait(60)
     assert ended.status == 7
     assert ended.err.count("\n") == 1
-    assert "kept for later" in ended.err
+    assert "the record is spooled, and the next firing delivers it" in ended.err
     ready.execute(repair)
     eventually(
         lambda: ready.execute("select 1 from oncecron.lease where expires_at > now()") == [], 20

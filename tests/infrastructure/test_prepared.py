@@ -9,7 +9,7 @@ from servers import prepared
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.prepared import can_carry_out, carry_out
 
-from oncecron.cli.main import COMMANDS
+from oncecron.cli.main import ONCECRON
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def host(tmp_path: Path) -> Oncecron:
     return Oncecron(f"sqlite:///{tmp_path}/oncecron.db", tmp_path)
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "run"])
+@pytest.mark.parametrize("command", [command for command in ONCECRON.names if command != "run"])
 @pytest.mark.parametrize("word", ["--help", "--mistyped"])
 def test_the_same_is_said(host: Oncecron, command: str, word: str) -> None:
     """By status and both outputs."""

@@ -230,7 +230,7 @@ def test_what_the_job_prints_is_its_own(run: Invented) -> None:
 
 @pytest.mark.parametrize(("fault", "found"), [(True, []), (False, ["noise"])])
 @pytest.mark.parametrize(
-    "said", ["the end could not be recorded and is kept for later: away", STANDING_BY]
+    "said", ["the end of the run could not be recorded: away; the record is spooled", STANDING_BY]
 )
 def test_what_is_told_of_a_store_that_is_away_is_no_noise(
     run: Invented, said: str, fault: bool, found: list[str]

@@ -14,7 +14,7 @@ import sys
 import time
 
 from oncecron.__main__ import main
-from oncecron.cli.main import COMMANDS
+from oncecron.cli.main import ONCECRON
 
 IMPORTED_LATER = (
     "oncecron.stores.postgres.inspector", "oncecron.stores.redis.inspector", "oncecron.stores.sqlite.inspector",
@@ -70,7 +70,7 @@ def become(
 
 
 if __name__ == "__main__":
-    for name in (*(f"oncecron.cli.{command}" for command in COMMANDS), *IMPORTED_LATER):
+    for name in (*(f"oncecron.cli.{command}" for command in ONCECRON.names), *IMPORTED_LATER):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

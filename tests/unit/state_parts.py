@@ -44,15 +44,18 @@ class Told:
         self.log = self
         self.lines: list[str] = []
         self.spooled: list[dict[str, Any]] = []
+        self.disk_is_full = False
         self.unstarted: list[tuple[int, str]] = []
 
     def say(self, text: str) -> None:
         """Note a line."""
         self.lines.append(text)
 
-    def spool(self, record: dict[str, Any]) -> None:
-        """Note a record."""
-        self.spooled.append(record)
+    def spool(self, record: dict[str, Any]) -> bool:
+        """Note a record, unless the disk is full."""
+        if not self.disk_is_full:
+            self.spooled.append(record)
+        return not self.disk_is_full
 
     def not_started(self, firing: Any, why: str) -> None:
         """Note for which shard the positive word was given."""

@@ -234,7 +234,7 @@ CASES = [
     ("options", line("--timeout foo -- a"), "--timeout: ", line("--timeout $LONG -- a")),
     ("options", line("--key 'a b' -- a"), "'a b'", line('--key "$KEY" -- a')),
     ("options", line("--"), "no command after --", f"0 2 * * * {RUN} --key k --no-tick\n"),
-    ("options", line("--shell b -- a"), "choose one", line("--shell b")),
+    ("options", line("--shell b -- a"), "leave one of them out", line("--shell b")),
     ("options", line("--tick t -- a"), "--schedule and --tick: only one", f"0 2 * * * {RUN} --key k --tick t -- a\n"),
     ("options", line("--tz Mars/X -- a"), "Mars/X", line("--tz Europe/Berlin -- a")),
     ("options", line("--retry-delay 1s -- a"), "--retries", line("--retry-delay 1s --retries $N -- a")),

@@ -186,11 +186,11 @@ def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"ttl": "5s"}, "--ttl: '5s' is too small; the least is 6 s"),
+        ({"ttl": "5s"}, "--ttl: '5s' is too small; the minimum is 6 s"),
         ({"ttl": "soon"}, "--ttl: "),
-        ({"skip_exit": "256"}, "--skip-exit: '256' is too large; the most is 255"),
-        ({"skip_exit": "x"}, "--skip-exit: 'x' is no whole number"),
-        ({"on_store_error": "panic"}, "none of fail, skip, run"),
+        ({"skip_exit": "256"}, "--skip-exit: '256' is too large; the maximum is 255"),
+        ({"skip_exit": "x"}, "--skip-exit: 'x' is not a whole number"),
+        ({"on_store_error": "panic"}, "not one of fail, skip, run"),
         ({"timeout": "0"}, "--timeout: "),
         ({"wait": ""}, "--wait: empty duration"),
         ({"capture": "2M"}, "--capture: size '2M' is larger than 1M"),
@@ -231,14 +231,14 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("redis = 1\n", "redis must be a table"),
         ("ttl = ['60s']\n", "ttl must be a text, a number, true or false"),
         ('[job."a.b"]\nttl = 1', '[job."a.b"]: ttl: '),
-        ('[job.billing]\ncommand = "echo a\\u0000b"\n', "command holds a NUL"),
-        ('store_file = "a\\u0000b"\n', "store_file holds a NUL"),
+        ('[job.billing]\ncommand = "echo a\\u0000b"\n', "command contains a NUL byte"),
+        ('store_file = "a\\u0000b"\n', "store_file contains a NUL byte"),
         ("store_file = 1979-05-27\n", "store_file must be a text"),
         ("ttl = " + "1" * 5000 + "\n", "limit (4300 digits)"),
         ("ttl = " + "[" * 10_000 + "\n", "recursion"),
         ("job = 3\n", "job must be a table"),
         ("[job]\nbilling = 3\n", "billing must be a table"),
-        ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes: [job."bill.sh-1"]'),
+        ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes; write [job."bill.sh-1"]'),
         ("job.a.b.c.ttl = '60s'\n", '[job."a.b.c"]'),
         ("[job.'a.b']\nagain = true\n", "[job.\"a.b\"]: unknown key 'again'"),
         ("ttl = \n", "c.toml: "),
@@ -381,7 +381,10 @@ def test_what_everybody_may_write_is_refused(
         return settings(config=path)
 
     for mode in (0o666, 0o602):
-        with pytest.raises(ConfigurationError, match=rf"{what} .*; run: chmod o-w {tmp_path}/file"):
+        with pytest.raises(
+            ConfigurationError,
+            match=rf"{what} .* is world-writable; run `chmod o-w {tmp_path}/file`",
+        ):
             use(mode).address()
     assert use(0o664).address().kind == "sqlite"
     assert read_file(os.devnull).values == {}
@@ -444,7 +447,7 @@ def test_a_file_without_anything_is_the_defaults(tmp_path: Path) -> None:
 
 def test_a_file_without_end_is_not_read_to_its_end() -> None:
     """A device, or the wrong file."""
-    with pytest.raises(ConfigurationError, match="larger than a megabyte"):
+    with pytest.raises(ConfigurationError, match="larger than 1 MiB"):
         read_file("/dev/zero")
 
 
@@ -477,11 +480,11 @@ def test_ranges_and_exit_statuses_are_values() -> None:
     [
         ("retry-delay", "5m..5s", "shorter duration first, 5s..5m"),
         ("retry-delay", "5s..", "empty duration"),
-        ("no-retry-on", "64,", "no whole number"),
-        ("no-retry-on", "0", "the least is 1"),
-        ("no-retry-on", "256", "the most is 255"),
-        ("shards", "0", "the least is 1"),
-        ("retries", "-1", "the least is 0"),
+        ("no-retry-on", "64,", "not a whole number"),
+        ("no-retry-on", "0", "the minimum is 1"),
+        ("no-retry-on", "256", "the maximum is 255"),
+        ("shards", "0", "the minimum is 1"),
+        ("retries", "-1", "the minimum is 0"),
     ],
 )
 def test_wrong_ranges_and_statuses_are_refused(name: str, text: str, says: str) -> None:

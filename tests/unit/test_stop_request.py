@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from oncecron.cli import release, stop
+from oncecron.config.settings import Settings
 from oncecron.core.log_rows import LeaseView, Released
 from oncecron.core.text import Clock
 from oncecron.reports.stop_request import fate_of
@@ -21,6 +22,16 @@ LOCK = OVER._replace(tick=None, execution_id=None, attempt=None, expires_at=None
 PART: dict[str, Any] = {"shard": 1, "shards": 2}
 
 
+@pytest.fixture(autouse=True)
+def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCECRON_CONFIG", "/dev/null")
+
+
+def settings(given: dict[str, str]) -> Settings:
+    """Return the settings of a command line."""
+    return Settings(release.OPTIONS, given)
+
+
 class Locked:
     """A store in which a session holds every lock."""
 
@@ -32,31 +43,31 @@ class Locked:
 @pytest.mark.parametrize(
     ("lease", "advice"),
     [
-        (OVER, "oncecron release k frees it"),
-        (OVER._replace(**PART), "oncecron release k --shard 1 frees it"),
-        (LOCK, "oncecron release --force k ends that session"),
-        (LOCK._replace(**PART), "oncecron release --force k --shard 1 ends that session"),
+        (OVER, "to release it now: `oncecron release k`"),
+        (OVER._replace(**PART), "to release it now: `oncecron release k --shard 1`"),
+        (LOCK, "to end that session: `oncecron release --force k`"),
+        (LOCK._replace(**PART), "to end that session: `oncecron release --force k --shard 1`"),
     ],
 )
 def test_advice_means_no_other_part_and_needs_no_further_advice(
     lease: LeaseView, advice: str
 ) -> None:
     """Of `stop`."""
-    assert stop._gone(lease, Clock(utc=True)).endswith(advice)
+    assert stop._gone(lease, Clock(utc=True), settings({})).endswith(advice)
 
 
 @pytest.mark.parametrize("lease", [OVER, LOCK])
-@pytest.mark.parametrize(
-    ("part", "typed"), [({}, "--force k ends"), (PART, "--force k --shard 1 ends")]
-)
+@pytest.mark.parametrize(("part", "typed"), [({}, "--force k`"), (PART, "--force k --shard 1`")])
 def test_release_means_no_other_part(lease: LeaseView, part: dict[str, Any], typed: str) -> None:
     """And says what has ended only where it was."""
     store = cast("Inspector", Locked())
-    freed, text = release._freed(store, lease._replace(**part), None, force=False)
+    given = {"shard": str(part["shard"])} if part else {}
+    one = release._Release(store, settings(given))
+    freed, text = one._freed(lease._replace(**part), None)
     assert not freed
     assert typed in text
     assert ("it has no lease, but" in text) == (lease is LOCK)
-    assert typed in release._nothing_held(store, "k", part.get("shard"), force=False)[1]
+    assert typed in one._nothing_held("k")[1]
 
 
 def test_a_lock_without_a_lease_is_published() -> None:

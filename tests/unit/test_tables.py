@@ -20,7 +20,7 @@ from oncecron.cli.output import Style, Writer
 from oncecron.cli.tables import EXECUTIONS, IN_FULL, LEASES, PAUSES, SKIPS, Kind
 from oncecron.core import text as texts
 from oncecron.core.errors import OutputError
-from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
+from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Pause, Skip
 from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
@@ -321,16 +321,16 @@ def test_what_was_captured_is_below_the_fields() -> None:
     """A line each, indented, without anything that a terminal could obey; said to be cut where it was."""
     text = in_full(output="one\n\ntwo \x1b[31m\nkey  forged", output_cut=0)
     assert text.splitlines()[-5:] == [
-        "output         all of it:",
+        "output         complete",
         "    one",
         "",
         r"    two \x1b[31m",
         "    key  forged",
     ]
-    assert "cut: the last of it, behind 12 bytes that were not kept" in in_full(
+    assert "the end only; 12 bytes before it were not recorded" in in_full(
         output="x", output_cut=12
     )
-    assert in_full(output="", output_cut=0).endswith("output         nothing was written\n")
+    assert in_full(output="", output_cut=0).endswith("output         empty\n")
     assert "output" not in in_full(output=None, output_cut=None)
 
 
@@ -406,38 +406,65 @@ def test_what_cannot_be_written_is_told(where: str) -> None:
         output.say("done", gone)
 
 
+class Log:
+    """A log of one key in four shards and one key alone."""
+
+    def job_keys(self) -> list[JobKey]:
+        """Return the shards of the keys."""
+        return [JobKey("nightly", shard, None, None) for shard in range(4)] + [
+            JobKey("hourly", 0, None, None)
+        ]
+
+    def skips(self, _query: object) -> list[Skip]:
+        """Return one skip of each key."""
+        rest = ("t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail")
+        return [Skip("nightly", 3, *rest), Skip("hourly", 0, *rest)]
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "nothing is recorded of key a"),
-        ({"limit": "3"}, "nothing is recorded of key a"),
-        ({"outcome": "lost"}, "nothing like that is recorded of key a"),
-        ({"host": "b"}, "nothing like that is recorded of key a"),
-        ({"since": "2h"}, "nothing like that is recorded of key a"),
-        ({"exhausted": "true"}, "nothing like that is recorded of key a"),
-        ({"skips": "true"}, "nothing like that is recorded of key a"),
+        ({}, "no execution on record for key nightly"),
+        ({"limit": "3"}, "no execution on record for key nightly"),
+        ({"outcome": "lost"}, "no matching execution on record for key nightly"),
+        ({"host": "b"}, "no matching execution on record for key nightly"),
+        ({"since": "2h"}, "no matching execution on record for key nightly"),
+        ({"exhausted": "true"}, "no matching execution on record for key nightly"),
+        ({"skips": "true"}, "no skip on record for key nightly"),
+        ({"key": "nightyl"}, "no host has fired key nightyl; did you mean nightly?"),
     ],
 )
 def test_nothing_found_by_a_filter_is_not_nothing(
     given: dict[str, str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a key that has other records."""
+    """For a key that has other records, and for one that has none."""
     (tmp_path / "empty.toml").touch()
+    key = given.get("key", "nightly")
     settings = Settings(history.OPTIONS, {**given, "config": str(tmp_path / "empty.toml")})
-    history._tell_the_reader(settings, history._query(settings, ["a"]), 0)
+    query = history._query(settings, [key])
+    history._note_what_is_missing(settings, Log(), query, 0)  # type: ignore[arg-type]
     assert capfd.readouterr().err == f"oncecron: {told}\n"
 
 
 def test_a_terminal_obeys_no_name_that_may_have_been_meant() -> None:
     """Hosts name themselves."""
-    assert pause.near("web1", ["web1\x1b[2J"]) == r" (did you mean web1\x1b[2J?)"
+    assert pause.near("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
 
 
 def test_refusals_tell_the_part() -> None:
-    """Before what may be cut."""
-    skip = Skip(*("k", 3, "t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail"))
+    """Before what may be cut, and in the form of the other tables."""
+    skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
     table = io.StringIO()
-    output.Writer(tables.SKIPS, output.Style("table", Clock(utc=True)), table).write([skip])
-    heading, row = (line.split() for line in table.getvalue().splitlines())
+    output.Writer(tables.SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
+    heading, *rows = (line.split() for line in table.getvalue().splitlines())
     assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
-    assert row[-3:] == ["4", "3", "detail"]
+    assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]
+
+
+def test_seconds_are_published_to_the_microsecond() -> None:
+    """And not with the noise of a float."""
+    stream = io.StringIO()
+    execution = EXECUTION._replace(duration=3.227506444000028)
+    style = output.Style("ndjson", Clock(utc=True))
+    output.Writer(tables.EXECUTIONS, style, stream).write([execution])
+    assert '"duration": 3.227506,' in stream.getvalue()

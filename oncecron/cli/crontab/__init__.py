@@ -1,4 +1,4 @@
-"""`oncecron crontab`: commands on crontabs, which need no store."""
+"""`oncecron crontab`: commands for crontabs, which need no store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from oncecron.core.errors import UsageError
 
 
 class CrontabGroup(LazyGroup):
-    """Whoever pipes what wrap and unwrap write into `crontab -` gets the crontab that came in if he has mistyped."""
+    """The group. After a usage error wrap and unwrap copy their input, so that `| crontab -` installs no empty file."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry out a command. Raises what it raises, with the input let through first."""
+        """Carry out a command. Copies the input before it raises a usage error."""
         try:
             return super().invoke(ctx)
         except (click.UsageError, UsageError):
@@ -26,7 +26,7 @@ class CrontabGroup(LazyGroup):
 
 
 def _let_through() -> None:
-    """Write standard input to standard output, if both are pipes."""
+    """Copy standard input to standard output if both are pipes."""
     try:
         pipes = all(stat.S_ISFIFO(os.fstat(number).st_mode) for number in (0, 1))
     except OSError:  # one of them is closed
@@ -41,9 +41,9 @@ def _let_through() -> None:
 
 COMMAND = CrontabGroup(
     "crontab",
-    ("wrap", "unwrap", "lint"),
+    {"Commands": ("wrap", "unwrap", "lint")},
     __name__,
-    short="Guard the lines of a crontab, take the guards off, find what is unsafe.",
-    about="Make a crontab safe to be the same on every host. These commands ask no store and install nothing: they "
-    "read a file or standard input, and write standard output unless they are told --in-place.",
+    short="Add, remove or check oncecron in a crontab.",
+    about="Add, remove or check oncecron in a crontab. These commands need no store and install nothing. They read a "
+    "file or standard input, and write to standard output unless you add --in-place.",
 )

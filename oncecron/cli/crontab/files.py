@@ -1,4 +1,4 @@
-"""Crontabs as files: read from a path or standard input, shown, and replaced at once or not at all."""
+"""Crontab files: read from a path or standard input, compared, and replaced in one step."""
 
 from __future__ import annotations
 
@@ -21,53 +21,57 @@ _SYSTEM_DIRECTORY = "/etc/cron.d"
 
 
 class CrontabFile(NamedTuple):
-    """A crontab that was read."""
+    """A crontab and where it came from."""
 
     path: str
-    """Links followed; `-` for standard input."""
+    """With links resolved; `-` for standard input."""
     data: bytes
     status: os.stat_result | None
-    """Of the file."""
+    """Of the file; None for standard input."""
 
     @property
     def is_system(self) -> bool:
-        """Whether cron reads this very file as one whose lines name a user."""
+        """Whether cron reads this file as a system crontab, whose lines name a user."""
         return self.path == SYSTEM_FILE or os.path.dirname(self.path) == _SYSTEM_DIRECTORY
 
 
-def read_source(words: list[str]) -> CrontabFile:
-    """Read the file that is named, else standard input. Raises `InputError` or `UsageError`."""
+def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
+    """Read the named file, else standard input. `command`: for the usage. Raises `InputError`, `UsageError`."""
     path = words[0] if words else STANDARD_INPUT
     if path == STANDARD_INPUT:
-        return CrontabFile(path, _standard_input(named=bool(words)), None)
+        return CrontabFile(path, _standard_input(command, named=bool(words)), None)
     path = os.path.realpath(path)
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise InputError(f"{path} is no file; for a pipe write - and redirect it")
+                raise InputError(
+                    f"{path} is not a regular file; to read a pipe, use - and redirect it"
+                )
             data = file.read(_LARGEST + 1)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > _LARGEST:
-        raise InputError(f"{path} is larger than any crontab: {_LARGEST >> 20} MiB")
+        raise InputError(f"{path} is too large for a crontab: more than {_LARGEST >> 20} MiB")
     return CrontabFile(path, data, status)
 
 
-def _standard_input(*, named: bool) -> bytes:
+def _standard_input(command: str, *, named: bool) -> bytes:
     stream: Any = sys.stdin
     if stream is None:
         raise InputError("standard input is closed")
     if not named and stream.isatty():
-        raise UsageError("name a crontab, or pipe one in: crontab -l | oncecron crontab wrap")
+        raise UsageError(
+            f"name a crontab file, or pipe one in: `crontab -l | oncecron crontab {command}`"
+        )
     try:
         return stream.buffer.read()  # type: ignore[no-any-return]
     except OSError as error:
-        raise InputError(f"standard input cannot be read: {error.strerror}") from error
+        raise InputError(f"cannot read standard input: {error.strerror}") from error
 
 
 def difference(source: CrontabFile, new: bytes) -> bytes:
-    """Return what would change as a unified diff, which patch(1) takes; empty if nothing does."""
+    """Return the changes as a unified diff for patch(1); empty if there are none."""
     name = os.fsencode(source.path)
     lines = difflib.diff_bytes(
         difflib.unified_diff,
@@ -83,10 +87,10 @@ def difference(source: CrontabFile, new: bytes) -> bytes:
 
 
 def replace_file(source: CrontabFile, new: bytes) -> str:
-    """Replace a file by another text, keeping owner, mode and attributes; return the path of the backup.
+    """Replace the content of a file, keep owner, mode and attributes; return the path of the backup.
 
-    Both are written beside it, to disk, under names that no cron reads, before the one step that replaces it. Raises
-    `OutputError`: then the file is as it was.
+    The backup and the new file are first written to disk beside it, under names that cron ignores; one rename then
+    replaces the file. Raises `OutputError`: then the file is unchanged.
     """
     backup = source.path + "~"  # neither Debian's cron nor cronie reads such a name in /etc/cron.d
     status = source.status
@@ -94,11 +98,13 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
     try:
         _put(backup, source.data, source.path, status)
         if _changed(source.path, status):
-            raise OutputError(f"{source.path} has been changed meanwhile, and is left as it is")
+            raise OutputError(
+                f"{source.path} changed while it was read, so it is left unchanged; run the command again"
+            )
         _put(source.path, new, source.path, status)
     except OSError as error:
         raise OutputError(
-            f"{source.path} is left as it was: {error.strerror}: {error.filename}"
+            f"cannot replace {source.path}: {error.strerror}: {error.filename}; the file is unchanged"
         ) from error
     return backup
 
@@ -133,7 +139,7 @@ def _put(path: str, data: bytes, like: str, status: os.stat_result) -> None:
 
 
 def _copy_attributes(path: str, number: int) -> None:
-    """Copy what a security module or an access list keeps beside a file, as far as that can be kept."""
+    """Copy extended attributes (security labels, access lists) as far as possible."""
     with contextlib.suppress(OSError):
         for name in os.listxattr(path):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""`oncecron crontab lint`: find what is unsafe or surprising in crontabs."""
+"""`oncecron crontab lint`: find unsafe or surprising lines in crontabs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ OPTIONS = (
     Option(
         "require-guard",
         "flag",
-        "Every line needs a guard, or `# oncecron: off` above it; otherwise only those of a file that guards others.",
+        "Report every line without oncecron and without `# oncecron: off` above it. Without this option, report them "
+        "only in files that use oncecron.",
     ),
     Option(
         "compare",
         "flag",
-        "The files are those of several hosts, whatever their names; files of one name always are.",
+        "Compare the files as crontabs of several hosts. Files with the same name are always compared.",
     ),
     USER_FIELD,
-    JSON._replace(help="Every field as JSON (one array) instead of lines.", group="Options"),
+    JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
     CONFIG._replace(group="Options"),
 )
 _UNIT = ".service"
@@ -69,23 +70,23 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     elif found:
         output.say("\n".join(map(_shown, found)), stream)
     elif stream.isatty():
-        complain("nothing was found")
+        complain("no problems found")
     return FOUND if found else 0
 
 
 def _source(word: str, *, system: bool) -> LintedCrontab:
-    """Read a crontab; the empty word is standard input. Raises `InputError`, `UsageError`."""
+    """Read a crontab; an empty word means standard input. Raises `InputError`, `UsageError`."""
     from oncecron.crontab.lint import LintedCrontab
     from oncecron.crontab.scanner import scan
 
-    file = read_source([word] if word else [])
+    file = read_source([word] if word else [], "lint")
     crontab = scan(file.data, system=system or file.is_system)
     refuse_wrong_kind(crontab, file)
     return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file))
 
 
 def _user(file: CrontabFile) -> str | None:
-    """Return whose crontab it is: what `crontab -l` has given is one's own; None where it could be anybody's."""
+    """Return the owner of the crontab, None if it is unknown. Standard input is taken as the user's own."""
     directory, name = os.path.split(file.path)
     if directory == _SPOOL:
         return name
@@ -93,7 +94,7 @@ def _user(file: CrontabFile) -> str | None:
 
 
 def _shown(finding: Diagnostic) -> str:
-    """Return a finding as a line that editors and CI understand."""
+    """Return a finding as a line that editors and CI can parse."""
     from oncecron.core.text import visible
 
     return visible(
@@ -102,7 +103,7 @@ def _shown(finding: Diagnostic) -> str:
 
 
 def _as_utf8(finding: Diagnostic) -> Diagnostic:
-    """Return a finding whose texts are UTF-8, whatever the crontab is."""
+    """Return a finding with texts in UTF-8, whatever the encoding of the crontab."""
     from oncecron.core.stderr import valid
 
     return finding._replace(
@@ -114,12 +115,15 @@ COMMAND = TableCommand(
     "lint",
     OPTIONS,
     _lint,
-    short="Find what is unsafe or surprising in crontabs.",
-    about="Find lines that run on every host, guards on a part of a line, keys and schedules that do not fit, fields "
-    "that Debian's cron reads otherwise than they look, secrets, and what differs between crontabs of several hosts. "
-    "A finding a line, FILE:LINE: what is wrong; the cure. Exit status 1 if there is any.",
-    epilog="Examples: crontab -l | oncecron crontab lint; oncecron crontab lint /etc/cron.d/*; "
-    "oncecron crontab lint web1/crontab web2/crontab",
+    short="Find unsafe or surprising lines in crontabs.",
+    about="Find lines that run on every host, lines that are only partly protected, wrong keys and schedules, fields "
+    "that Debian's cron reads differently than they look, secrets, and differences between the crontabs of several "
+    "hosts. Print one line per finding: FILE:LINE: problem; cure. Exit with status 1 if there is any.",
+    examples=(
+        "crontab -l | oncecron crontab lint",
+        "oncecron crontab lint /etc/cron.d/*",
+        "oncecron crontab lint web1/crontab web2/crontab",
+    ),
     words=click.Argument(
         ["words"], metavar="[FILE]...", nargs=-1, required=False, shell_complete=FILES
     ),

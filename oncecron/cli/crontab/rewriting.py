@@ -1,7 +1,7 @@
-"""What wrap and unwrap share: read a crontab, rewrite it, report what is unchanged or wrong, and write the result.
+"""Shared by wrap and unwrap: read a crontab, rewrite it, report unchanged and wrong lines, and write the result.
 
-Whoever pipes the result into `crontab -` installs whatever comes, also nothing. So as soon as a crontab has been read,
-one goes to standard output: if anything goes wrong, the original.
+`crontab -` installs any input, also an empty one. So once a crontab has been read, one is always written to standard
+output: after an error, the original.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 USER_FIELD = Option(
     "user-field",
     "flag",
-    "Lines name a user before the command, as in /etc/crontab and /etc/cron.d.",
+    "Expect a user name before each command, as in /etc/crontab and /etc/cron.d.",
 )
 IN_PLACE = Option(
     "in-place",
     "flag",
-    "Replace FILE, in one step; owner and mode are kept, and the old file as FILE~.",
+    "Replace FILE in one step. Keep owner and mode, and save the old file as FILE~.",
 )
 DIFF = Option(
     "diff",
     "flag",
-    "Show what changes, as a unified diff, instead of the new crontab; with --in-place before it is written.",
+    "Show the changes as a unified diff instead of the new crontab.",
 )
 REWRITING_OPTIONS = (USER_FIELD, IN_PLACE, DIFF)
 _SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")
@@ -50,7 +50,7 @@ def rewrite(
     *,
     done: str,
 ) -> int:
-    """Carry out a rewriting command; return its exit status. `done`: what has happened to a line."""
+    """Carry out a rewriting command; return its exit status. `done`: what was done to a line, for the summary."""
     from oncecron.cli import output  # noqa: PLC0415 - not for --help
 
     _check(given, words)
@@ -70,7 +70,7 @@ def rewrite(
         complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
     if rewritten.errors:
         complain(
-            f"nothing is changed: {len(rewritten.errors)} of the lines above must be cured first"
+            f"nothing is changed; correct the {_counted(len(rewritten.errors))} with errors above first"
         )
     if to_output:
         output.give(rewritten.data)
@@ -83,22 +83,24 @@ def _check(given: Mapping[str, str], words: list[str]) -> None:
     if "in-place" not in given:
         return
     if not words or words[0] == files.STANDARD_INPUT:
-        raise UsageError("--in-place: name the FILE that is to be replaced")
+        raise UsageError("--in-place: name the FILE to replace")
     if os.path.dirname(os.path.realpath(words[0])) in _SPOOLS:
         raise UsageError(
-            "--in-place: this is cron's own spool; crontab -l | oncecron crontab wrap | crontab - (as that user) "
-            "tells cron of the change"
+            "--in-place: cron does not notice a change in its own spool; as that user, run "
+            "`crontab -l | oncecron crontab wrap | crontab -`"
         )
 
 
 def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
-    """Raise `UsageError` if the lines begin with a user and nobody said so."""
+    """Raise `UsageError` if the lines name a user and --user-field is missing."""
     if not crontab.system and (source.is_system or _seems_system(crontab)):
-        raise UsageError("its lines name a user before the command: add --user-field")
+        raise UsageError(
+            f"the lines of {visible(source.path)} name a user before the command; add --user-field"
+        )
 
 
 def _seems_system(crontab: Crontab) -> bool:
-    """Return whether root stands where a command should, and no other line has a path or an option there."""
+    """Return whether `root` is in the place of a command, and no line has a path or an option there."""
     starts = [entry.command.split(None, 2)[:2] for entry in crontab.entries()]
     bare = all(len(words) > 1 and b"/" not in words[0] and words[1][:1] != b"-" for words in starts)
     return bare and any(words[0] == b"root" for words in starts)
@@ -118,8 +120,12 @@ def _put(
         output.say(f"{visible(source.path)}: nothing to change", stream)
         return
     backup = files.replace_file(source, rewritten.data)
-    lines = "1 line" if rewritten.changed == 1 else f"{rewritten.changed} lines"
-    output.say(f"{visible(source.path)}: {lines} {done}; as it was: {visible(backup)}", stream)
+    summary = f"{_counted(rewritten.changed)} {done}"
+    output.say(f"{visible(source.path)}: {summary}; backup: {visible(backup)}", stream)
+
+
+def _counted(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines} lines"
 
 
 def _place(source: files.CrontabFile, problem: Problem) -> str:
@@ -128,7 +134,7 @@ def _place(source: files.CrontabFile, problem: Problem) -> str:
 
 
 def _line(crontab: Crontab, problem: Problem) -> str:
-    """Return the line that a problem is about, to be shown behind it; not behind one that is to be copied."""
+    """Return the line of a problem, to show after it; empty after a reason that ends with text to copy."""
     if not 0 < problem.number <= len(crontab.lines) or WRITE_HERE in problem.reason:
         return ""
     text = visible(

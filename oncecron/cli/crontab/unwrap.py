@@ -1,4 +1,4 @@
-"""`oncecron crontab unwrap`: take off the guards that wrap has written."""
+"""`oncecron crontab unwrap`: remove what `oncecron crontab wrap` has added."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ def _unwrap(given: dict[str, str], words: list[str]) -> int:
 
         return unwrap(crontab)
 
-    return rewrite(given, words, unwrapped, done="no longer guarded")
+    return rewrite(given, words, unwrapped, done="no longer run by oncecron")
 
 
 COMMAND = TableCommand(
     "unwrap",
     OPTIONS,
     _unwrap,
-    short="Take off what wrap has put there, byte for byte.",
-    about="Write a crontab as it was before `oncecron crontab wrap`, byte for byte, to standard output. Lines that "
-    "were guarded by hand stay as they are and are named.",
-    epilog="Examples: crontab -l | oncecron crontab unwrap | crontab -; "
-    "oncecron crontab unwrap --user-field --diff /etc/cron.d/app",
+    short="Remove what wrap has added.",
+    about="Remove what `oncecron crontab wrap` has added, and write the original crontab, byte for byte, to standard "
+    "output. Lines where you wrote `oncecron run` by hand stay unchanged and are reported.",
+    examples=(
+        "crontab -l | oncecron crontab unwrap | crontab -",
+        "oncecron crontab unwrap --user-field --diff /etc/cron.d/app",
+    ),
     words=click.Argument(["words"], metavar="FILE|-", required=False, shell_complete=FILES),
 )

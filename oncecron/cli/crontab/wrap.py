@@ -1,4 +1,4 @@
-"""`oncecron crontab wrap`: guard the lines of a crontab."""
+"""`oncecron crontab wrap`: add `oncecron run` to the lines of a crontab."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 ONLY = Option(
     "only",
     "text",
-    "Guard only lines whose command holds this text, or matches it whole where it has * or ?; may be given again.",
+    "Change only lines whose command contains this text, or matches it as a whole if it has * or ?. Repeatable.",
     "PATTERN",
     repeatable=True,
 )
 TZ = Option(
     "tz",
     "text",
-    "The zone in which cron reads the schedules; the host's when not given.",
+    "Write this time zone for the schedules. Without it, use the zone of the host.",
     "ZONE",
 )
 OPTIONS = (ONLY, TZ, *REWRITING_OPTIONS)
@@ -45,16 +45,14 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         zone = _given_zone(given["tz"]) if "tz" in given else _host_zone(crontab)
         only = tuple(filter(None, given.get("only", "").split(",")))
         if "only" in given and not only:
-            raise UsageError(
-                "--only: the pattern is empty (an unset variable?); leave it out for all lines"
-            )
+            raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
         return wrap(crontab, WrapSettings(program_path(), zone, only))
 
-    return rewrite(given, words, wrapped, done="guarded")
+    return rewrite(given, words, wrapped, done="now run by oncecron")
 
 
 def program_path() -> str:
-    """Return the absolute path by which cron is to call oncecron. Raises `ConfigurationError`."""
+    """Return the absolute path of oncecron for cron. Raises `ConfigurationError`."""
     import shutil
 
     beside = os.path.join(os.path.dirname(sys.executable), _PROGRAM)
@@ -63,7 +61,7 @@ def program_path() -> str:
         if path and os.path.basename(path) == _PROGRAM and os.access(path, os.X_OK):
             return os.path.abspath(path)
     raise ConfigurationError(
-        "no program `oncecron` is installed here: cron needs its path; install the package"
+        "the program oncecron is not installed here, and cron needs its path; install the package"
     )
 
 
@@ -78,7 +76,7 @@ def _given_zone(zone: str) -> str:
 
 
 def _host_zone(crontab: Crontab) -> str:
-    """Return the zone of this host's cron, as far as can be seen from here. Raises `ConfigurationError`."""
+    """Return the time zone of this host's cron, as far as it can be known. Raises `ConfigurationError`."""
     from oncecron.core import time_zone
 
     try:
@@ -91,11 +89,11 @@ def _host_zone(crontab: Crontab) -> str:
         of_files = zone
     if zone != of_files:
         complain(
-            f"the zone is {zone}, from $TZ, but this host's is {of_files}: --tz names the one that cron uses"
+            f"using the time zone {zone} from $TZ, but the zone of this host is {of_files}; use --tz to choose"
         )
     if any(variable.name == b"CRON_TZ" for variable in crontab.variables):
         complain(
-            "CRON_TZ: Debian's cron does not heed it; where yours does, name that zone by --tz"
+            "CRON_TZ: Debian's cron ignores it; if your cron reads it, give that zone with --tz"
         )
     return zone
 
@@ -104,13 +102,17 @@ COMMAND = TableCommand(
     "wrap",
     OPTIONS,
     _wrap,
-    short="Put `oncecron run` in front of the commands of a crontab.",
-    about="Put `oncecron run` with a key, the line's schedule and the zone in front of the commands of a crontab, and "
-    "write the new crontab to standard output. Nothing else is changed, and unwrap takes it off again. What belongs "
-    "to each host stays as it is and is named: @reboot, run-parts, anacron, lines below `# oncecron: off`, and with "
-    "--user-field all that neither --only nor a comment names. `# oncecron: key=NAME timeout=1h` above a line gives "
-    "its key and options of run. If a line cannot be guarded, none is, and the exit status is 1.",
-    epilog="Examples: crontab -l | oncecron crontab wrap --diff; crontab -l | oncecron crontab wrap | crontab -; "
-    "oncecron crontab wrap --user-field --only backup --in-place /etc/cron.d/app",
+    short="Add `oncecron run` to the lines of a crontab.",
+    about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab, and "
+    "write the new crontab to standard output. `oncecron crontab unwrap` undoes it. Lines that belong to each host "
+    "stay unchanged and are reported: @reboot, run-parts, anacron and lines below `# oncecron: off`. With "
+    "--user-field, only lines that --only or a comment selects are changed. A comment such as "
+    "`# oncecron: key=NAME timeout=1h` above a line sets its key and options. If one line cannot be changed, nothing "
+    "is changed, and the exit status is 1.",
+    examples=(
+        "crontab -l | oncecron crontab wrap --diff",
+        "crontab -l | oncecron crontab wrap | crontab -",
+        "oncecron crontab wrap --user-field --only backup --in-place /etc/cron.d/app",
+    ),
     words=click.Argument(["words"], metavar="FILE|-", required=False, shell_complete=FILES),
 )

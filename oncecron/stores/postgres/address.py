@@ -63,7 +63,7 @@ def parameters(server_timeout: float, name: str) -> dict[str, str]:
 
 def broken(message: str, url: str) -> StoreError:
     """Return the error for an address that libpq cannot read."""
-    text = " ".join(message.split())
+    text = one_line(message)
     return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; correct the store's URL")
 
 
@@ -73,12 +73,25 @@ def explain(message: str, url: str) -> StoreError:
     It names every server that was tried. The connection is retried if any of them may answer later. It is also retried
     if only standbys answered, because one of them may be about to be promoted.
     """
-    text = " ".join(message.split())
+    text = one_line(message)
     cures = _cures(text)
     failing_over = len(cures) > 1 and any(words in text for words in _STANDBY)
     if None not in cures and not failing_over:
         return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; {cures[0]}")
     return StoreUnavailable(f"PostgreSQL {masked(url)}: {masked(text)}")
+
+
+def one_line(message: str) -> str:
+    """Return a message of libpq on one line: a hint in brackets, a semicolon between what two servers said."""
+    text = ""
+    for line in filter(str.strip, message.splitlines()):
+        words = " ".join(line.split())
+        if line.startswith("\t"):
+            words = f" ({words})"
+        elif text:
+            words = f"; {words}"
+        text += words
+    return text
 
 
 def _cures(text: str) -> list[str | None]:

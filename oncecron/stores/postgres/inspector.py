@@ -32,7 +32,7 @@ from oncecron.core.timing import (
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
-from oncecron.stores.address import masked
+from oncecron.stores.address import command_line, masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.statements import statements
@@ -49,23 +49,16 @@ _BATCH = 5000  # rows that one step of retention removes
 
 
 _OLDEST_SERVER = 130000
-_INSUFFICIENT_PRIVILEGE = "42501"
 _UNDEFINED_OBJECT = "42704"
-_READERS_CURE = "have the schema's owner run `oncecron init --read-role ROLE`"
-_WATCHERS_CURE = (
-    "have the schema's owner run `oncecron init --read-role ROLE`, or `oncecron init --operator-role ROLE`, which "
-    "suffices also to stop and release"
-)
-_OPERATORS_CURE = "have the schema's owner run `oncecron init --operator-role ROLE`"
+_READERS_CURE = "{read}"
+_WATCHERS_CURE = "{read}; to stop and release as well, {operate}"
+_OPERATORS_CURE = "{operate}"
 _ENDERS_CURE = (
     "do it as a role that has that session's rights, or have a superuser run "
     "`select pg_terminate_backend({pid})`"
 )
-_OWNERS_CURE = "do it as the role that owns the schema"
-_INIT_CURE = (
-    "run it as the schema's or the database's owner, or have a DBA run what "
-    "`oncecron init --print-sql` prints"
-)
+_OWNERS_CURE = "run it as {owner}, who owns the schema"
+_INIT_CURE = "run it as {owner}, the owner, or have a DBA run the SQL that {print_sql} prints"
 
 
 class PostgresInspector:
@@ -308,7 +301,8 @@ class PostgresInspector:
         if version is None:
             self.close()
             raise StoreRefusesError(
-                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; run `oncecron init`"
+                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
+                f"run {command_line('init', self._url, self._namespace)}"
             )
         return connection
 
@@ -321,15 +315,29 @@ class PostgresInspector:
         if exists and not (usable and (readable or not has_tables)):
             raise StoreRefusesError(
                 f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "
-                f"{self._namespace}; {cure.replace('ROLE', connection.info.user)}"
+                f"{self._namespace}; {self._filled(cure)}"
             )
         if not has_tables:
             return None
         row = connection.execute(self._sql["version"]).fetchone()
         version: int = row[0] if row else 0
         if version != schema.VERSION:
-            raise schema.wrong_version(self._namespace, version)
+            raise schema.wrong_version(self._namespace, version, self._url)
         return version
+
+    def _filled(self, cure: str) -> str:
+        """Return a cure with the commands, and with the roles that are meant."""
+        role, owner = "ROLE", "OWNER"
+        with contextlib.suppress(psycopg.Error, StoreError):
+            asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
+            role, owner = self._connected().execute(asked).fetchone() or (role, owner)
+        rights = (role, owner, self._url, self._namespace)
+        return cure.format(
+            owner=owner,
+            read=schema.rights_cure(*rights, "read"),
+            operate=schema.rights_cure(*rights, "operator"),
+            print_sql=command_line("init --print-sql", self._url, self._namespace),
+        )
 
     @contextlib.contextmanager
     def _explained(self, cure: str) -> Iterator[None]:
@@ -345,11 +353,12 @@ class PostgresInspector:
         if error.sqlstate is None:
             return _unconnected(error, self._url)
         told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
-        if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
-            return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {cure}")
+        if error.sqlstate == schema.INSUFFICIENT_PRIVILEGE:
+            filled = self._filled(cure)
+            return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {filled}")
         if error.sqlstate == _UNDEFINED_OBJECT:
             return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
-        return schema.explain(told, self._namespace, None)
+        return schema.explain(told, self._namespace, None, self._url)
 
 
 def _unconnected(error: psycopg.Error, url: str) -> StoreError:

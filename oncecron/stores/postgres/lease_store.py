@@ -298,7 +298,7 @@ class PostgresLeaseStore:
         """Return the oncecron error of a failed statement, and close the session."""
         client, self._client = self._client, None
         try:
-            return schema.explain(error, self._namespace, client)
+            return schema.explain(error, self._namespace, client, self._url)
         finally:
             if client:
                 client.close()

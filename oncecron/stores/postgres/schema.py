@@ -8,6 +8,7 @@ import time
 from oncecron.core.clock import BOOTTIME
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,24 +134,55 @@ def _version(client: PostgresClient, namespace: str, deadline: float) -> int | N
 
 
 _CURES = {
-    "42501": "have its owner run `oncecron init --run-role ROLE`, or a DBA what `oncecron init --print-sql` prints",
     "25006": "name the primary, or all servers: postgresql://a,b/database",
     "OC003": "name the primary, or all servers: postgresql://a,b/database",
     "OC002": "run: alter role ROLE set default_transaction_isolation = 'read committed'",
 }
 
 
-def explain(error: StatementError, namespace: str, client: PostgresClient | None) -> StoreError:
+INSUFFICIENT_PRIVILEGE = "42501"
+ROLE_AND_OWNER = """
+select current_user, pg_catalog.pg_get_userbyid(coalesce(
+  (select nspowner from pg_catalog.pg_namespace where nspname = '{namespace}'),
+  (select datdba from pg_catalog.pg_database where datname = pg_catalog.current_database())))
+"""
+"""Who lacks a right, and who can give it: the schema's owner, where there is none the database's."""
+
+
+def rights_cure(role: str, owner: str, url: str, namespace: str, option: str = "run") -> str:
+    """Return who has to run which command so that a role gets the rights that `--OPTION-role` gives."""
+    words = f"init --{option}-role {shell_quoted(role)}"
+    return f"have {owner}, the owner, run {command_line(words, as_role(url, owner), namespace)}"
+
+
+def explain(
+    error: StatementError, namespace: str, client: PostgresClient | None, url: str
+) -> StoreError:
     """Return the oncecron error of a statement that the server refused."""
     if error.sqlstate in MISSING:
-        return _explain_version(error, namespace, client)
-    if cure := _CURES.get(error.sqlstate):
+        return _explain_version(error, namespace, client, url)
+    cure = _CURES.get(error.sqlstate)
+    if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+        cure = _explain_rights(namespace, client, url)
+    if cure:
         return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
     return StoreUnavailable(f"PostgreSQL, schema {namespace}: {error} (SQLSTATE {error.sqlstate})")
 
 
+def _explain_rights(namespace: str, client: PostgresClient | None, url: str) -> str:
+    role, owner = "ROLE", "OWNER"
+    if client is not None:
+        statement = ROLE_AND_OWNER.format(namespace=namespace).encode()
+        try:
+            row = client.ask(statement, (), deadline=time.clock_gettime(BOOTTIME) + 5)[0]
+        except Exception:  # noqa: BLE001 - the first error is the one to tell
+            row = ()
+        role, owner = (value.decode() for value in row if value) if row else (role, owner)
+    return rights_cure(role, owner, url, namespace)
+
+
 def _explain_version(
-    error: StatementError, namespace: str, client: PostgresClient | None
+    error: StatementError, namespace: str, client: PostgresClient | None, url: str
 ) -> StoreError:
     found: object = "an unknown one"
     if client is not None:
@@ -160,14 +192,15 @@ def _explain_version(
             found = "an unknown one"
     if found is None:
         return StoreRefusesError(
-            f"PostgreSQL has no schema {namespace} ({error}); run `oncecron init`"
+            f"PostgreSQL {masked(url)} has no schema {namespace} ({error}); "
+            f"run {command_line('init', url, namespace)}"
         )
-    return wrong_version(namespace, found, f" ({error})")
+    return wrong_version(namespace, found, url, f" ({error})")
 
 
-def wrong_version(namespace: str, found: object, why: str = "") -> StoreRefusesError:
+def wrong_version(namespace: str, found: object, url: str, why: str = "") -> StoreRefusesError:
     """Return the error of a schema that this program cannot use, with both versions and the cure."""
     return StoreRefusesError(
         f"PostgreSQL, schema {namespace}: it has version {found} and this oncecron needs {VERSION}{why}; "
-        "upgrade this host, or run `oncecron init` with the newest oncecron"
+        f"upgrade oncecron on this host, or run {command_line('init', url, namespace)} with the newest oncecron"
     )

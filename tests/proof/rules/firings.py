@@ -26,7 +26,7 @@ SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
 
 _SAID = "oncecron: "
-_KEPT = ("is kept for later", "a record is lost")
+_KEPT = ("the record is spooled", "a record is lost")
 _STANDS_BY = "still waiting (--failover)"
 
 

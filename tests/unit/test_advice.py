@@ -1,0 +1,308 @@
+"""Messages after a mistake say what was meant and what to type instead."""
+
+import io
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from oncecron.cli import crontab_shell
+from oncecron.cli.main import invoke
+from oncecron.config.file import read_file
+from oncecron.config.options import STORE_OPTIONS
+from oncecron.config.settings import Settings
+from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
+from oncecron.core.time_zone import find_zone
+from oncecron.run.firing import look_up
+from oncecron.run.reporter import Reporter
+from oncecron.run.spool import SpoolError
+from oncecron.stores.address import as_role, command_line
+from oncecron.stores.postgres.address import explain
+
+PASSWORD = "postgresql://u:s3cret@h/d"
+
+
+@pytest.fixture(autouse=True)
+def _only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration of the machine."""
+    for name in ("ONCECRON_STORE", "ONCECRON_STORE_FILE", "ONCECRON_NAMESPACE", "ONCECRON_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("oncecron.config.file.SYSTEM_FILE", str(tmp_path / "etc.toml"))
+
+
+def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Carry out a command line; return its status, output and error output."""
+    try:
+        status = invoke(arguments)
+    except OncecronError as error:
+        status = error.exit_status
+        sys.stderr.write(f"oncecron: {error}\n")
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+# The command line
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("wrap", "unknown command 'wrap'; did you mean `oncecron crontab wrap`?"),
+        ("lint", "unknown command 'lint'; did you mean `oncecron crontab lint`?"),
+        ("status", "`oncecron jobs` (every key), `oncecron locks` (what runs now)"),
+        ("list", "or `oncecron history`?"),
+        ("histroy", "did you mean `oncecron history`?"),
+        ("crontab wrp", "did you mean `oncecron crontab wrap`?"),
+        ("help histroy", "did you mean `oncecron history`?"),
+        ("frob", "use `oncecron run --key NAME -- JOB`"),
+        (
+            "--store sqlite:////x history k",
+            "options go after the command; write `oncecron history --store sqlite:////x k`",
+        ),
+        ("--key k run -- a b", "write `oncecron run --key k -- a b`"),
+        (f"--store={PASSWORD} locks", 'write `oncecron locks --store="$ONCECRON_STORE"`'),
+        ("crontab --diff wrap x", "write `oncecron crontab wrap --diff x`"),
+        ("--nonsense history", "no such option --nonsense; see `oncecron --help`"),
+        ("history --sinc 2h", "no such option --sinc; did you mean --since?"),
+        ("history a b", "unexpected argument 'b'; see `oncecron history --help`"),
+        ("next --schedule */5 a b c d", "--schedule '*/5 * * * *'"),
+        ("run --key a --schedule */5 a b c d", "put quotes around all five: '*/5 * * * *'"),
+        ("run --key a --schedule @daily --tz Europe/Berln true", "did you mean Europe/Berlin?"),
+    ],
+)
+def test_a_wrong_line_names_the_right_one(
+    capfd: pytest.CaptureFixture[str], line: str, told: str
+) -> None:
+    """In one line, with the status of a usage error."""
+    status, out, err = said(capfd, *line.split())
+    assert (status, out, err.count("\n")) == (64, "", 1)
+    assert told in err
+    assert "s3cret" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("-V", "oncecron "),
+        ("help", "See what happened:"),
+        ("help why", "Usage: oncecron why"),
+        ("crontab help lint", "Usage: oncecron crontab lint"),
+        ("why --help", "  oncecron why billing-nightly\n"),
+    ],
+)
+def test_help_can_be_asked_for_in_several_ways(
+    capfd: pytest.CaptureFixture[str], line: str, told: str
+) -> None:
+    """All of them succeed."""
+    status, out, err = said(capfd, *line.split())
+    assert (status, err) == (0, "")
+    assert told in out
+
+
+def test_oncecron_alone_shows_short_help(capfd: pytest.CaptureFixture[str]) -> None:
+    """On standard error, with the status of a usage error: in a crontab it is a mistake."""
+    status, out, err = said(capfd)
+    assert (status, out) == (64, "")
+    assert "oncecron run --key NAME" in err
+    assert err.count("\n") < 10
+
+
+def test_lint_at_a_terminal_advises_lint(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And wrap advises wrap."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdin", terminal)
+    for command in ("lint", "wrap"):
+        _, _, err = said(capfd, "crontab", command)
+        assert f"`crontab -l | oncecron crontab {command}`" in err
+
+
+def test_the_help_of_the_shell_names_its_own_path(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was installed."""
+    monkeypatch.setattr(sys, "argv", ["/srv/venv/bin/oncecron-shell", "--help"])
+    crontab_shell.run_line(["--help"])
+    assert "SHELL=/srv/venv/bin/oncecron-shell\n" in capfd.readouterr().out
+
+
+def test_a_command_line_as_one_word_needs_a_shell() -> None:
+    """A program that is only missing does not."""
+    with pytest.raises(CommandError, match=r"use --shell 'echo hi \| wc'$"):
+        look_up("echo hi | wc")
+    with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
+        look_up("no-such-program")
+
+
+def test_sql_is_printed_without_a_store(capfd: pytest.CaptureFixture[str]) -> None:
+    """For PostgreSQL, in the namespace that was given."""
+    status, out, err = said(
+        capfd, "init", "--print-sql", "--namespace", "jobs", "--run-role", "cron"
+    )
+    assert (status, err) == (0, "")
+    assert '"jobs".skip_v1 to "cron";' in out
+    assert '"cron"' in out
+
+
+def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is not asked."""
+    store = "postgresql://127.0.0.1:1/d"
+    assert said(capfd, "init", "--print-sql", "--store", store)[::2] == (0, "")
+
+
+# Names that are nearly right
+
+
+@pytest.mark.parametrize(
+    ("zone", "meant"),
+    [
+        ("Europe/Berln", "Europe/Berlin"),
+        ("europe/berlin", "Europe/Berlin"),
+        ("Berlin", "Europe/Berlin"),
+        ("America/New York", "America/New_York"),
+    ],
+)
+def test_a_near_zone_is_named(zone: str, meant: str) -> None:
+    """Alone, without advice to use --tz where it was used."""
+    with pytest.raises(ValueError, match=rf"'; did you mean {meant}\?$"):
+        find_zone(zone)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("stor = 'local'", "unknown key 'stor'; did you mean store?"),
+        ("[jobs.k]\nretries = 1", "unknown key 'jobs'; did you mean [job.KEY]?"),
+        ("[job.k]\nretry = 1", "[job.k]: unknown key 'retry'; did you mean retries?"),
+        ("[job.k]\nscedule = '@daily'", "did you mean schedule?"),
+        ("schedule = '@daily'", "belongs in a [job.KEY] section"),
+        ("[retention]\nskip = '1d'", "did you mean skips?"),
+    ],
+)
+def test_a_near_key_of_the_file_is_named(tmp_path: Path, text: str, told: str) -> None:
+    """Else the known ones are listed."""
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        read_file(str(path))
+
+
+def test_a_near_job_of_the_file_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where the key that was typed has no command."""
+    path = tmp_path / "c.toml"
+    path.write_text("[job.billing]\ncommand = 'true'\n")
+    _, _, err = said(capfd, "run", "--key", "biling", "--store", "local", "--config", str(path))
+    assert "did you mean billing, as in " in err
+
+
+# Commands to paste
+
+
+@pytest.mark.parametrize(
+    ("variable", "store", "namespace", "shown"),
+    [
+        (None, "postgresql://h/d", "oncecron", "`oncecron init --store postgresql://h/d`"),
+        (None, "redis://h", "jobs", "`oncecron init --store redis://h --namespace jobs`"),
+        (None, "sqlite:///a b", "oncecron", "`oncecron init --store 'sqlite:///a b'`"),
+        (None, PASSWORD, "jobs", "`oncecron init --namespace jobs`"),
+        (PASSWORD, PASSWORD, "oncecron", '`oncecron init --store "$ONCECRON_STORE"`'),
+    ],
+)
+def test_a_command_names_store_and_namespace(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, store: str, namespace: str, shown: str
+) -> None:
+    """Quoted for the shell, and never with a password."""
+    if variable:
+        monkeypatch.setenv("ONCECRON_STORE", variable)
+    assert command_line("init", store, namespace) == shown
+
+
+def test_a_command_repeats_what_was_typed() -> None:
+    """And not what comes from the environment or the file, which still applies."""
+    given = {"store": PASSWORD, "namespace": "jobs"}
+    shown = '`oncecron locks --store "$ONCECRON_STORE" --namespace jobs`'
+    assert Settings(STORE_OPTIONS, given).command("locks") == shown
+    assert Settings(STORE_OPTIONS, {}).command("locks") == "`oncecron locks`"
+
+
+def test_an_owner_connects_without_the_password_of_another() -> None:
+    """The rest of the URL stays."""
+    assert as_role("postgresql://u:p@a:1,b/d?x=1", "dba") == "postgresql://dba@a:1,b/d?x=1"
+    assert as_role("postgresql:///d", "dba") == "postgresql://dba@/d"
+
+
+def test_a_pause_ends_by_the_command_that_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of one key and of all."""
+    store = ("--store", f"sqlite://{tmp_path}/x.db")
+    assert said(capfd, "init", *store)[0] == 0
+    paste = f"--store sqlite://{tmp_path}/x.db"
+    assert said(capfd, "pause", "--all", *store)[1] == (
+        f"paused all keys until `oncecron resume --all {paste}`\n"
+    )
+    assert said(capfd, "pause", "k", *store)[1] == f"paused k until `oncecron resume k {paste}`\n"
+
+
+# A store that is away
+
+
+def test_two_servers_are_told_apart() -> None:
+    """On one line, with the hint of libpq in brackets."""
+    refused = "failed: Connection refused\n\tIs the server running?\n"
+    message = f'connection to server at "a", port 1 {refused}connection to server at "b" {refused}'
+    told = str(explain(message, "postgresql://a,b/d"))
+    assert told.endswith(
+        'at "a", port 1 failed: Connection refused (Is the server running?); connection to server at "b" failed: '
+        "Connection refused (Is the server running?)"
+    )
+
+
+class Disk:
+    """A spool that knows that the store is away, and takes records or does not."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+
+    def note_unreachable(self, _key: str) -> bool:
+        """Return that this is no news."""
+        return False
+
+    def add(self, _record: object) -> None:
+        """Take a record, or raise."""
+        if self.full:
+            raise SpoolError("no space")
+
+
+def reporter(disk: Disk, verbose: int) -> Reporter:
+    """Return the reporter of a firing that runs all the same, so that nothing is recorded."""
+    spec = SimpleNamespace(
+        firing=SimpleNamespace(key="k"),
+        spool=disk,
+        verbose=verbose,
+        log=None,
+        on_store_error="run",
+        skip_exit=0,
+    )
+    return Reporter(spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("verbose", "told"), [(0, ""), (1, "oncecron: key k: away\n")])
+def test_a_second_failure_is_told_to_who_asks(
+    capfd: pytest.CaptureFixture[str], verbose: int, told: str
+) -> None:
+    """Cron would mail it each minute."""
+    reporter(Disk(), verbose).store_failed(StoreUnavailable("away"))
+    assert capfd.readouterr().err == told
+
+
+def test_only_what_the_disk_has_taken_is_spooled(capfd: pytest.CaptureFixture[str]) -> None:
+    """The record itself is printed where it is lost."""
+    assert reporter(Disk(), 0).spool({"a": 1})
+    assert not reporter(Disk(full=True), 0).spool({"a": 1})
+    assert capfd.readouterr().err == "oncecron: key k: a record is lost: no space: {'a': 1}\n"
