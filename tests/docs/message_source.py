@@ -18,8 +18,18 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[2] / "oncecron"
 HOLE = "..."
-WRITERS = {"complain": 0, "say": 0, "_say": 0, "tell": 0, "_tell": 0, "_fence": 0, "Problem": 1}
-"""Functions that write to standard error, or keep what is written later, and which argument is the text."""
+WRITERS = {
+    "complain": 0,
+    "say": 0,
+    "_say": 0,
+    "tell": 0,
+    "_tell": 0,
+    "_fence": 0,
+    "Problem": 1,
+    "Conflict": 1,
+}
+"""Functions that write to standard error, or keep what is written later, and which argument is the text. A function
+that hands a parameter of its own to one of them is one too."""
 TO_STANDARD_OUTPUT = {"output"}
 """`output.say` writes answers, not messages."""
 FOREIGN = {
@@ -60,6 +70,7 @@ class Scope(NamedTuple):
     functions: dict[str, list[ast.FunctionDef]]
     module: dict[str, list[ast.expr]]
     local: dict[str, list[ast.expr]]
+    writers: dict[str, int]
     fills: bool = False
     """Whether names within a text are looked up too."""
 
@@ -68,6 +79,7 @@ def messages() -> list[Message]:
     """Return the messages of the whole program, each once."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
     functions = _functions(trees.values())
+    writers = _writers(functions)
     shared: dict[str, list[ast.expr]] = {}
     for tree in trees.values():
         for name, values in _assigned(tree.body).items():
@@ -77,7 +89,7 @@ def messages() -> list[Message]:
         name = str(path.relative_to(PACKAGE))
         if name not in NOT_SHOWN:
             own = {**functions, **_functions([tree])}
-            scope = Scope(own, {**shared, **_assigned(tree.body)}, {})
+            scope = Scope(own, {**shared, **_assigned(tree.body)}, {}, writers)
             for message in _of_body(tree, name, scope):
                 found.setdefault(message.text, message)
     return list(found.values())
@@ -101,7 +113,7 @@ def _of_body(body: ast.AST, name: str, scope: Scope) -> Iterator[Message]:
         if isinstance(node, ast.FunctionDef):
             local = {**scope.local, **_assigned(list(ast.walk(node)))}
             yield from _of_body(node, name, scope._replace(local=local))
-        elif isinstance(node, ast.Call) and (text := _text_of(node)) is not None:
+        elif isinstance(node, ast.Return | ast.Call) and (text := _text_of(node, scope.writers)):
             for form in _texts(text, scope, DEPTH):
                 filled = _texts(text, scope._replace(fills=True), DEPTH) if hollow(form) else {form}
                 for one in filled:
@@ -117,19 +129,42 @@ def _own_nodes(body: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def _text_of(call: ast.Call) -> ast.expr | None:
-    """Return the argument that is a message."""
-    name, of = _name(call.func), None
-    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
-        of = call.func.value.id
-    at = 0
-    if name in WRITERS:
-        at = WRITERS[name]
+def _text_of(node: ast.AST, writers: dict[str, int]) -> ast.expr | None:
+    """Return what is a message in a call, or the text in an answer with `False`: it is not as it was asked for."""
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+        match node.value.elts:
+            case [ast.Constant(value=False), *_, text]:
+                return text
+        return None
+    if not isinstance(node, ast.Call):
+        return None
+    name, of, at = _name(node.func), None, 0
+    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+        of = node.func.value.id
+    if name in writers:
+        at = writers[name]
         if of in TO_STANDARD_OUTPUT:
             return None
     elif not name.endswith(("Error", "StoreUnavailable")) or name in FOREIGN | INTERNAL:
         return None
-    return call.args[at] if len(call.args) > at else None
+    return node.args[at] if len(node.args) > at else None
+
+
+def _writers(functions: dict[str, list[ast.FunctionDef]]) -> dict[str, int]:
+    """Return the functions that write a text, with those that hand a parameter on."""
+    found = dict(WRITERS)
+    for name, all_of_them in functions.items():
+        for function in all_of_them:
+            parameters = [a.arg for a in function.args.args if a.arg != "self"]
+            for node in ast.walk(function):
+                text = _text_of(node, WRITERS) if isinstance(node, ast.Call) else None
+                if (
+                    isinstance(text, ast.Name)
+                    and text.id in parameters
+                    and name not in ("__init__", "say")
+                ):
+                    found.setdefault(name, parameters.index(text.id))
+    return found
 
 
 def _name(node: ast.expr) -> str:
