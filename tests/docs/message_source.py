@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[2] / "oncecron"
 HOLE = "..."
 WRITERS = {
-    "complain": 0,
-    "say": 0,
-    "_say": 0,
-    "tell": 0,
-    "_tell": 0,
-    "_fence": 0,
-    "Problem": 1,
-    "Conflict": 1,
+    **dict.fromkeys(("complain", "say", "_say", "tell", "_tell", "_fence"), 0),
+    **dict.fromkeys(("Problem", "Conflict"), 1),
+    **dict.fromkeys(("kind", "error"), 0),  # a variable that holds a class of errors
 }
 """Functions that write to standard error, or keep what is written later, and which argument is the text. A function
 that hands a parameter of its own to one of them is one too."""
@@ -50,7 +45,7 @@ INTERNAL = {
 """Caught where they are raised from, or a bug: `internal error: ...` is their message."""
 NOT_SHOWN = {"core/light_typing.py", "run/process_tree.py"}
 """Raise for programmers alone."""
-DEPTH = 4
+DEPTH = 5
 MOST = 512
 """Forms of one message; more are not told apart."""
 NAMES = {"help", "key", "oncecron", "postgresql", "redis", "schema", "see", "store", "tick"}
@@ -187,6 +182,8 @@ def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     """Return what is assigned to names in these nodes."""
     found: dict[str, list[ast.expr]] = {}
     for target, value in _bindings(nodes):
+        if isinstance(target, ast.Tuple) and not isinstance(value, ast.Tuple):
+            target = target.elts[-1]  # noqa: PLW2901 - the text of a pair comes last
         if isinstance(target, ast.Name):
             found.setdefault(target.id, []).append(value)
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
@@ -220,13 +217,15 @@ def _row_of(table: ast.expr) -> ast.expr:
     return ast.Subscript(value=table, slice=ast.Constant(0), ctx=ast.Load())
 
 
-def _texts(node: ast.expr, scope: Scope, depth: int) -> set[str]:  # noqa: PLR0911 - one line for each kind
+def _texts(node: ast.expr, scope: Scope, depth: int) -> set[str]:  # noqa: C901, PLR0911 - one line for each kind
     """Return the forms that a text can have; none where it is not ours."""
     if depth <= 0:
         return set()
     match node:
         case ast.Constant(value=str(text)):
             return {text}
+        case ast.Tuple(elts=[*_, last]):
+            return _texts(last, scope, depth)
         case ast.JoinedStr(values=values):
             return _joined(values, scope)
         case ast.BinOp(op=ast.Add(), left=left, right=right):
