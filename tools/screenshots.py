@@ -166,6 +166,9 @@ def picture(name: str, arguments: list[str], store: str) -> str:
     console = Console(record=True, width=width, file=io.StringIO(), color_system="standard")
     console.print(Text.assemble(f"$ oncecron {' '.join(arguments)}\n", text), no_wrap=True)
     svg = console.export_svg(title="", unique_id=f"oncecron-{name}")
+    svg = re.sub(
+        r"@font-face \{.*?\}", "", svg, flags=re.DOTALL
+    )  # no other server is asked for a font
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
