@@ -48,7 +48,19 @@ NOT_SHOWN = {"core/light_typing.py", "run/process_tree.py"}
 DEPTH = 5
 MOST = 512
 """Forms of one message; more are not told apart."""
-NAMES = {"help", "key", "oncecron", "postgresql", "redis", "schema", "see", "store", "tick"}
+NAMES = {
+    "help",
+    "key",
+    "oncecron",
+    "postgresql",
+    "redis",
+    "schema",
+    "see",
+    "server",
+    "store",
+    "the",
+    "tick",
+}
 """Words that alone say nothing: a message has two others, or what fills its holes is looked up."""
 
 
@@ -237,9 +249,9 @@ def _texts(node: ast.expr, scope: Scope, depth: int) -> set[str]:  # noqa: C901,
             return _union(values, scope, depth)
         case ast.Name(id=name):
             known = scope.local.get(name) or scope.module.get(name) or []
-            return _union(
-                known, scope._replace(local={}) if name not in scope.local else scope, depth - 1
-            )
+            within = scope if name in scope.local else scope._replace(local={})
+            each = [_texts(value, within, depth - 1) for value in known]
+            return set().union(*(texts or {HOLE} for texts in each)) if any(each) else set()
         case ast.Subscript(value=value):
             return _of_table(value, scope, depth)
         case ast.Call():
