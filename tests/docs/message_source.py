@@ -215,8 +215,6 @@ def _bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield target, value
             case ast.NamedExpr(target=target, value=value):
                 yield target, value
-            case ast.AugAssign(target=target, value=value):
-                yield target, value
             case ast.For(target=target, iter=table) | ast.comprehension(target=target, iter=table):
                 last = target.elts[-1] if isinstance(target, ast.Tuple) else target
                 yield last, _row_of(table)
