@@ -418,3 +418,34 @@ def test_a_newer_tick_waits_between_attempts(a: Host, b: Host, store: StoreKind)
     store.expire(KEY)
     b.run(minute(2))
     assert a.lose(minute(1), failover=True, retries=2).reason == "passed"
+
+
+# Notes
+
+
+def test_an_attempt_that_did_not_start_says_why(a: Host, log: Log) -> None:
+    """Nobody asked for it, and no host has it in its own log."""
+    lease = a.win(minute(1), retries=2)
+    a.retried(lease)
+    a.finish(lease, "stopped")
+    assert log.notes() == ["", "its owner never got the answer"]
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_no_note_is_told_twice(a: Host, log: Log, spooled: bool) -> None:
+    """An end that was kept, and given up for the same reason."""
+    firing, lease = granted(a, minute(1))
+    a.keep(lease, note="exit status 3")
+    if spooled:
+        a.deliver(execution_record(firing, lease, "failed", note="exit status 3", late=True))
+    else:
+        a.finish(lease, "failed", note="exit status 3")
+    assert log.notes() == ["exit status 3; recorded later" if spooled else "exit status 3"]
+
+
+def test_a_loss_is_noted_alike(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Whoever finds it."""
+    a.win(minute(1))
+    store.expire(KEY)
+    b.run(minute(2))
+    assert log.notes()[0] == f"its lease ended, found by {b.holder.host}"

@@ -392,3 +392,10 @@ def test_a_delivered_refusal_is_a_row_like_others(a: Host, log: Log) -> None:
         *("no-store", a.holder.host),
     )
     assert skip.at == pytest.approx(at, abs=0.001)
+
+
+def test_a_superseded_start_says_so_once(a: Host, log: Log) -> None:
+    """However it was told."""
+    a.run(minute(2))
+    a.deliver(execution_record(a.firing(minute(1)), None, "running", fencing_token=7, late=True))
+    assert log.notes()[1] == "its end was not recorded; recorded later"

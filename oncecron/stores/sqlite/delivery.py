@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LATE = "recorded later"
 _UNFINISHED = "its end was not recorded"
+_UNHEARD = "its owner never got the answer"
 _NOTHING_TOLD = dict.fromkeys(
     (
         *("exit_code", "signal", "note", "output", "output_cut"),
@@ -63,7 +64,7 @@ def give_up(store: Connection, values: dict[str, Any]) -> None:
     lease = store.one("find_own_lease", **values)
     if lease is not None and lease["execution_id"] != values["execution_id"]:
         unheard = {"execution_id": lease["execution_id"], "outcome": "not-started", "duration": 0.0}
-        end(store, {**values, **_NOTHING_TOLD, **unheard})
+        end(store, {**values, **_NOTHING_TOLD, **unheard, "note": _UNHEARD})
     store.execute("release_lease", **values)
 
 

@@ -172,7 +172,7 @@ begin
         exit;
       end if;
       if l.key_id is not null or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running') then
-        perform {ns}.lose_v1(l, v_id, 'expired', p_host, v_now);
+        perform {ns}.lose_v1(l, v_id, 'expired', 'its lease ended, found by ' || p_host, v_now);
         select x.* into k from {ns}.job_key x where x.key_id = v_id;
       end if;
     end if;

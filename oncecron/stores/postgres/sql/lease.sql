@@ -64,7 +64,7 @@ begin
   end if;
   update {ns}.job_execution x
      set outcome = 'lost', lost_at = clock_timestamp(), lost_reason = 'superseded',
-         note = concat_ws('; ', x.note, 'running without a lease')
+         note = {ns}.joined_v1(x.note, 'running without a lease')
     where x.key_id = k.key_id and x.outcome = 'running';
   insert into {ns}.job_execution
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
@@ -113,7 +113,7 @@ begin
   if not found then return false; end if;
   update {ns}.job_execution x
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
-         retrying = true, note = nullif(concat_ws('; ', x.note, p_note), '')
+         retrying = true, note = {ns}.joined_v1(x.note, p_note)
    where x.execution_id = p_execution_id and x.outcome = 'running';
   if found and p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
   return true;
@@ -183,7 +183,7 @@ end $$;
 
 -- The owner gives up after an attempt that it had kept.  This is final, unless another firing has taken over.  A next attempt
 -- whose answer the owner never got did not start.  Returns the owner's lease, if it still had one.
-create function {ns}.give_up_v1(p_execution_id bigint, p_owner uuid, l {ns}.lease, p_note text) returns {ns}.lease
+create function {ns}.give_up_v1(p_execution_id bigint, p_owner uuid, l {ns}.lease, variadic p_notes text[]) returns {ns}.lease
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   e {ns}.job_execution;
@@ -194,12 +194,14 @@ begin
     delete from {ns}.lease x where x.key_id = e.key_id and x.owner = p_owner returning x.* into l;
   end if;
   if l.execution_id <> p_execution_id then
-    update {ns}.job_execution x set outcome = 'not-started', duration = 0, finished_at = clock_timestamp()
+    update {ns}.job_execution x
+       set outcome = 'not-started', duration = 0, finished_at = clock_timestamp(),
+           note = {ns}.joined_v1(x.note, 'its owner never got the answer')
       where x.execution_id = l.execution_id and x.outcome = 'running';
     perform {ns}.take_back_start_v1(l.execution_id);
   end if;
   update {ns}.job_execution x
-     set retrying = false, note = nullif(concat_ws('; ', x.note, p_note), '')
+     set retrying = false, note = {ns}.joined_v1(variadic x.note || p_notes)
    where x.execution_id = p_execution_id;
   return l;
 end $$;
@@ -218,7 +220,7 @@ begin
   update {ns}.job_execution x
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
          lost_at = case when l.key_id is null then coalesce(x.lost_at, clock_timestamp()) end,
-         note = nullif(concat_ws('; ', x.note, p_note, case when l.key_id is null then 'ended after its lease was lost' end), ''),
+         note = {ns}.joined_v1(x.note, p_note, case when l.key_id is null then 'ended after its lease was lost' end),
          lost_reason = coalesce(p_lost_reason, case when l.key_id is null then coalesce(x.lost_reason, 'revoked') end),
          request = coalesce(p_request, x.request), requested_by = coalesce(p_requested_by, x.requested_by)
    where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
@@ -324,13 +326,13 @@ begin
       update {ns}.job_execution x
          set outcome = v_outcome, exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
              duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
-             note = nullif(concat_ws('; ', x.note, v_note, v_late), ''), lost_reason = coalesce(v_lost_reason, x.lost_reason),
+             note = {ns}.joined_v1(x.note, v_note, v_late), lost_reason = coalesce(v_lost_reason, x.lost_reason),
              request = coalesce(p ->> 'request', x.request), requested_by = coalesce(p ->> 'requested_by', x.requested_by)
        where x.execution_id = e.execution_id;
       perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       if v_outcome = 'not-started' then perform {ns}.take_back_start_v1(e.execution_id); end if;
     elsif v_outcome <> 'running' then
-      perform {ns}.give_up_v1(e.execution_id, e.owner, l, nullif(concat_ws('; ', v_note, v_late), ''));
+      l := {ns}.give_up_v1(e.execution_id, e.owner, l, v_note, v_late);
     end if;
     return;
   end if;
@@ -339,7 +341,7 @@ begin
   select k.fence into v_fence from {ns}.job_key k where k.key_id = v_id for update;
   if v_token >= v_fence then
     update {ns}.job_execution x
-       set outcome = 'lost', lost_at = clock_timestamp(), lost_reason = 'superseded', note = concat_ws('; ', x.note, v_unfinished)
+       set outcome = 'lost', lost_at = clock_timestamp(), lost_reason = 'superseded', note = {ns}.joined_v1(x.note, v_unfinished)
      where x.key_id = v_id and x.outcome = 'running'
        and not exists (select from {ns}.lease y where y.execution_id = x.execution_id);
   end if;
@@ -347,7 +349,7 @@ begin
        coalesce(v_token, 0) < v_fence or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
     v_outcome := 'lost';
     v_lost_reason := 'superseded';
-    v_note := concat_ws('; ', v_note, v_unfinished);
+    v_note := {ns}.joined_v1(v_note, v_unfinished);
   end if;
   for v_try in 1 .. 100 loop
     select case when bool_or(x.attempt = (p ->> 'attempt')::int) then max(x.attempt) + 1 else (p ->> 'attempt')::int end
@@ -361,7 +363,7 @@ begin
           to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
           to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, v_token,
           (p ->> 'owner')::uuid, coalesce((p ->> 'shards')::int, 1), coalesce((p ->> 'retries')::int, 0),
-          p ->> 'cause', v_lost_reason, p ->> 'request', p ->> 'requested_by', nullif(concat_ws('; ', v_note, v_late), ''))
+          p ->> 'cause', v_lost_reason, p ->> 'request', p ->> 'requested_by', {ns}.joined_v1(v_note, v_late))
         returning execution_id into e.execution_id;
       perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       exit;

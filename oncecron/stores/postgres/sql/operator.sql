@@ -158,7 +158,7 @@ begin
     end if;
   end loop;
   delete from {ns}.lease x where x.key_id = v_id;
-  perform {ns}.lose_v1(l, v_id, 'released', p_author, clock_timestamp());
+  perform {ns}.lose_v1(l, v_id, 'released', 'released by ' || p_author, clock_timestamp());
   perform {ns}.notify_v1(v_id);
   answer := 'free';
 exception when lock_not_available then

@@ -93,18 +93,30 @@ begin
       where (strpos(s.delivered, excluded.delivered) > 0) is not true;
 end $$;
 
--- Executions without a lease are lost, and so is one whose host died between two attempts; the fencing token rises.
-create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_reason text, p_by text, p_now timestamptz) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+-- Join notes into one text without repetition.
+create function {ns}.joined_v1(variadic p_notes text[]) returns text
+language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
-  v_note text := 'lease ended ' || to_char(coalesce(l.expires_at, p_now) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-    || ', declared lost by ' || p_by;
+  v_note text;
+  v_text text;
+begin
+  foreach v_note in array p_notes loop
+    if v_note <> '' and (v_text is null or strpos(v_text, v_note) = 0) then
+      v_text := concat_ws('; ', v_text, v_note);
+    end if;
+  end loop;
+  return v_text;
+end $$;
+
+-- Executions without a lease are lost, and so is one whose host died between two attempts; the fencing token rises.
+create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_reason text, p_note text, p_now timestamptz) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
   update {ns}.job_execution x
-     set outcome = 'lost', lost_at = p_now, lost_reason = p_reason, note = concat_ws('; ', x.note, v_note)
+     set outcome = 'lost', lost_at = p_now, lost_reason = p_reason, note = {ns}.joined_v1(x.note, p_note)
    where x.key_id = p_key_id and x.outcome = 'running';
   update {ns}.job_execution x
-     set lost_at = p_now, lost_reason = p_reason, note = concat_ws('; ', x.note, v_note)
+     set lost_at = p_now, lost_reason = p_reason, note = {ns}.joined_v1(x.note, p_note)
    where x.execution_id = l.execution_id and x.retrying and x.lost_at is null;
   update {ns}.job_key x set fence = greatest(x.fence + 1, ({ns}.epoch(p_now) * 1e6)::bigint) where x.key_id = p_key_id;
 end $$;

@@ -22,9 +22,10 @@ local fence, token = tonumber(redis.call('HGET', own.key, 'fence') or 0), tonumb
 local has_lease = redis.call('EXISTS', own.lease) == 1
 if given.fencing_token and token >= fence and not has_lease then declare_lost('superseded', UNFINISHED) end
 row = row_of(given)
+local unfinished
 if given.outcome == 'running' and (token < fence or redis.call('HEXISTS', own.key, 'running') == 1) then
-  row.outcome, row.lost_reason, row.note = 'lost', 'superseded', UNFINISHED
+  row.outcome, row.lost_reason, unfinished = 'lost', 'superseded', UNFINISHED
 end
-id = insert_late(row, joined(given.note, row.note, late))
+id = insert_late(row, joined(given.note, unfinished, late))
 if row.outcome == 'running' then redis.call('HSET', own.key, 'running', id) end
 return 1
