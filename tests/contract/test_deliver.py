@@ -394,6 +394,13 @@ def test_a_delivered_refusal_is_a_row_like_others(a: Host, log: Log) -> None:
     assert skip.at == pytest.approx(at, abs=0.001)
 
 
+def test_an_attempt_never_seen_leaves_the_lease_of_another(a: Host) -> None:
+    """Only an execution's own lease goes with its end."""
+    firing, lease = won(a)
+    a.deliver(execution_record(firing, lease, attempt=2, fencing_token=None, late=True))
+    assert a.renew(lease)
+
+
 def test_a_superseded_start_says_so_once(a: Host, log: Log) -> None:
     """However it was told."""
     a.run(minute(2))

@@ -307,8 +307,6 @@ begin
     return;
   end if;
   if v_outcome <> 'running' then
-    delete from {ns}.lease x where x.key_id = v_id and x.owner = (p ->> 'owner')::uuid returning x.* into l;
-    perform {ns}.notify_v1(v_id);
     begin
       perform {ns}.expire_v1(v_id, make_interval(secs => p_keep_executions), make_interval(secs => p_keep_skips), 100, 1000)
         where p_keep_executions is not null;
@@ -322,6 +320,9 @@ begin
       and x.owner_attempt = coalesce((p ->> 'attempt')::int, x.owner_attempt)
     order by x.owner_attempt desc limit 1 for update;
   if found then
+    if v_outcome <> 'running' then
+      delete from {ns}.lease x where x.execution_id = e.execution_id returning x.* into l;
+    end if;
     if v_outcome <> 'running' and (e.outcome = 'running' or e.outcome = 'lost' and e.duration is null) then
       update {ns}.job_execution x
          set outcome = v_outcome, exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
@@ -334,6 +335,7 @@ begin
     elsif v_outcome <> 'running' then
       l := {ns}.give_up_v1(e.execution_id, e.owner, l, v_note, v_late);
     end if;
+    if l.key_id is not null then perform {ns}.notify_v1(v_id); end if;
     return;
   end if;
   if v_outcome = 'not-started' and v_token is null then return; end if;
