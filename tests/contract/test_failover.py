@@ -372,3 +372,12 @@ def test_who_awaited_nothing_gets_a_free_key(a: Host, b: Host, failover: bool) -
     lease = a.run(NO_TICK, **GOES_ON)
     awaited = None if failover else lease.execution_id
     assert isinstance(b.fire(NO_TICK, awaited=awaited, failover=failover), Lease)
+
+
+def test_a_standby_looks_past_starts_with_a_tick(a: Host, b: Host, store: StoreKind) -> None:
+    """What went on without a tick after the loss, and ended, was to end; a tick that ran since changes nothing."""
+    lost = a.win(NO_TICK, **GOES_ON)
+    store.expire(KEY)
+    b.run(NO_TICK, awaited=lost.execution_id, **GOES_ON)
+    b.run(named_tick("by-hand"))
+    assert a.lose(NO_TICK, awaited=lost.execution_id, **GOES_ON).reason == "done"

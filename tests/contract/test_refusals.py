@@ -209,3 +209,37 @@ def test_a_refusal_starts_nothing(a: Host, b: Host, log: Log) -> None:
     b.lose(minute(2))
     assert log.outcomes() == ["running"]
     assert a.finish(lease)
+
+
+# What a refusal tells, and what it leaves alone
+
+
+@pytest.mark.parametrize(
+    ("tick", "reason", "parts"),
+    [
+        (minute(1), "passed", {}),
+        (minute(3), "recent", fired(minute(3), 1)),
+        (minute(3), "late", {"starting_deadline": 1.0}),
+    ],
+)
+def test_a_refused_firing_takes_no_expired_lease_away(
+    a: Host, b: Host, store: StoreKind, log: Log, tick: Tick, reason: str, parts: dict[str, Any]
+) -> None:
+    """It starts nothing, so the late holder may still go on."""
+    lease = a.win(minute(2), **fired(minute(2), 58))
+    store.expire(KEY)
+    assert b.lose(tick, **parts).reason == reason
+    assert log.outcomes() == ["running"]
+    assert a.renew(lease)
+    assert a.finish(lease)
+
+
+def test_a_dead_holders_own_tick_is_done_and_not_recent(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """The loss is found and told, however close the start was."""
+    a.win(minute(1), **fired(minute(1), 58))
+    store.expire(KEY)
+    refusal = b.lose(minute(1), **fired(minute(1), 58))
+    assert (refusal.reason, refusal.detail) == ("done", "lost")
+    assert log.outcomes() == ["lost"]

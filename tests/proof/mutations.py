@@ -45,8 +45,8 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/sql/claim.sql",
-                "    if not p_again and not v_goes_on and t.outcome not in ('running', 'not-started')\n",
-                "    if false\n",
+                "      if not p_again and not v_goes_on and t.outcome <> 'not-started'\n",
+                "      if false\n",
             ),
             Change(
                 "stores/redis/lua/claim.lua",
@@ -389,8 +389,8 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/sql/claim.sql",
-                "(t.outcome in ('running', 'lost') or t.retrying), false)",
-                "(t.outcome in ('running', 'lost', 'stopped') or t.retrying), false)",
+                "(t.outcome = 'lost' or t.retrying), false)",
+                "(t.outcome in ('lost', 'stopped') or t.retrying), false)",
             ),
             Change(
                 "stores/redis/lua/claim.lua",

@@ -75,13 +75,14 @@ def decide(
     lease = store.one("find_lease", **asked)
     if lease is not None and lease["ends_in"] > 0:
         return _blocked_by(lease, firing)
-    if take_away(store, asked, "expired", f"its lease ended, found by {firing.holder.host}"):  # 5
-        raise_fence(store, asked)
+    if _has_no_end(_newest(store, firing, asked), lease):
+        _take_expired_away(store, asked)  # 5: of this tick
     refusal = _already_ran(store, firing, asked)
     left = _attempt_to_follow(store, firing, asked)
     refusal = refusal or _is_recent(store, firing, asked, left)  # 6
     if refusal is not None:
         return refusal
+    _take_expired_away(store, asked)  # 5
     return _grant(store, firing, asked, left)  # 7
 
 
@@ -197,7 +198,7 @@ def _overtaken(store: Connection, firing: Firing, asked: Values, *, forgotten: b
 
 def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     """Refuse a standby without a tick when the execution that it waits for has ended as intended."""
-    leader = store.one("find_awaited", **asked) if firing.failover else None
+    leader = _newest(store, firing, asked)
     if (
         leader is None
         or leader["outcome"] in ("running", "not-started")
@@ -208,11 +209,31 @@ def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     return None if shut_down else _done(leader)
 
 
+def _newest(store: Connection, firing: Firing, asked: Values) -> Any:
+    """Return the newest execution of the tick, or without a tick since the awaited one."""
+    if firing.tick.text is not None:
+        return store.one("find_newest", **asked)
+    return store.one("find_awaited", **asked) if firing.failover else None
+
+
+def _has_no_end(execution: Any, lease: Any) -> bool:
+    """Return whether an execution has no recorded end, or still has its lease, which has expired."""
+    if execution is None:
+        return False
+    leased = lease is not None and lease["execution_id"] == execution["execution_id"]
+    return leased or bool(execution["outcome"] == "running")
+
+
+def _take_expired_away(store: Connection, asked: Values) -> None:
+    if take_away(store, asked, "expired", f"its lease ended, found by {asked['host']}"):
+        raise_fence(store, asked)
+
+
 def _attempt_to_follow(store: Connection, firing: Firing, asked: Values) -> Any:
     """Return the attempt that this firing takes over, or None if it is a new start."""
     if firing.again or not firing.failover:
         return None
-    before = store.one("find_awaited" if firing.tick.text is None else "find_newest", **asked)
+    before = _newest(store, firing, asked)
     return before if _may_be_followed(before) else None
 
 

@@ -54,6 +54,7 @@ declare
   a       {ns}.answer;
   k       {ns}.job_key;
   l       {ns}.lease;
+  v_dead  {ns}.lease;           -- an expired one that was removed
   e       {ns}.job_execution;   -- of the lease
   t       {ns}.job_execution;   -- of the tick, or without a tick since the awaited one
   v_now   timestamptz := clock_timestamp();
@@ -61,7 +62,8 @@ declare
   v_class integer := '{ns}.job_key'::regclass::oid::int4;
   v_got   boolean := false;
   v_busy  boolean;
-  v_goes_on boolean;            -- it takes over after t, or will once t is lost
+  v_unknown boolean;            -- t has no recorded end, and no living lease
+  v_goes_on boolean;            -- it takes over after t
   v_ago   interval;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -106,7 +108,7 @@ begin
     end if;
   end if;
 
-  for v_pass in 1 .. 2 loop
+  for v_pass in 1 .. 3 loop
     if v_pass = 2 then
       -- 3. The session lock, without waiting.
       if p_session and not p_alone then
@@ -164,19 +166,6 @@ begin
       exit;
     end if;
 
-    -- 5. an expired lease, or an execution without one, is removed,
-    if v_pass = 2 then
-      delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;
-      if l.key_id is not null and not found then     -- renewed between the look and the delete
-        a.answer := 'again'; a.reason := 'contended'; a.after := 0.05; a.ends_in := 0;
-        exit;
-      end if;
-      if l.key_id is not null or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running') then
-        perform {ns}.lose_v1(l, v_id, 'expired', 'its lease ended, found by ' || p_host, v_now);
-        select x.* into k from {ns}.job_key x where x.key_id = v_id;
-      end if;
-    end if;
-
     -- the tick: its newest attempt that may have started, else its newest; without a tick the awaited execution, or one after it,
     if p_tick is null and p_failover and p_awaited is not null then
       select x.* into t from {ns}.job_execution x
@@ -187,42 +176,59 @@ begin
       select x.* into t from {ns}.job_execution x
         where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;
     end if;
-    v_goes_on := coalesce(p_failover and not p_again and (t.outcome in ('running', 'lost') or t.retrying), false);
-    if not p_again and not v_goes_on and t.outcome not in ('running', 'not-started')
-       and (p_tick is not null or t.outcome <> 'stopped' or t.requested_by is not null) then
-      a.answer := 'refused'; a.reason := 'done'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
-      a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
-      exit;
-    end if;
-    if p_tick_at < k.high_water and v_goes_on and t.outcome <> 'running'
-       or not p_again and coalesce(t.outcome, 'not-started') = 'not-started' and (p_tick_at < k.high_water
-         -- An attempt that retention has removed may have started.
-         or p_tick_at = k.high_water and coalesce((
-              select max(x.attempt) > count(*) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), true)) then
-      a.answer := 'refused'; a.reason := 'passed';
-      a.detail := 'by tick ' || to_char(k.high_water at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"');
-      exit;
-    end if;
-    if v_goes_on and t.outcome <> 'running' and p_tick is not null and t.attempt > p_retries then
-      a.answer := 'refused'; a.reason := 'exhausted'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
-      a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
-      exit;
-    end if;
+    v_unknown := coalesce(t.outcome = 'running' or t.execution_id = l.execution_id, false);
+    if not v_unknown then
+      v_goes_on := coalesce(p_failover and not p_again and (t.outcome = 'lost' or t.retrying), false);
+      if not p_again and not v_goes_on and t.outcome <> 'not-started'
+         and (p_tick is not null or t.outcome <> 'stopped' or t.requested_by is not null) then
+        a.answer := 'refused'; a.reason := 'done'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
+        a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
+        exit;
+      end if;
+      if p_tick_at < k.high_water and v_goes_on
+         or not p_again and coalesce(t.outcome, 'not-started') = 'not-started' and (p_tick_at < k.high_water
+           -- An attempt that retention has removed may have started.
+           or p_tick_at = k.high_water and coalesce((
+                select max(x.attempt) > count(*) from {ns}.job_execution x where x.key_id = v_id and x.tick = p_tick), true)) then
+        a.answer := 'refused'; a.reason := 'passed';
+        a.detail := 'by tick ' || to_char(k.high_water at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"');
+        exit;
+      end if;
+      if v_goes_on and p_tick is not null and t.attempt > p_retries then
+        a.answer := 'refused'; a.reason := 'exhausted'; a.holder_host := t.host; a.holder_pid := t.pid; a.holder_user := t.user_name;
+        a.holder_since := {ns}.epoch(t.started_at); a.detail := t.outcome;
+        exit;
+      end if;
 
-    -- 6. the gap, which a takeover ignores, unless another start without a tick came since; and the deadline.
-    v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
-                  when k.last_started_at is not null then interval '0' end;
-    if not p_again and v_ago < p_min_gap and not (v_goes_on and (p_tick is not null or k.last_started_at <= t.started_at))
-       and (p_rule = 'none' or k.last_lateness > 60 - extract(epoch from p_min_gap)) then
-      select x.* into e from {ns}.job_execution x where x.execution_id = k.last_execution_id;
-      a.answer := 'refused'; a.reason := 'recent'; a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
-      a.holder_since := {ns}.epoch(k.last_started_at);
+      -- 6. the gap, which a takeover ignores, unless another start without a tick came since; and the deadline.
+      v_ago := case when k.last_started_at < v_now then v_now - k.last_started_at
+                    when k.last_started_at is not null then interval '0' end;
+      if not p_again and v_ago < p_min_gap and not (v_goes_on and (p_tick is not null or k.last_started_at <= t.started_at))
+         and (p_rule = 'none' or k.last_lateness > 60 - extract(epoch from p_min_gap)) then
+        select x.* into e from {ns}.job_execution x where x.execution_id = k.last_execution_id;
+        a.answer := 'refused'; a.reason := 'recent'; a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name;
+        a.holder_since := {ns}.epoch(k.last_started_at);
+        exit;
+      end if;
+      if v_now - p_tick_at > p_starting_deadline then
+        a.answer := 'refused'; a.reason := 'late';
+        exit;
+      end if;
+    end if;
+    continue when v_pass = 1;
+
+    -- 5. an expired lease, or an execution without one, is removed; then look again if it was of this tick.
+    delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;
+    if l.key_id is not null and not found then     -- renewed between the look and the delete
+      a.answer := 'again'; a.reason := 'contended'; a.after := 0.05; a.ends_in := 0;
       exit;
     end if;
-    if v_now - p_tick_at > p_starting_deadline then
-      a.answer := 'refused'; a.reason := 'late';
-      exit;
+    if l.key_id is not null or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running') then
+      perform {ns}.lose_v1(l, v_id, 'expired', 'its lease ended, found by ' || p_host, v_now);
+      select x.* into k from {ns}.job_key x where x.key_id = v_id;
+      if l.key_id is not null then v_dead := l; end if;
     end if;
+    exit when not v_unknown;
   end loop;
 
   if a.answer is null and p_tick is not null then
@@ -255,8 +261,8 @@ begin
   insert into {ns}.lease
       (key_id, execution_id, owner, ttl, session_lock, backend_pid, backend_start, acquired_at, heartbeat_at, expires_at)
     values (v_id, a.execution_id, p_owner, p_ttl, p_session, pg_backend_pid(), p_backend_start, v_now, v_now, v_now + p_ttl);
-  if l.session_lock and p_session and not a.locked then      -- a dead holder's session still has it and may be terminated
-    a.backend_pid := l.backend_pid; a.backend_start := l.backend_start::text;
+  if v_dead.session_lock and p_session and not a.locked then      -- a dead holder's session still has it and may be terminated
+    a.backend_pid := v_dead.backend_pid; a.backend_start := v_dead.backend_start::text;
   end if;
   perform {ns}.notify_v1(v_id);
   return a;

@@ -70,20 +70,37 @@ local function resumes(row)
   return given.failover and (row.outcome == 'lost' or unfollowed)
 end
 
--- The execution that a firing without a tick has waited for, or the last start without a tick since.
-local function awaited(key)
+-- Of the execution that a firing without a tick has waited for and those without a tick since: the newest that may have started,
+-- else the newest.
+local function awaited()
   local row = given.failover and execution(given.awaited)
   if not row or row.tick then return end
-  local last, followed = execution(key.last_execution_id), select(2, execution_of(row.owner))
-  if last and not last.tick and last.owner ~= row.owner then return last end
-  return started(followed or row)
+  local newest, from, entries
+  repeat
+    entries = redis.call('XREVRANGE', own.log, from or '+', given.awaited .. '-0', 'COUNT', 100)
+    for _, entry in ipairs(entries) do
+      from = '(' .. entry[1]
+      local found = execution(string.match(entry[1], '^%d+'))
+      if found and not found.tick then
+        if found.outcome ~= 'not-started' then return found end
+        newest = newest or found
+      end
+    end
+  until #entries < 100
+  return newest
+end
+
+-- The newest attempt of the tick that counts; without a tick, what became of the awaited execution.
+local function newest()
+  if given.tick then return attempt_that_counts(given.tick) end
+  return awaited()
 end
 
 -- 2. The tick has an execution, or is older than the newest claimed tick; without a tick, the awaited execution has ended.
 local function already_ran(key)
   if given.again then return end
   if not given.tick then
-    local row = awaited(key)
+    local row = awaited()
     local was_to_end = row and row.outcome ~= 'running' and row.outcome ~= 'not-started' and not resumes(row)
     if was_to_end and (row.outcome ~= 'stopped' or row.requested_by) then return refused('done', row, nil, row.outcome) end
     return
@@ -100,10 +117,9 @@ local function already_ran(key)
 end
 
 -- The attempt that this firing takes over, if it is not a new start.
-local function attempt_to_follow(key)
+local function attempt_to_follow()
   if given.again or not given.failover then return end
-  local row
-  if given.tick then row = attempt_that_counts(given.tick) else row = awaited(key) end
+  local row = newest()
   return row and resumes(row) and row
 end
 
@@ -119,6 +135,13 @@ local function is_recent(key, before)
   end
   local instant, limit = tonumber(given.tick_instant), tonumber(given.starting_deadline)
   if instant and limit and now - instant > limit then return refused('late', nil, given.tick_instant) end
+end
+
+-- Whether the newest attempt has no recorded end, or waits for its next one, and its lease has expired.
+local function has_unknown_end(lease)
+  local row, leased = newest(), execution(lease.execution_id)
+  local is_leased = row and leased and leased.owner == row.owner and leased.owner_attempt == row.owner_attempt
+  return row and (row.outcome == 'running' or is_leased)
 end
 
 -- 7. Granted.
@@ -163,7 +186,9 @@ local function decide()
   end
   if lease.owner and tonumber(lease.expires_at) > now then return blocked_by(lease) end
   local key = hash(own.key)
-  refusal = already_ran(key)
+  local unknown = has_unknown_end(lease)
+  local before = attempt_to_follow()
+  refusal = not unknown and (already_ran(key) or is_recent(key, before))
   if refusal then return refusal end
   local wrong = refused_settings()
   if wrong then return wrong end
@@ -177,8 +202,11 @@ local function decide()
     key.fence = whole(math.max((key.fence or 0) + 1, microseconds))
     set(own.key, {fence = key.fence})
   end
-  local before = attempt_to_follow(key)
-  return already_ran(key) or is_recent(key, before) or grant(key, before)
+  if unknown then
+    before = attempt_to_follow()
+    refusal = already_ran(key) or is_recent(key, before)
+  end
+  return refusal or grant(key, before)
 end
 
 if is_late() then return 'late ' .. seconds(now) end

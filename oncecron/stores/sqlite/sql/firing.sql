@@ -47,7 +47,7 @@ UPDATE lease
 
 -- name: find_newest
 -- The newest attempt of a tick that may have started, else the newest; and whether retention has removed one.
-SELECT attempt, outcome, retrying, host, pid, user, started_at,
+SELECT execution_id, attempt, outcome, retrying, host, pid, user, started_at,
        (SELECT max(attempt) > count(*) FROM job_execution
          WHERE key = :key AND tick = :tick AND shard = :shard) AS forgotten
   FROM job_execution
@@ -57,7 +57,7 @@ SELECT attempt, outcome, retrying, host, pid, user, started_at,
 
 -- name: find_awaited
 -- The newest execution without a tick since the awaited one that may have started, else the newest.
-SELECT attempt, outcome, retrying, requested_by, host, pid, user, started_at
+SELECT execution_id, attempt, outcome, retrying, requested_by, host, pid, user, started_at
   FROM job_execution
  WHERE key = :key AND shard = :shard AND tick IS NULL AND execution_id >= :awaited
    AND EXISTS (SELECT 1 FROM job_execution WHERE execution_id = :awaited AND tick IS NULL)
