@@ -243,3 +243,24 @@ def test_a_dead_holders_own_tick_is_done_and_not_recent(
     refusal = b.lose(minute(1), **fired(minute(1), 58))
     assert (refusal.reason, refusal.detail) == ("done", "lost")
     assert log.outcomes() == ["lost"]
+
+
+def test_a_recent_start_names_its_host(a: Host, b: Host, log: Log) -> None:
+    """Whose start it was that is too close; the recorded skip names it too."""
+    a.run(NO_TICK)
+    assert b.lose(NO_TICK, min_gap=GAP).holder == a.holder
+    [skip] = log.skips()
+    assert (skip.holder_host, skip.holder_pid) == a.holder[:2]
+
+
+def test_a_late_refusal_tells_its_instant(a: Host) -> None:
+    """Since then it was due."""
+    refusal = a.lose(minute(1), starting_deadline=1.0)
+    assert (refusal.reason, refusal.since) == ("late", minute(1).instant)
+
+
+def test_a_passed_refusal_names_the_newer_tick(a: Host, b: Host, log: Log) -> None:
+    """Also in the recorded skip."""
+    a.run(minute(2))
+    assert b.lose(minute(1)).detail == f"by tick {minute(2).text}"
+    assert [skip.detail for skip in log.skips()] == [f"by tick {minute(2).text}"]

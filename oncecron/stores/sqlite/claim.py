@@ -24,6 +24,7 @@ from oncecron.core.model import (
     trust_after,
     why_not_yet,
 )
+from oncecron.core.tick import minute_tick
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
@@ -181,19 +182,23 @@ def _already_ran(store: Connection, firing: Firing, asked: Values) -> Refusal | 
     if outcome not in (None, "not-started") and not resumes:
         return _done(newest)
     forgotten = newest is None or (newest["forgotten"] and not resumes)  # and may have started
-    if _overtaken(store, firing, asked, forgotten=forgotten):
-        return Refusal("passed")
+    high_water = _overtaken_by(store, firing, asked, forgotten=forgotten)
+    if high_water is not None:
+        return Refusal("passed", detail=f"by tick {minute_tick(high_water).text}")
     if resumes and newest["attempt"] > firing.retries:
         return _refusal("exhausted", newest)
     return None
 
 
-def _overtaken(store: Connection, firing: Firing, asked: Values, *, forgotten: bool) -> bool:
-    """Return whether a newer instant was claimed, or this one by an execution that retention has removed."""
+def _overtaken_by(
+    store: Connection, firing: Firing, asked: Values, *, forgotten: bool
+) -> float | None:
+    """Return a newer claimed instant, or this one if retention has removed its execution; else None."""
     key, instant = store.one("find_key", **asked), firing.tick.instant
     if instant is None or key is None or key["high_water"] is None:
-        return False
-    return bool(instant < key["high_water"] or (instant == key["high_water"] and forgotten))
+        return None
+    overtaken = instant < key["high_water"] or (instant == key["high_water"] and forgotten)
+    return float(key["high_water"]) if overtaken else None
 
 
 def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
@@ -250,7 +255,8 @@ def _is_recent(store: Connection, firing: Firing, asked: Values, left: Any) -> R
         by_itself = left is not None and (firing.tick.text or last <= left["started_at"])
         late_in_its_minute = firing.tick.rule == "minute" and key["last_lateness"] > 60 - gap
         if ago < gap and not by_itself and (firing.tick.rule == "none" or late_in_its_minute):
-            return Refusal("recent", since=last)
+            started = store.one("last_started", **asked)
+            return Refusal("recent", None if started is None else _holder(started), since=last)
     instant, limit = firing.tick.instant, firing.starting_deadline
     if instant is not None and limit is not None and asked["now"] - instant > limit:
         return Refusal("late", since=instant)

@@ -211,7 +211,7 @@ begin
         exit;
       end if;
       if v_now - p_tick_at > p_starting_deadline then
-        a.answer := 'refused'; a.reason := 'late';
+        a.answer := 'refused'; a.reason := 'late'; a.holder_since := {ns}.epoch(p_tick_at);
         exit;
       end if;
     end if;

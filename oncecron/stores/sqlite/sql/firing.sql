@@ -16,6 +16,11 @@ INSERT INTO job_key (key, shard) VALUES (:key, :shard) ON CONFLICT DO NOTHING
 -- name: find_key
 SELECT fence, high_water, last_start, last_lateness FROM job_key WHERE key = :key AND shard = :shard
 
+-- name: last_started
+-- The host of the last start; unknown if it was taken back or recorded later.
+SELECT host, pid, user FROM job_execution
+ WHERE execution_id = (SELECT last_execution_id FROM job_key WHERE key = :key AND shard = :shard)
+
 -- name: find_pause
 -- The key's own pause takes precedence over that of all keys.
 SELECT author, reason, at FROM pause
