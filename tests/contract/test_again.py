@@ -8,7 +8,7 @@ import pytest
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.model import Lease, Retention
-from oncecron.core.tick import named_tick
+from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -97,3 +97,9 @@ def test_a_further_attempt_says_that_it_was_asked_for(a: Host, b: Host, log: Log
         (2, "manual"),
         (1, "schedule"),
     ]
+
+
+def test_again_without_a_tick_asks_for_no_end(a: Host, b: Host) -> None:
+    """Also where it would wait for a run that has ended meanwhile: whoever says so wants another start."""
+    lease = a.run(NO_TICK)
+    assert isinstance(b.fire(NO_TICK, awaited=lease.execution_id, again=True, failover=True), Lease)

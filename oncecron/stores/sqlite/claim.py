@@ -203,7 +203,7 @@ def _overtaken_by(
 
 def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
     """Refuse a standby without a tick when the execution that it waits for has ended as intended."""
-    leader = _newest(store, firing, asked)
+    leader = None if firing.again else _newest(store, firing, asked)
     if (
         leader is None
         or leader["outcome"] in ("running", "not-started")
