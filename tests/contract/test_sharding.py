@@ -194,3 +194,19 @@ def test_a_delivered_part_has_its_number(a: Host, log: Log) -> None:
     firing = a.firing(minute(1), shard=2, shards=3)
     a.deliver(execution_record(firing, outcome="unclaimed"))
     assert (log.newest().shard, log.newest().shards) == (2, 3)
+
+
+def test_a_divided_tick_keeps_its_number_after_a_whole_one(a: Host, b: Host) -> None:
+    """The crontabs were changed in between; a late host must not run the older tick whole."""
+    a.run(minute(1), shards=2)
+    a.run(minute(2))
+    with pytest.raises(ConfigurationError):
+        b.fire(minute(1))
+
+
+def test_a_delivered_part_divides_its_tick(a: Host, b: Host) -> None:
+    """Whichever part it was: what the store learns late counts like what it granted."""
+    firing = a.firing(minute(1), shard=1, shards=2)
+    a.deliver(execution_record(firing, fencing_token=7))
+    with pytest.raises(ConfigurationError):
+        b.fire(minute(1))

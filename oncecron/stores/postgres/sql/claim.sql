@@ -22,20 +22,17 @@ begin
   return a;
 end $$;
 
--- 1. Another number of parts than that with which any part of this tick was granted; null if there is none.  Most keys have
--- one part and need no further look.
+-- 1. Another number of parts than that with which any part of this tick was granted; null if there is none.
 create function {ns}.parts_v1(p_key text, p_tick text, p_shards integer) returns {ns}.answer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   a {ns}.answer;
   v_other integer;
 begin
-  if p_shards > 1 or exists (select from {ns}.job_key k where k.key = p_key and (k.shard > 0 or k.shards > 1)) then
-    select x.shards into v_other from {ns}.job_key k join {ns}.job_execution x on x.key_id = k.key_id
-      where k.key = p_key and x.tick = p_tick and x.shards <> p_shards limit 1;
-    if found then
-      a.answer := 'parts'; a.detail := v_other;
-    end if;
+  select x.shards into v_other from {ns}.job_key k join {ns}.job_execution x on x.key_id = k.key_id
+    where k.key = p_key and x.tick = p_tick and x.shards <> p_shards limit 1;
+  if found then
+    a.answer := 'parts'; a.detail := v_other;
   end if;
   return a;
 end $$;

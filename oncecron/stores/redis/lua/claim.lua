@@ -28,7 +28,7 @@ end
 
 -- The number of parts of the tick; for a tick before the last eight, from the execution of its first part.
 local function divided()
-  local shards = division_of(given.key, given.tick)
+  local shards = division_of(given.key, given.tick, given.shards)
   if shards then return shards end
   local first = other.ticks or own.ticks
   local row = execution(redis.call('HGET', first, given.tick))

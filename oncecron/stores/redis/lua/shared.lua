@@ -180,6 +180,26 @@ local function keep_output(id, ending)
   if ending.output then redis.call('HSET', shared.outputs, id, (ending.output_cut or '0') .. ':' .. ending.output) end
 end
 
+-- The number of parts of a tick, if one of them was granted; of several numbers one that differs from the given one.
+local function division_of(key, tick, given_shards)
+  local found
+  for shards, name in string.gmatch(redis.call('HGET', shared.divisions, key) or '', '(%d+) (%S+)') do
+    if name == tick and (not found or shards ~= given_shards) then found = shards end
+  end
+  return found
+end
+
+local function divide(row)
+  if not row.tick then return end
+  local known, new = {}, (row.shards or '1') .. ' ' .. row.tick
+  for each in string.gmatch(redis.call('HGET', shared.divisions, row.key) or '', '%d+ %S+') do
+    if each == new then return end
+    known[#known + 1] = each
+  end
+  known[#known + 1] = new
+  redis.call('HSET', shared.divisions, row.key, table.concat(known, ' ', math.max(1, #known - 7)))
+end
+
 -- Insert an execution that this server does not know, with a number that no other attempt of its tick has.
 local function insert_late(row, note)
   local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick))
@@ -189,6 +209,7 @@ local function insert_late(row, note)
   local id = insert_execution(row)
   keep_output(id, given)
   mark_key(row)
+  divide(row)
   return id
 end
 
@@ -269,21 +290,6 @@ local function let_go(lease, id)
   end
   redis.call('DEL', own.lease)
   notify('ended')
-end
-
--- The number of parts of a tick, if one of them was granted.
-local function division_of(key, tick)
-  for shards, name in string.gmatch(redis.call('HGET', shared.divisions, key) or '', '(%d+) (%S+)') do
-    if name == tick then return shards end
-  end
-end
-
-local function divide(row)
-  if not row.tick or division_of(row.key, row.tick) then return end
-  local known = {}
-  for each in string.gmatch(redis.call('HGET', shared.divisions, row.key) or '', '%d+ %S+') do known[#known + 1] = each end
-  known[#known + 1] = (row.shards or '1') .. ' ' .. row.tick
-  redis.call('HSET', shared.divisions, row.key, table.concat(known, ' ', math.max(1, #known - 7)))
 end
 
 -- Put back what this server has lost of a running holder, with its old token, but only if no other claim was granted since: its
