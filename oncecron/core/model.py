@@ -76,6 +76,14 @@ def why_not_yet(tick: Tick, ahead: float) -> str:
     )
 
 
+def why_other_shards(firing: Firing, shards: int) -> str:
+    """Say why a tick is refused for which another host has another number of shards."""
+    return (
+        f"key {firing.key}, tick {firing.tick.text}: another host has --shards {shards}, this host "
+        f"--shards {firing.shards}; use the same number on every host"
+    )
+
+
 def trust_after(sent: float, ttl: float) -> float:
     """Return until when a lease may be trusted whose renewal was sent at `sent` (lease clock).
 

@@ -210,3 +210,14 @@ def test_a_delivered_part_divides_its_tick(a: Host, b: Host) -> None:
     a.deliver(execution_record(firing, fencing_token=7))
     with pytest.raises(ConfigurationError):
         b.fire(minute(1))
+
+
+def test_every_store_names_both_numbers_alike(a: Host, b: Host) -> None:
+    """What people search for when they are paged has one wording."""
+    a.run(minute(1), shards=2)
+    with pytest.raises(ConfigurationError) as error:
+        b.fire(minute(1))
+    assert str(error.value) == (
+        f"key {KEY}, tick {minute(1).text}: another host has --shards 2, this host --shards 1; "
+        "use the same number on every host"
+    )

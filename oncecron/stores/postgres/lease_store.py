@@ -15,6 +15,7 @@ from oncecron.core.model import (
     Request,
     trust_after,
     why_not_yet,
+    why_other_shards,
 )
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.postgres import schema
@@ -109,10 +110,7 @@ class PostgresLeaseStore:
                 cause=answer.cause(),
             )
         if answer.text(0) == "parts":
-            raise ConfigurationError(
-                f"key {firing.key}, tick {firing.tick.text}: another host has --shards {answer.text(11)}, this host "
-                f"--shards {firing.shards}; use the same number on every host"
-            )
+            raise ConfigurationError(why_other_shards(firing, int(answer.text(11) or 1)))
         if answer.text(0) == "clocks":
             if firing.tick.rule == "name":
                 raise ConfigurationError(why_not_yet(firing.tick, answer.number(12)))

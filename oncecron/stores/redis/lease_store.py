@@ -5,7 +5,15 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, BlockingLease, Holder, Refusal, Unconfirmed, why_not_yet
+from oncecron.core.model import (
+    AskAgain,
+    BlockingLease,
+    Holder,
+    Refusal,
+    Unconfirmed,
+    why_not_yet,
+    why_other_shards,
+)
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
@@ -92,10 +100,7 @@ class RedisLeaseStore:
                 "`date +%s` on this host with `redis-cli time` on the server, and correct the clock that is wrong"
             )
         if kind == "parts":
-            raise ConfigurationError(
-                f"key {firing.key}, tick {firing.tick.text}: another host has --shards {answer['found']}, this host "
-                f"--shards {firing.shards}; use the same number on every host"
-            )
+            raise ConfigurationError(why_other_shards(firing, int(answer["found"])))
         if kind == "wrong":
             from oncecron.stores.redis.explain import wrong_server
 

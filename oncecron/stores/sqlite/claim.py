@@ -23,6 +23,7 @@ from oncecron.core.model import (
     Refusal,
     trust_after,
     why_not_yet,
+    why_other_shards,
 )
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
@@ -150,10 +151,7 @@ def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
         )
     other = store.one("other_number_of_parts", **asked)
     if other is not None:
-        raise ConfigurationError(
-            f"key {firing.key}, tick {firing.tick.text}: {other['host']} has --shards {other['shards']}, this firing "
-            f"--shards {firing.shards}; use the same number in every crontab"
-        )
+        raise ConfigurationError(why_other_shards(firing, other["shards"]))
     return None
 
 

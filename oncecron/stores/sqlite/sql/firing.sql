@@ -32,7 +32,7 @@ SELECT author, reason, at FROM pause
 SELECT author, at FROM drain WHERE host = :host
 
 -- name: other_number_of_parts
-SELECT shards, host FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
+SELECT shards FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
 
 -- name: find_lease
 -- The lease with its execution. `ends_in` counts on the lease clock: a lease of another boot has ended.
