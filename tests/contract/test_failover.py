@@ -8,7 +8,7 @@ import pytest
 from at_once import at_once
 from hosts import INTERVAL, KEY, TTL, Host, blocked_by, execution_record, minute
 
-from oncecron.core.model import Lease, Refusal, Request, Retention
+from oncecron.core.model import AskAgain, Lease, Refusal, Request, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -381,3 +381,12 @@ def test_a_standby_looks_past_starts_with_a_tick(a: Host, b: Host, store: StoreK
     b.run(NO_TICK, awaited=lost.execution_id, **GOES_ON)
     b.run(named_tick("by-hand"))
     assert a.lose(NO_TICK, awaited=lost.execution_id, **GOES_ON).reason == "done"
+
+
+def test_a_silent_holder_without_a_tick_is_told_as_such(a: Host, b: Host, store: StoreKind) -> None:
+    """Both are for no tick, which is the same one."""
+    a.win(NO_TICK)
+    store.age(2.5 * INTERVAL)
+    answer = b.fire(NO_TICK)
+    assert isinstance(answer, AskAgain)
+    assert blocked_by(answer).same_tick

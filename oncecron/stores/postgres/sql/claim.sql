@@ -153,12 +153,13 @@ begin
       select x.* into e from {ns}.job_execution x where x.execution_id = l.execution_id;
       a.holder_host := e.host; a.holder_pid := e.pid; a.holder_user := e.user_name; a.holder_since := {ns}.epoch(e.started_at);
       a.execution_id := l.execution_id; a.ends_in := extract(epoch from l.expires_at - v_now); a.watched := l.heartbeat_at::text;
-      if (e.tick is distinct from p_tick or p_tick is null) and (
+      a.same_tick := e.tick is not distinct from p_tick;
+      if (not a.same_tick or p_tick is null) and (
            v_now - l.heartbeat_at > l.ttl / 3
            or l.session_lock and p_session and (v_got or {ns}.lock_holder_v1(v_id) is null)) then
         a.answer := 'again'; a.reason := 'orphaned'; a.after := least(a.ends_in, greatest(1, extract(epoch from l.ttl) / 6));
       else
-        a.answer := 'refused'; a.reason := 'held'; a.same_tick := e.tick is not distinct from p_tick;
+        a.answer := 'refused'; a.reason := 'held';
       end if;
       exit;
     end if;
