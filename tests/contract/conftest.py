@@ -85,6 +85,13 @@ def installed_database(schema: Database) -> Iterator[Database]:
 
 
 @pytest.fixture
+def pooled_database(schema: Database) -> Iterator[Database]:
+    """Give another copy, for a test that asks PostgreSQL in both ways."""
+    with schema.server.create_database(schema).until_dropped() as database:
+        yield database
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest, store_kind: str) -> Iterator[StoreKind]:
     """Make an empty store."""
     kind = KINDS[store_kind](request)

@@ -61,6 +61,12 @@ class StoreKind(Protocol):
     def drain(self, host: str, author: str) -> None:
         """Let a host claim nothing new."""
 
+    def empty(self) -> None:
+        """Remove everything that is recorded."""
+
+    def without_lock(self, backend_pid: int | None) -> bool:
+        """Whether no session of this server process holds a lock."""
+
     def close(self) -> None:
         """Give back what was taken."""
 
@@ -106,9 +112,12 @@ class SQLiteKind:
             "pause": ("at", "until"),
             "drain": ("at",),
         }
+        statements = ["BEGIN"]
         for table, columns in times.items():
-            moved = ", ".join(f"{column} = {column} - :by" for column in columns)
-            self.run(f"UPDATE {table} SET {moved}", by=seconds)
+            moved = ", ".join(f"{column} = {column} - {seconds}" for column in columns)
+            statements.append(f"UPDATE {table} SET {moved}")
+        with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
+            database.executescript(";".join([*statements, "COMMIT"]))
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat."""
@@ -136,6 +145,17 @@ class SQLiteKind:
         """Insert the row."""
         statement = "INSERT INTO drain (host, author, at) VALUES (:host, :author, :at)"
         self.run(statement, host=host, author=author, at=clock.wall())
+
+    def empty(self) -> None:
+        """Delete the rows."""
+        tables = ("lease", "skip", "pause", "drain", "job_execution", "job_key")
+        statements = ["BEGIN", *(f"DELETE FROM {table}" for table in tables), "COMMIT"]
+        with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
+            database.executescript(";".join(statements))
+
+    def without_lock(self, backend_pid: int | None) -> bool:
+        """There are no sessions."""
+        return backend_pid is None
 
     def run(self, statement: str, **values: object) -> list[tuple[object, ...]]:
         """Run one statement beside the store."""

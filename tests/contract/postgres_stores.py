@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 TTL = 60.0
 TIMES = {
-    "job_key": ("last_started_at",),
-    "job_execution": ("started_at", "finished_at"),
-    "lease": ("acquired_at", "heartbeat_at", "expires_at"),
+    "job_key": ("last_started_at", "previous_started_at"),
+    "job_execution": ("started_at", "finished_at", "lost_at"),
+    "lease": ("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
     "skip": ("at",),
     "pause": ("created_at", "until"),
     "drain": ("created_at",),
@@ -44,9 +44,10 @@ class PostgresKind:
 
     own_clock: ClassVar[bool] = True
     drains: ClassVar[bool] = True
+    copy: ClassVar[str] = "installed_database"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self.database = request.getfixturevalue("installed_database")
+        self.database = request.getfixturevalue(self.copy)
         self._given: list[LeaseStore | Inspector] = []
         self.address = self.database.url("runner", via=self.way(request))
 
@@ -74,11 +75,13 @@ class PostgresKind:
 
     def age(self, seconds: float) -> None:
         """Move every time in every table."""
-        for table, columns in TIMES.items():
-            moved = ", ".join(
-                f"{column} = {column} - make_interval(secs => {seconds})" for column in columns
-            )
-            self.database.execute(f"update oncecron.{table} set {moved}")
+        by = f"make_interval(secs => {seconds})"
+        statements = [
+            f"update oncecron.{table} set "
+            + ", ".join(f"{column} = {column} - {by}" for column in columns)
+            for table, columns in TIMES.items()
+        ]
+        self.database.execute("; ".join(statements))
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""
@@ -112,6 +115,17 @@ class PostgresKind:
             "insert into oncecron.drain (host, author) values (%s, %s)", host, author
         )
 
+    def empty(self) -> None:
+        """Delete the rows, which for a few is faster than to truncate the tables."""
+        tables = ("lease", "listened", "skip", "pause", "drain", "job_output", "job_execution")
+        statements = [f"delete from oncecron.{table}" for table in (*tables, "job_key")]
+        self.database.execute("; ".join(statements))
+
+    def without_lock(self, backend_pid: int | None) -> bool:
+        """Ask which sessions hold an advisory lock."""
+        statement = "select 1 from pg_locks where locktype = 'advisory' and pid = %s"
+        return self.database.execute(statement, backend_pid) == []
+
     def close(self) -> None:
         """Close every connection."""
         for store in self._given:
@@ -120,6 +134,8 @@ class PostgresKind:
 
 class PooledPostgresKind(PostgresKind):
     """The same through PgBouncer in transaction mode: the lease's row stands alone."""
+
+    copy: ClassVar[str] = "pooled_database"
 
     @staticmethod
     def way(request: pytest.FixtureRequest) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TTL = 60.0
 TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
-         "heartbeat_at", "expires_at", "at", "until")  # fmt: skip
+         "heartbeat_at", "expires_at", "request_acknowledged_at", "at", "until")  # fmt: skip
 PREFIX = "oncecron:{oncecron}:"
 
 
@@ -83,6 +83,15 @@ class RedisKind:
     def _set(self, name: str, field: str, values: dict[str, Any]) -> None:
         texts = {key: str(value) for key, value in values.items() if value is not None}
         self.client.hset(PREFIX + name, field, json.dumps(texts))
+
+    def empty(self) -> None:
+        """Delete every name of the namespace."""
+        if names := self.client.keys(f"{PREFIX}*"):
+            self.client.delete(*names)
+
+    def without_lock(self, backend_pid: int | None) -> bool:
+        """There are no session locks."""
+        return backend_pid is None
 
     def close(self) -> None:
         """Close every connection."""
