@@ -9,7 +9,7 @@ from at_once import at_once
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.model import Lease
+from oncecron.core.model import Lease, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -221,3 +221,12 @@ def test_every_store_names_both_numbers_alike(a: Host, b: Host) -> None:
         f"key {KEY}, tick {minute(1).text}: another host has --shards 2, this host --shards 1; "
         "use the same number on every host"
     )
+
+
+def test_a_tick_that_retention_removed_is_passed_whatever_its_number(
+    a: Host, b: Host, log: Log
+) -> None:
+    """It is over, and nothing is left to compare with."""
+    a.run(minute(1), shards=2)
+    log.people.prune(Retention(executions=0.0, skips=0.0))
+    assert b.lose(minute(1)).reason == "passed"

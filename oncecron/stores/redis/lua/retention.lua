@@ -5,6 +5,19 @@ local function oldest_kept_name(part, names)
   return tonumber(redis.call('ZREVRANGE', part.names, names - 1, names - 1, 'WITHSCORES')[2] or 0)
 end
 
+-- Without its executions a tick has no number of parts either.
+local function forget_division(row)
+  local gone, kept = (row.shards or '1') .. ' ' .. row.tick, {}
+  for each in string.gmatch(redis.call('HGET', shared.divisions, row.key) or '', '%d+ %S+') do
+    if each ~= gone then kept[#kept + 1] = each end
+  end
+  if #kept > 0 then
+    redis.call('HSET', shared.divisions, row.key, table.concat(kept, ' '))
+  else
+    redis.call('HDEL', shared.divisions, row.key)
+  end
+end
+
 local function forget(part, id, row)
   redis.call('HDEL', shared.executions, id)
   redis.call('HDEL', shared.outputs, id)
@@ -21,6 +34,7 @@ local function forget(part, id, row)
   if row.tick and redis.call('HGET', part.ticks, row.tick) == id then
     redis.call('HDEL', part.ticks, row.tick)
     redis.call('ZREM', part.names, row.tick)
+    forget_division(row)
   end
 end
 
