@@ -13,7 +13,8 @@ import pytest
 import story_stores
 from contract_stores import KINDS
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from programs import PROGRAMS, Program, Step, World
+from programs import PROGRAMS, Program, Step
+from worlds import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

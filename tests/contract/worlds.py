@@ -1,0 +1,348 @@
+"""One store under a random program: each step is done on it, and answered in a form that all stores share.
+
+Ids stand in the order in which they came up, tokens by their rank, times within seconds; what only one kind of store
+knows is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hosts import KEY, Host, ending, execution_record, skip_record
+from programs import HOLDER, HOSTS, PEOPLE, Step
+from servers import eventually
+
+from oncecron.core import clock
+from oncecron.core.errors import OncecronError
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
+
+if TYPE_CHECKING:
+    from contract_stores import StoreKind
+
+_NEARLY = 15.0
+
+
+class Moment(float):
+    """A time; two are equal within seconds, since stores are asked one after the other."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare within seconds."""
+        return isinstance(other, float) and abs(self - other) < _NEARLY
+
+    def __ne__(self, other: object) -> bool:
+        """Compare within seconds."""
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Slot:
+    """One process on a host: its last firing, and what it was answered."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.firing: Firing | None = None
+        self.lease: Lease | None = None
+        self.live = False
+        """Whether it believes that it has a lease."""
+        self.kept = False
+        self.cut = False
+        """Whether its session ended with its lease."""
+        self.awaited: int | None = None
+
+    def lost(self) -> None:
+        """Go the way of a firing whose lease is over."""
+        self.live = self.kept = False
+        self.host.store.close()
+
+
+class World:
+    """One store, and the hosts that ask it."""
+
+    def __init__(self, kind: StoreKind) -> None:
+        self.kind = kind
+        self.stores = [kind.firing() for _ in HOSTS]
+        self.spool = Host(kind.firing(), "spool")
+        self.people = kind.people()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything."""
+        for store in self.stores:
+            store.close()
+        self.kind.empty()
+        hosts = zip(self.stores, HOSTS, strict=True)
+        self.slots = [Slot(Host(store, name)) for store, name in hosts]
+        self._ids: dict[int, int] = {}
+        self._other: dict[str, Any] | None = None
+        self._tokens = [0]
+
+    def do(self, step: Step, firing: Firing | None) -> Any:
+        """Return the answer to a step."""
+        method = getattr(self, "_" + step.what.replace(" ", "_"))
+        try:
+            return self._shown(method(self._slot(step), firing, **step.how))
+        except OncecronError as error:
+            return (type(error).__name__, re.sub(r"\d+", "N", str(error)))
+
+    def _slot(self, step: Step) -> Slot:
+        """Return who does the step: a claim is the next idle host's."""
+        host = step.host % len(HOSTS)
+        wanted = step.what != "claim"
+        if wanted and step.host != HOLDER:
+            return self.slots[host]
+        others = [slot for slot in self.slots[host:] + self.slots[:host] if slot.live == wanted]
+        return others[0] if others else self.slots[host]
+
+    # What a firing does
+
+    def _claim(self, slot: Slot, firing: Firing, *, unheard: bool, **_: Any) -> Any:
+        if slot.live:
+            return "every host runs a job"
+        firing = firing._replace(holder=slot.host.holder)
+        slot.firing, slot.lease, slot.kept, slot.awaited = firing, None, False, None
+        slot.cut = False
+        answer = slot.host.ask(firing)
+        slot.live = isinstance(answer, Lease)
+        if unheard:
+            return "unheard"
+        return self._heard(slot, answer)
+
+    def _ask_again(self, slot: Slot, _: None) -> Any:
+        if slot.firing is None:
+            return "nothing to ask"
+        before = slot.lease
+        answer = self._heard(slot, slot.host.ask(slot.firing, awaited=slot.awaited))
+        if slot.lease and before and slot.lease.execution_id != before.execution_id:
+            slot.kept = False
+        return answer
+
+    def _heard(self, slot: Slot, answer: Any) -> Any:
+        if isinstance(answer, Lease):
+            slot.lease, slot.live, slot.cut = answer, True, False
+            self._tokens.append(answer.token)
+        elif slot.live:
+            slot.lost()
+        if isinstance(answer, Refusal) and answer.blocked_by:
+            slot.awaited = answer.blocked_by.execution_id
+        return answer
+
+    def _renew(self, slot: Slot, _: None) -> Any:
+        if slot.lease is None:
+            return "no lease"
+        renewed = slot.host.renew(slot.lease)
+        if renewed:
+            slot.lease, slot.cut = renewed, False
+        else:
+            slot.lost()
+        return renewed
+
+    def _keep(self, slot: Slot, _: None, *, outcome: str, note: str | None) -> Any:
+        if slot.cut and slot.live:
+            self._renew(slot, None)  # a new session first takes its lock again
+        if slot.lease is None:
+            return "no lease"
+        slot.kept = slot.host.keep(slot.lease, outcome, note=note)
+        if not slot.kept:
+            slot.lost()
+        return slot.kept
+
+    def _retry(self, slot: Slot, _: None, *, unheard: bool) -> Any:
+        if slot.lease is None or not slot.kept:
+            return "nothing kept"
+        answer = slot.host.retry(slot.lease)
+        if unheard and isinstance(answer, Lease):
+            return "unheard"
+        if isinstance(answer, Lease):
+            slot.lease, slot.kept, slot.cut = answer, False, False
+            self._tokens.append(answer.token)
+        elif answer is None:
+            slot.lost()
+        return answer
+
+    def _finish(self, slot: Slot, _: None, **how: Any) -> Any:
+        if slot.lease is None:
+            return "no lease"
+        output = Output(how["output"], 3) if how["output"] else None
+        told = ending(how["outcome"], how["note"], output)
+        if how["request"]:
+            told = told._replace(request=Request(how["request"], PEOPLE, 15, None))
+        everything = Retention(executions=1e9, skips=1e9)
+        store, deadline = slot.host.store, slot.host.deadline()
+        in_time = store.finish(slot.lease, told, everything, deadline=deadline)
+        slot.lost()
+        return in_time
+
+    # What comes late, or from elsewhere
+
+    def _deliver_own(self, slot: Slot, _: None, *, outcome: str, twice: bool, **how: Any) -> Any:
+        if slot.lease is None or slot.firing is None:
+            return "no lease"
+        record = execution_record(slot.firing, slot.lease, outcome, **_told(how))
+        self.spool.deliver(*[record] * (2 if twice else 1))
+        if outcome != "running":
+            slot.lost()
+        return None
+
+    def _deliver_unnumbered(self, slot: Slot, _: None) -> Any:
+        if slot.firing is None:
+            return "nothing asked"
+        parts = {"attempt": None, "duration": 0.0}
+        self.spool.deliver(execution_record(slot.firing, None, "not-started", **parts))
+        slot.lost()
+        return None
+
+    def _deliver_other(
+        self, _: Slot, firing: Firing, *, outcome: str, token: str, twice: bool, **how: Any
+    ) -> Any:
+        tokens = {"high": max(self._tokens) + 10**12, "low": 1, "none": None}
+        parts = _told(how) | _ended(outcome)
+        record = execution_record(firing, None, outcome, fencing_token=tokens[token], **parts)
+        if tokens[token]:
+            self._tokens.append(tokens[token])
+        self._other = {**record, **_told(how)}
+        self.spool.deliver(*[record] * (2 if twice else 1))
+        return None
+
+    def _deliver_its_end(self, _: Slot, __: None, *, outcome: str, note: str | None) -> Any:
+        if self._other is None:
+            return "no record"
+        self.spool.deliver({**self._other, "outcome": outcome, "note": note, **_ended(outcome)})
+        return None
+
+    def _deliver_skip(self, _: Slot, firing: Firing, *, reason: str, twice: bool, **__: Any) -> Any:
+        record = skip_record(firing, reason, clock.wall())
+        self.spool.deliver(*[record] * (2 if twice else 1))
+
+    def _skip(
+        self, slot: Slot, firing: Firing, *, reason: Any, detail: str | None, **_: Any
+    ) -> Any:
+        refusal = Refusal(reason, detail=detail)
+        self.spool.store.skip(firing, refusal, deadline=slot.host.deadline())
+
+    def _pass(self, _: Slot, __: None, *, seconds: float) -> Any:
+        """Let time pass; whose lease has ended has lost its session, which may be the reason."""
+        self.kind.age(seconds)
+        now = clock.wall()
+        for lease in self.people.leases():
+            if lease.host in HOSTS and (lease.expires_at or now) <= now:
+                slot = self.slots[HOSTS.index(lease.host)]
+                slot.cut = True
+                slot.host.store.close()
+                eventually(lambda pid=lease.backend_pid: self.kind.without_lock(pid))
+
+    # What people do
+
+    def _pause(self, _: Slot, __: None, **how: Any) -> Any:
+        return self.people.pause(author=PEOPLE, **how)
+
+    def _resume(self, _: Slot, __: None, *, key: str) -> Any:
+        return self.people.resume(key)
+
+    def _drain(self, slot: Slot, _: None) -> Any:
+        return self.people.drain(slot.host.holder.host, author=PEOPLE)
+
+    def _undrain(self, slot: Slot, _: None) -> Any:
+        return self.people.undrain(slot.host.holder.host)
+
+    def _request(self, slot: Slot, _: None, *, kind: Any) -> Any:
+        if slot.lease is None:
+            return "no lease"
+        asked = Request(kind, PEOPLE, 15, 5.0)
+        return self.people.request(KEY, slot.lease.shard, slot.lease.execution_id, asked)
+
+    def _release(self, slot: Slot, _: None, *, execution: str, shard: int) -> Any:
+        last = slot.lease if execution == "last" else None
+        shard, named = (last.shard, last.execution_id) if last else (shard, None)
+        return self.people.release(KEY, shard, named, author=PEOPLE, force=False)
+
+    def _prune(self, _: Slot, __: None, *, older: float) -> Any:
+        for slot in self.slots:
+            if not slot.live:  # of what retention has forgotten nobody calls any more
+                slot.firing = slot.lease = slot.awaited = None
+        self._other = None
+        return self.people.prune(Retention(executions=older, skips=older))
+
+    # What is compared
+
+    def recorded(self) -> dict[str, Any]:
+        """Return everything that people are shown, as all stores must show it."""
+        query = HistoryQuery(limit=None)
+        traced = list(self.people.traced(query))
+        tokens = sorted({each.execution.fencing_token or 0 for each in traced})
+        rows = []
+        for each in traced:
+            row = self._named(each.execution)
+            row["fencing_token"] = tokens.index(each.execution.fencing_token or 0)
+            row["output"] = self.people.output(each.execution.execution_id)
+            row["instant"], row["lost_at"] = each.instant, _moment(each.lost_at)
+            rows.append(row)
+        leases = [self._named(each) for each in self.people.leases() if each.execution_id]
+        for lease in leases:
+            for name in ("state", "client_address", "asked_at", "fencing_token"):
+                del lease[name]
+        dead = self.people.history(HistoryQuery(limit=None, exhausted=True))
+        parts = {(each.execution.key, each.execution.shard) for each in traced}
+        skips = [self._named(each) for each in self.people.skips(query)]
+        return {
+            "executions": rows,
+            "dead letters": [self._id(each.execution_id) for each in dead],
+            "skips": sorted(skips, key=lambda row: [str(row[name]) for name in _SKIP_KEY]),
+            "leases": leases,
+            "pauses": [self._named(each) for each in self.people.pauses()],
+            # A part of which nothing was ever recorded may be known or not.
+            "keys": [each for each in self.people.job_keys() if each[:2] in parts],
+            "fence is the last token": (KEY, 0) in parts and self.kind.fence(KEY) == tokens[-1],
+        }
+
+    def _id(self, execution_id: int | None) -> str | None:
+        if not execution_id:
+            return None
+        return f"#{self._ids.setdefault(execution_id, len(self._ids) + 1)}"
+
+    def _shown(self, answer: Any) -> Any:
+        if hasattr(answer, "_asdict"):
+            return {"": type(answer).__name__, **self._named(answer)}
+        if isinstance(answer, tuple):
+            return tuple(map(self._shown, answer))
+        return answer
+
+    def _named(self, row: Any) -> dict[str, Any]:
+        """Return the fields of a value, ids as they came up and times as moments."""
+        shown = {}
+        for name, value in row._asdict().items():
+            if name == "execution_id":
+                shown[name] = self._id(value)
+            elif name in _OPAQUE:
+                continue
+            elif isinstance(value, float) and name not in ("ttl", "duration", "grace"):
+                shown[name] = _moment(value)
+            else:
+                shown[name] = self._shown(value)
+        if isinstance(row, AskAgain):
+            shown["watched"] = row.watched is not None
+        return shown
+
+
+_OPAQUE = ("token", "trusted_until", "watched", "heartbeat", "backend_pid", "backend_start")
+_SKIP_KEY = ("tick", "shard", "host", "reason")
+
+
+def _moment(value: float | None) -> Moment | None:
+    return None if value is None else Moment(value)
+
+
+def _told(how: dict[str, Any]) -> dict[str, Any]:
+    told = {name: how[name] for name in ("note", "late") if how.get(name)}
+    if how.get("output"):
+        told |= {"output": how["output"], "output_cut": 3}
+    return told
+
+
+def _ended(outcome: str) -> dict[str, Any]:
+    if outcome == "running":
+        return {"duration": None, "finished_at": None}
+    lost_reason = "not-renewed" if outcome == "lost" else None
+    return {"duration": 2.0, "finished_at": clock.wall(), "lost_reason": lost_reason}
