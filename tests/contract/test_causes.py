@@ -279,6 +279,16 @@ def test_what_was_asked_of_an_attempt_is_not_asked_of_the_next(a: Host, log: Log
     ]
 
 
+def test_a_request_that_a_renewal_told_ends_with_its_attempt(a: Host, log: Log) -> None:
+    """The next attempt's lease has none, though the lease it follows had."""
+    lease = a.win(minute(1), retries=2)
+    ask(log, lease)
+    told = a.renew(lease)
+    assert told
+    assert told.request == STOP
+    assert a.retried(told).request is None
+
+
 def test_what_was_asked_of_who_was_lost_stays(a: Host, b: Host, store: StoreKind, log: Log) -> None:
     """Also where it was never told."""
     ask(log, a.win(minute(1)))

@@ -77,6 +77,7 @@ def of_next_attempt(lease: Lease, answer: dict[str, str], sent: float) -> Lease:
         token=int(answer["fencing_token"]),
         started_at=float(answer["started_at"]),
         trusted_until=trust_after(sent, lease.ttl),
+        request=None,
         cause=answer["cause"],  # type: ignore[arg-type]
     )
 
