@@ -48,13 +48,15 @@ class Slot:
         self.live = False
         """Whether it believes that it has a lease."""
         self.kept = False
+        self.unanswered = False
+        """Whether the answer to its last retry was lost."""
         self.cut = False
         """Whether its session ended with its lease."""
         self.awaited: int | None = None
 
     def lost(self) -> None:
         """Go the way of a firing whose lease is over."""
-        self.live = self.kept = False
+        self.live = self.kept = self.unanswered = False
         self.host.store.close()
 
 
@@ -102,8 +104,8 @@ class World:
         if slot.live:
             return "every host runs a job"
         firing = firing._replace(holder=slot.host.holder)
-        slot.firing, slot.lease, slot.kept, slot.awaited = firing, None, False, None
-        slot.cut = False
+        slot.firing, slot.lease, slot.awaited = firing, None, None
+        slot.kept = slot.unanswered = slot.cut = False
         answer = slot.host.ask(firing)
         slot.live = isinstance(answer, Lease)
         if unheard:
@@ -121,7 +123,7 @@ class World:
 
     def _heard(self, slot: Slot, answer: Any) -> Any:
         if isinstance(answer, Lease):
-            slot.lease, slot.live, slot.cut = answer, True, False
+            slot.lease, slot.live, slot.cut, slot.unanswered = answer, True, False, False
             self._tokens.append(answer.token)
         elif slot.live:
             slot.lost()
@@ -130,7 +132,7 @@ class World:
         return answer
 
     def _renew(self, slot: Slot, _: None) -> Any:
-        if slot.lease is None:
+        if slot.lease is None or slot.unanswered:
             return "no lease"
         renewed = slot.host.renew(slot.lease)
         if renewed:
@@ -140,6 +142,8 @@ class World:
         return renewed
 
     def _keep(self, slot: Slot, _: None, *, outcome: str, note: str | None) -> Any:
+        if slot.unanswered:
+            return "its retry has no answer yet"
         if slot.cut and slot.live:
             self._renew(slot, None)  # a new session first takes its lock again
         if slot.lease is None:
@@ -153,7 +157,8 @@ class World:
         if slot.lease is None or not slot.kept:
             return "nothing kept"
         answer = slot.host.retry(slot.lease)
-        if unheard and isinstance(answer, Lease):
+        slot.unanswered = unheard and isinstance(answer, Lease)
+        if slot.unanswered:
             return "unheard"
         if isinstance(answer, Lease):
             slot.lease, slot.kept, slot.cut = answer, False, False
