@@ -49,6 +49,8 @@ _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+_LONGEST_SHOWN = 80
+"""Characters of a schedule in a message: an unquoted `*` becomes the names of all files."""
 _NEVER = "schedule {!r} never fires: no year has such a day"
 
 
@@ -243,7 +245,8 @@ def _crontab_fields(schedule: str) -> str:
         if len(fields) == 1:  # a shell has split the others off
             use += "; put quotes around all five: '*/5 * * * *'"
         plural = "s" * (len(fields) != 1)
-        raise ValueError(f"schedule {schedule!r} has {len(fields)} field{plural}: {use}")
+        shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+        raise ValueError(f"schedule {shown!r} has {len(fields)} field{plural}: {use}")
     for position, field in enumerate(fields):
         _check_syntax(schedule, position, field)
     _check_values(schedule, fields)

@@ -103,11 +103,11 @@ def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
     refused(
         alone("next", "wrong.one"),
         78,
-        """oncecron.toml [job."wrong.one"] schedule: '5/10' in the""",
+        """oncecron.toml [job."wrong.one"] schedule: invalid minute '5/10'""",
     )
     refused(alone("next", "a/b"), 78, '[job."a/b"] sets no schedule')
     refused(alone("next", "other"), 78, "[job.other] sets no schedule", "no store is configured")
-    refused(alone("next", "--schedule", "1#2 * * * *"), 64, "--schedule: '1#2' in the minute field")
+    refused(alone("next", "--schedule", "1#2 * * * *"), 64, "--schedule: invalid minute '1#2'")
     refused(alone("next", "--schedule", "@daily", "--tz", "Nowhere"), 64, "--tz: unknown time zone")
     refused(alone("next", "report", "--count", "0"), 64, "too small")
     refused(alone("next", "report", "--since", "soon"), 64, "--since: 'soon'")

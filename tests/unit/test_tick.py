@@ -336,6 +336,7 @@ def test_forward_and_backward_agree(schedule: str, zone: str, start: float) -> N
         ("", "schedule '' has 0 fields: use five (minute, hour, day-of-month"),
         ("0 2 * *", "has 4 fields: use five"),
         ("0 0 2 * * *", "has 6 fields: use five"),
+        ("name " * 500, "name name ...' has 500 fields: use five"),
         ("0 0 31 2 *", "'0 0 31 2 *' never fires: no year has such a day"),
         ("0 0 30 2 *", "never fires"),
         ("0 0 31 4,6,9,11 */2", "never fires"),
