@@ -102,7 +102,7 @@ def _list_of_commands() -> str:
 
 
 def _configuration() -> str:
-    head = "| option | in the file | may stand | environment | default |\n|---|---|---|---|---|\n"
+    head = "| option | name in the file | place in the file | environment | default |\n|---|---|---|---|---|\n"
     where = {"job": "in `[job.KEY]`", "anywhere": "at the top, or in `[job.KEY]`"}
     rows = [
         f"| `--{option.name}` | `{option.name.replace('-', '_')}` | {where[option.config]} "

@@ -93,7 +93,7 @@ OPTIONS = (
     Option(
         "follow",
         "flag",
-        "Show the oldest first, then each new execution and each changed outcome, until Ctrl-C.",
+        "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
         "",
         _WHICH,
     ),
@@ -341,7 +341,7 @@ COMMAND = TableCommand(
     OPTIONS,
     _show,
     short="Show the job-execution log.",
-    about="Show the job-execution log, newest first, for all keys or for one. With --log, read it from there.",
+    about="Show the job-execution log, newest first, for all keys or for one. With --log, read that log.",
     examples=(
         "oncecron history billing-nightly --limit 5",
         "oncecron history --since 24h --outcome failed",

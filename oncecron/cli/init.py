@@ -53,7 +53,7 @@ OPTIONS = (
     Option(
         "print-sql",
         "flag",
-        "Print the SQL for an empty store and change nothing; needs no store.",
+        "Print the SQL for an empty store, and change nothing. Needs no connection.",
         "",
         "Options",
     ),
@@ -121,8 +121,8 @@ COMMAND = TableCommand(
     OPTIONS,
     _initialise,
     short="Create or upgrade the store's schema.",
-    about="Create or upgrade the schema of the store and of the log, and grant rights. It is safe to "
-    "repeat, and to run on many hosts at once. The first firing creates the schema itself if its role may.",
+    about="Create or upgrade the schema of the store and of the log, and grant rights. You can run it again, and on "
+    "many hosts at once. Without it, the first firing creates the schema if its role has the right to.",
     examples=(
         "oncecron init --store postgresql://owner@db/cron --run-role cron --read-role ops",
         "oncecron init --print-sql --run-role cron > schema.sql",

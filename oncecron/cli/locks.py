@@ -64,7 +64,7 @@ COMMAND = TableCommand(
     _show,
     short="Show what is running now, and where.",
     about="Show the current leases: holder, start, age of the last heartbeat, time left and fencing token. "
-    "held: the holder renews the lease; stale: the lease has expired, or the holder is silent; orphaned: PostgreSQL "
-    "has freed the session lock. --pauses shows paused keys (*: all keys) and drained hosts.",
+    "held: the holder renews the lease; stale: the lease has expired, or the holder has missed two heartbeats; "
+    "orphaned: PostgreSQL has released the holder's session lock, but the lease has not expired.",
     examples=("oncecron locks", "oncecron locks --pauses"),
 )

@@ -64,7 +64,8 @@ ONCECRON = LazyGroup(
     SECTIONS,
     "oncecron.cli",
     about="Run a crontab entry once cluster-wide. Put `oncecron run --key KEY --` in front of the same line "
-    "on every host: one host runs each tick, the others skip it. See `oncecron COMMAND --help`.",
+    "on every host. At each scheduled time, one host runs the command and the others skip it. For the options of a "
+    "command, see `oncecron COMMAND --help`.",
     meant=_MEANT,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[

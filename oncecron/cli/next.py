@@ -36,7 +36,7 @@ OPTIONS = (
     Option(
         "count",
         "integer",
-        "Show exactly N ticks. Without it, add the ticks around the next two clock changes.",
+        "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.",
         "N",
         _WHICH,
         "10",
@@ -126,7 +126,7 @@ COMMAND = TableCommand(
     _show,
     short="Show the next ticks of a schedule.",
     about="Show the next ticks of --schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
-    "configuration file, else from the store. Ticks around a clock change say what the change does to them.",
+    "configuration file, else from the store. Ticks around a clock change are marked with its effect.",
     examples=(
         "oncecron next billing-nightly",
         "oncecron next --schedule '30 2 * * *' --tz Europe/Berlin",

@@ -24,7 +24,7 @@ OPTIONS = (
     Option(
         "for",
         "duration",
-        "End the pause after this long. Without it, the pause lasts until `oncecron resume`.",
+        "End the pause after this long. Default: the pause lasts until `oncecron resume`.",
         "DURATION",
         minimum=1,
     ),
@@ -141,10 +141,10 @@ COMMAND = TableCommand(
     "pause",
     OPTIONS,
     _pause,
-    short="Skip new firings of a key on every host.",
-    about="Skip new firings of a key, or of all keys, on every host. A running job continues. Missed ticks are not "
-    "caught up. Pausing a key again replaces author, reason and end. --all is separate from the pauses of single "
-    "keys. List all pauses with `oncecron locks --pauses`.",
+    short="Start no new runs of a key, on any host.",
+    about="Start no new runs of a key, or of all keys, on any host. A running job continues. Missed ticks do not run "
+    "later. Pausing a key again replaces author, reason and end. The pause of all keys is separate from the pauses "
+    "of single keys. List all pauses with `oncecron locks --pauses`.",
     examples=(
         "oncecron pause billing-nightly --for 2h --reason 'database upgrade'",
         "oncecron pause --all",

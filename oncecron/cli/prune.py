@@ -11,13 +11,13 @@ OPTIONS = (
     Option(
         "executions",
         "duration",
-        "Remove executions older than this. Without it: [retention] in the configuration file, else 400d.",
+        "Remove executions older than this. Default: [retention] in the configuration file, else 400d.",
         "AGE",
     ),
     Option(
         "skips",
         "duration",
-        "Remove skips older than this. Without it: [retention] in the configuration file, else 7d.",
+        "Remove skips older than this. Default: [retention] in the configuration file, else 7d.",
         "AGE",
     ),
     *STORE_OPTIONS,

@@ -197,8 +197,8 @@ COMMAND = TableCommand(
     short="Release a key that a dead host still holds.",
     about="Release a key, or one shard. First ask the holder to stop, and wait for its answer. If it does not answer "
     "and its lease has not expired, exit with status 75 and release nothing: the job may still run. Once the lease "
-    "has expired, record the execution as lost and raise the fencing token. The next firing does the same by itself. "
-    "If no host holds the key, exit with status 0.",
+    "has expired, record the execution as lost and raise the fencing token. The next firing would do the same. If no "
+    "host holds the key, exit with status 0.",
     examples=("oncecron release billing-nightly", "oncecron release billing-nightly --force"),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
 )

@@ -72,7 +72,7 @@ COMMAND = TableCommand(
     _resume,
     short="End a pause.",
     about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing runs; "
-    "missed ticks are not caught up. If the key is not paused, say so and exit with status 0.",
+    "missed ticks do not run later. If the key is not paused, say so and exit with status 0.",
     examples=("oncecron resume billing-nightly", "oncecron resume --all"),
     words=click.Argument(["words"], metavar="KEY|--all", required=False, shell_complete=KEYS),
 )

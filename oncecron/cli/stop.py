@@ -46,7 +46,7 @@ OPTIONS = (
     Option(
         "grace",
         "duration",
-        "Wait this long before KILL. Without it, the run's own --grace applies.",
+        "Wait this long before KILL. Default: the --grace of the run.",
         "DURATION",
     ),
     JSON._replace(
@@ -217,11 +217,11 @@ COMMAND = TableCommand(
     "stop",
     OPTIONS,
     _stop,
-    short="Stop a running job, on whatever host it runs.",
-    about="Stop the running job of a key, on whatever host, and wait until it has ended. The tick is not retried and "
-    "not taken over: the log shows it as stopped, with your name. The next tick runs again; use `oncecron pause` to "
-    "prevent that. Exit with status 75 if the job has not ended after --grace and the ttl, with status 0 if the key "
-    "is not running.",
+    short="Stop a running job, on any host.",
+    about="Stop the running job of a key, on any host, and wait until it has ended. The log shows it as stopped, with "
+    "your name, and no host runs the tick again. The next tick runs as usual; to prevent that, use `oncecron pause` "
+    "first. If the job has not ended after --grace and --ttl, exit with status 75. If the key is not running, exit "
+    "with status 0.",
     examples=(
         "oncecron stop billing-nightly",
         "oncecron stop billing-nightly --signal INT --grace 1m",

@@ -22,7 +22,7 @@ OPTIONS = (
     Option(
         "tick",
         "text",
-        "Explain this tick, written as in `oncecron history`, or as a time. Without it, the newest tick.",
+        "Explain this tick, written as in `oncecron history`, or as a time. Default: the newest tick.",
         "TICK",
         "Which tick",
     ),

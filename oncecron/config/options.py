@@ -132,8 +132,8 @@ RUN_OPTIONS = (
     Option(
         "schedule",
         "text",
-        "Use the latest time of this schedule as the tick, however late the start: five fields in quotes, or a "
-        "nickname such as @daily.",
+        "Use the latest scheduled time as the tick, even if the start is late. EXPR is five cron fields in quotes, or "
+        "a nickname such as @daily.",
         "EXPR",
         _TICK,
         config="job",
@@ -141,7 +141,7 @@ RUN_OPTIONS = (
     Option(
         "tz",
         "text",
-        "Read --schedule in this time zone, such as Europe/Berlin. Without it, use the zone of the host.",
+        "Read --schedule in this time zone, such as Europe/Berlin. Default: the zone of this host.",
         "ZONE",
         _TICK,
         config="job",
@@ -158,7 +158,7 @@ RUN_OPTIONS = (
     Option(
         "min-gap",
         "duration",
-        "Skip if the last start was less than this ago. Without it: 30s, and no limit with --no-tick.",
+        "Skip if the key last started less than DURATION ago. Default: 30s; with --no-tick: no limit.",
         "DURATION",
         _TICK,
         config="job",
@@ -166,7 +166,7 @@ RUN_OPTIONS = (
     Option(
         "starting-deadline",
         "duration",
-        "Skip if the start is later than this after its scheduled time.",
+        "Skip if the scheduled time is more than DURATION ago.",
         "DURATION",
         _TICK,
         config="job",
@@ -174,14 +174,14 @@ RUN_OPTIONS = (
     Option(
         "again",
         "flag",
-        "Run a tick that has already run once more, by hand. Never while it is running.",
+        "Run the tick again by hand, although it has already run. Never overlaps a running job.",
         "",
         _TICK,
     ),
     Option(
         "wait",
         "duration",
-        "If the key is already running, wait for it this long before the firing is skipped.",
+        "If the key is already running, wait up to DURATION for it to end before skipping.",
         "DURATION",
         _BUSY,
         "0s",
@@ -190,7 +190,7 @@ RUN_OPTIONS = (
     Option(
         "failover",
         "flag",
-        "Wait while another host runs the tick. If that host is lost, one of the waiting hosts runs the tick again.",
+        "Wait while another host runs the tick. If that host dies or is cut off, a waiting host runs the tick again.",
         "",
         _BUSY,
         config="job",
@@ -208,8 +208,8 @@ RUN_OPTIONS = (
     Option(
         "retry-delay",
         "range",
-        "Wait this long before a retry: a random time from BASE to twice BASE, where the upper limit doubles with "
-        "each attempt up to CAP. One value alone is a fixed delay.",
+        "Wait a random time before a retry: at least BASE, at most twice BASE. The upper limit doubles with each "
+        "attempt, up to CAP. A single value is a fixed delay.",
         "BASE..CAP",
         _BUSY,
         "5s..5m",
@@ -218,7 +218,7 @@ RUN_OPTIONS = (
     Option(
         "no-retry-on",
         "codes",
-        "Do not retry after these exit statuses, such as 64,65,78. 124 is a --timeout, 128+N is signal N.",
+        "Do not retry after these exit statuses, such as 64,65,78. 124 means --timeout, 128+N means signal N.",
         "N,N,...",
         _BUSY,
         config="job",
@@ -228,8 +228,8 @@ RUN_OPTIONS = (
     Option(
         "shards",
         "integer",
-        "Split the tick into N shards, which several hosts run in parallel. The command finds its shard, from 0, in "
-        "$ONCECRON_SHARD.",
+        "Split the tick into N shards that several hosts run in parallel. $ONCECRON_SHARD has the number of the shard, "
+        "from 0.",
         "N",
         _BUSY,
         "1",
@@ -269,7 +269,7 @@ RUN_OPTIONS = (
     Option(
         "on-store-error",
         "choice",
-        "If the store is unreachable: fail (exit status 69), skip, or run without protection.",
+        "Choose what to do if the store is unreachable: fail (exit status 69), skip, or run without protection.",
         "fail|skip|run",
         _BUSY,
         "fail",
@@ -300,7 +300,8 @@ RUN_OPTIONS = (
     Option(
         "capture",
         "size",
-        "Record the last SIZE bytes of the command's standard output and error: 4096, 64k, at most 1M. 0: none.",
+        "Record the last SIZE bytes of the command's standard output and error: 4096, 64k, at most 1M. 0 records "
+        "nothing.",
         "SIZE",
         _WHERE,
         "0",

@@ -102,7 +102,7 @@ def test_the_parameters_of_a_redis_address_are_stated() -> None:
 def test_the_gap_of_the_default_rule_is_stated() -> None:
     """It is no default of the table, since --no-tick has none."""
     text = (COMMANDS / "run.md").read_text(encoding="utf-8")
-    assert f"the default is {timing.DEFAULT_MIN_GAP:g}s" in text
+    assert f"Default: {timing.DEFAULT_MIN_GAP:g}s" in text
 
 
 def test_every_option_in_a_document_exists() -> None:

@@ -116,9 +116,9 @@ COMMAND = TableCommand(
     OPTIONS,
     _lint,
     short="Find unsafe or surprising lines in crontabs.",
-    about="Find lines that run on every host, lines that are only partly protected, wrong keys and schedules, fields "
-    "that Debian's cron reads differently than they look, secrets, and differences between the crontabs of several "
-    "hosts. Print one line per finding: FILE:LINE: problem; cure. Exit with status 1 if there is any.",
+    about="Find lines that run on every host, lines that are only partly protected, wrong keys and schedules, "
+    "misleading fields, secrets, and differences between the crontabs of several hosts. Print one line per finding: "
+    "FILE:LINE: problem; cure. Exit with status 1 if there is any.",
     examples=(
         "crontab -l | oncecron crontab lint",
         "oncecron crontab lint /etc/cron.d/*",

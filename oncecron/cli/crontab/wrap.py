@@ -31,7 +31,7 @@ ONLY = Option(
 TZ = Option(
     "tz",
     "text",
-    "Write this time zone for the schedules. Without it, use the zone of the host.",
+    "Write this time zone after each schedule. Default: the zone of this host.",
     "ZONE",
 )
 OPTIONS = (ONLY, TZ, *REWRITING_OPTIONS)
@@ -104,7 +104,7 @@ COMMAND = TableCommand(
     _wrap,
     short="Add `oncecron run` to the lines of a crontab.",
     about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab, and "
-    "write the new crontab to standard output. `oncecron crontab unwrap` undoes it. Lines that belong to each host "
+    "write the new crontab to standard output. `oncecron crontab unwrap` undoes it. Lines that every host must run "
     "stay unchanged and are reported: @reboot, run-parts, anacron and lines below `# oncecron: off`. With "
     "--user-field, only lines that --only or a comment selects are changed. A comment such as "
     "`# oncecron: key=NAME timeout=1h` above a line sets its key and options. If one line cannot be changed, nothing "
