@@ -94,7 +94,7 @@ def _ended_before(store: Inspector, over: Sequence[LeaseView]) -> list[Fate]:
 
 
 def found(store: Inspector, key: str, shard: int | None) -> tuple[list[LeaseView], list[LeaseView]]:
-    """Return a key's living leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
+    """Return a key's active leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError
     from oncecron.reports.jobs import is_living

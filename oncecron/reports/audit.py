@@ -4,7 +4,7 @@
     twice     a tick was started again, although no --again, no loss and no retry or failover explains it
     no-run    scheduled ticks without a start, between the first and the last tick on record; or a shard without a
               start, of a tick of which another shard was started
-    no-end    `running` without a living lease, or `lost` without an end on record
+    no-end    `running` without an active lease, or `lost` without an end on record
     token     a fencing token that is not higher than the token of an earlier start
 
 The log is read shard by shard in the order of starts, so memory does not grow with the log. An execution ends at its
@@ -156,7 +156,7 @@ def _audit_shard(
 
 
 def _living(question: Question) -> set[tuple[str, int, int | None]]:
-    """Return the executions with a living lease, by token: a separate log has execution ids of its own."""
+    """Return the executions with an active lease, by token: a separate log has execution ids of its own."""
     return {
         (lease.key, lease.shard, lease.fencing_token)
         for lease in question.store.leases()
@@ -377,5 +377,7 @@ def _without_end(question: Question, endless: list[Execution]) -> Iterator[Findi
         now = question.log.execution(execution.execution_id)
         if now and now.outcome == "running" and _name(now) not in living:
             yield _found(
-                "no-end", now, f"{_described(now)} is recorded as running but has no living lease"
+                "no-end",
+                now,
+                f"{_described(now)} is recorded as running, but its lease has ended",
             )

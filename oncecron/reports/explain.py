@@ -1,4 +1,4 @@
-"""One tick as `oncecron why` tells it: the outcome, then what each host did, in the order of time.
+"""One tick as `oncecron why` shows it: the outcome, then what each host did, in the order of time.
 
     Tick 2026-11-20T02:00Z of key billing failed on web1.
     On 2026-11-20 (UTC, by the store's clock):
@@ -258,7 +258,7 @@ class _Sentences:
         return execution.outcome in _FAILED and self._lease_of(execution) is not None
 
     def _lease_of(self, execution: Execution) -> LeaseView | None:
-        """Return the living lease, found by its token: a separate log has execution ids of its own."""
+        """Return the active lease, found by its token: a separate log has execution ids of its own."""
         for lease in self._facts.leases:
             ours = (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
             if ours and is_living(lease, self._facts.now):

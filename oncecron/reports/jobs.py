@@ -97,7 +97,7 @@ def is_living(lease: LeaseView, now: float) -> bool:
 
 
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
-    """Return it with the outcome `NO_END` where it is recorded as running but has no living lease among `leases`.
+    """Return it with the outcome `NO_END` where it is recorded as running but has no active lease among `leases`.
 
     An execution that started after the leases were read is running. They were read at `now` where the store did not
     return its own time.

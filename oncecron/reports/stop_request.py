@@ -102,7 +102,7 @@ class Asking:
         self._away: StoreUnavailable | None = None
 
     def ask(self, leases: Iterable[LeaseView]) -> None:
-        """Write the request to living leases. Raises `StoreError`."""
+        """Write the request to active leases. Raises `StoreError`."""
         for lease in leases:
             self._watch(lease)
 
@@ -255,7 +255,7 @@ def _same_shard(one: LeaseView, other: LeaseView) -> bool:
 
 
 def _resumes(fate: Fate, lease: LeaseView) -> bool:
-    """Return whether a living lease belongs to a further attempt; without a tick another firing does not count."""
+    """Return whether an active lease belongs to a further attempt; without a tick another firing does not count."""
     if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
         return False
     same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)

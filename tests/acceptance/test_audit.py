@@ -197,7 +197,7 @@ def test_what_has_no_end_is_found(ticks: Ticks) -> None:
     ticks.alter(3, outcome="running", finished_at=None, duration=None)
     [found] = audit(ticks.host)
     assert (found["finding"], found["tick"]) == ("no-end", "t3")
-    assert "recorded as running but has no living lease" in found["reason"]
+    assert "recorded as running, but its lease has ended" in found["reason"]
     ticks.alter(3, outcome="lost", lost_reason="expired", lost_at=ticks.at(3) + 60)
     [found] = audit(ticks.host)
     assert "was declared lost at" in found["reason"]

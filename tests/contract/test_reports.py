@@ -218,7 +218,7 @@ def test_an_execution_that_has_lost_its_lease_runs_no_more(
     store.expire(KEY)
     [found] = findings(log)
     assert found.finding == "no-end"
-    assert "running but has no living lease" in found.reason
+    assert "recorded as running, but its lease has ended" in found.reason
 
 
 def test_two_that_ran_without_the_store_are_found(a: Host, b: Host, log: Log) -> None:

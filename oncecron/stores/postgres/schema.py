@@ -175,7 +175,7 @@ def _explain_rights(namespace: str, client: PostgresClient | None, url: str) -> 
         statement = ROLE_AND_OWNER.format(namespace=namespace).encode()
         try:
             row = client.ask(statement, (), deadline=time.clock_gettime(BOOTTIME) + 5)[0]
-        except Exception:  # noqa: BLE001 - the first error is the one to tell
+        except Exception:  # noqa: BLE001 - the first error is the one to report
             row = ()
         role, owner = (value.decode() for value in row if value) if row else (role, owner)
     return rights_cure(role, owner, url, namespace)
@@ -188,7 +188,7 @@ def _explain_version(
     if client is not None:
         try:
             found = _version(client, namespace, time.clock_gettime(BOOTTIME) + 5)
-        except Exception:  # noqa: BLE001 - the first error is the one to tell
+        except Exception:  # noqa: BLE001 - the first error is the one to report
             found = "an unknown one"
     if found is None:
         return StoreRefusesError(

@@ -174,7 +174,7 @@ def _already_ran(store: Connection, firing: Firing, asked: Values) -> Refusal | 
         return _over(store, firing, asked)
     newest = store.one("find_newest", **asked)
     outcome = None if newest is None else newest["outcome"]
-    if firing.again or outcome == "running":  # without a lease: the lock has to tell
+    if firing.again or outcome == "running":  # without a lease: the lock decides
         return None
     resumes = firing.failover and _may_be_followed(newest)
     if outcome not in (None, "not-started") and not resumes:
