@@ -290,7 +290,7 @@ RUN_OPTIONS = (
     Option(
         "ttl",
         "duration",
-        "Stop the job if the store is unreachable for this long. Unrelated to how long the job runs.",
+        "Stop the job before the store has been unreachable for this long. Unrelated to how long the job runs.",
         "DURATION",
         _WHERE,
         "60s",
