@@ -57,7 +57,7 @@ def run_line(arguments: list[str]) -> int:
 
     key = derived_key(bare, os.environ.get(PREFIX_VARIABLE, ""))
     if not is_key(key):
-        raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; use {KEY_RULE}")
+        raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; {KEY_RULE}")
     words = simple_words(bare)
     if words:
         return run(ParsedRun({"key": key}, [os.fsdecode(word) for word in words]))

@@ -46,7 +46,7 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
         known = {key} if settings["all"] else {part.key for part in store.job_keys()}
     resume = settings.command(f"resume {'--all' if settings['all'] else key}")
     until = f"until {time_of(now.until)}" if now.until else f"until {resume}"
-    output.say(f"paused {name_of(key)} {until}{was('paused', before)}", stream)
+    output.say(f"paused {name_of(key)} {until}{was('paused', before, pronoun(key))}", stream)
     if key not in known:
         complain(f"key {key} is paused, but no host has fired it yet{near(key, known)}")
     return 0
@@ -124,9 +124,16 @@ def by(pause: Pause) -> str:
     return visible(f"by {pause.author} since {time_of(pause.since)}{until}{reason}")
 
 
-def was(what: str, before: Pause | None) -> str:
+def was(what: str, before: Pause | None, subject: str = "it was") -> str:
     """Return the end of a sentence: the state before."""
-    return f"; it was {what} {by(before)}" if before else ""
+    return f"; {subject} {what} {by(before)}" if before else ""
+
+
+def pronoun(key: str) -> str:
+    """Return the subject and the verb of a sentence about a key, or about all keys."""
+    from oncecron.core.log_rows import ALL_KEYS
+
+    return "they were" if key == ALL_KEYS else "it was"
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron.cli.command import KEYS, STORE_OPTIONS, TableCommand, store_inspector
-from oncecron.cli.pause import by, name_of, near, wanted_key, was
+from oncecron.cli.pause import by, name_of, near, pronoun, wanted_key, was
 from oncecron.config.options import Option
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
         before = store.resume(key)
         others = [pause for pause in store.pauses() if pause.key is not None]
     if before:
-        output.say(f"resumed {name_of(key)}{was('paused', before)}", stream)
+        output.say(f"resumed {name_of(key)}{was('paused', before, pronoun(key))}", stream)
     else:
         keys = [pause.key for pause in others if pause.key]
         output.say(f"{_was_not(key)}{near(key, keys)}", stream)

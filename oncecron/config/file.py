@@ -109,7 +109,11 @@ def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:
 
 def _job(path: str, key: str, value: Any) -> dict[str, Any]:
     """Return the section of a key. Raises `ConfigurationError` for inner tables: a dot without quotes makes them."""
-    section = _mapping(path, key, value)
+    if not isinstance(value, dict):
+        raise ConfigurationError(
+            f"{path}: {key!r} in [job] needs the name of a job; write [job.KEY]"
+        )
+    section = value
     names = ".".join((key, *_tables_within(section)))
     if names != key:
         raise ConfigurationError(
@@ -161,12 +165,13 @@ def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -
     """Return what to write instead of an unknown key: a similar one, else all that are known."""
     from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
 
+    if not section and name in _JOB_KEYS:
+        return "it belongs in a [job.KEY] section"
     keys = sorted([*(option.replace("-", "_") for option in known), *also])
     near = get_close_matches(name.replace("-", "_"), keys, 1)
     if near:
         return f"did you mean {near[0] if near[0] != 'job' else '[job.KEY]'}?"
-    elsewhere = ": it belongs in a [job.KEY] section" if not section and name in _JOB_KEYS else ""
-    return f"known keys{elsewhere}: {', '.join(keys)}"
+    return f"known keys: {', '.join(keys)}"
 
 
 def _retention(path: str, table: dict[str, Any]) -> Retention:

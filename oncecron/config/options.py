@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
-KEY_RULE = "1 to 200 of A-Z a-z 0-9 . _ : / @ -"
+KEY_RULE = "use 1 to 200 of A-Z a-z 0-9 . _ : / @ -"
 _LONGEST_KEY = 200
 
 

@@ -181,6 +181,7 @@ def test_a_near_zone_is_named(zone: str, meant: str) -> None:
         ("[job.k]\nretry = 1", "[job.k]: unknown key 'retry'; did you mean retries?"),
         ("[job.k]\nscedule = '@daily'", "did you mean schedule?"),
         ("schedule = '@daily'", "belongs in a [job.KEY] section"),
+        ("retries = 2", "unknown key 'retries'; it belongs in a [job.KEY] section"),
         ("[retention]\nskip = '1d'", "did you mean skips?"),
     ],
 )
@@ -260,6 +261,16 @@ def test_two_servers_are_told_apart() -> None:
     assert told.endswith(
         'at "a", port 1 failed: Connection refused (Is the server running?); connection to server at "b" failed: '
         "Connection refused (Is the server running?)"
+    )
+
+
+def test_what_libpq_repeats_comes_once() -> None:
+    """With and without TLS, the same server gives the same answer."""
+    line = 'connection to server at "a", port 1 failed: FATAL: password authentication failed for user "u"'
+    told = str(explain(f"{line}\n{line}\n", "postgresql://a/d"))
+    assert (
+        told
+        == f"PostgreSQL postgresql://a/d: {line}; check the password in the store's URL or in ~/.pgpass"
     )
 
 

@@ -237,7 +237,7 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("ttl = " + "1" * 5000 + "\n", "limit (4300 digits)"),
         ("ttl = " + "[" * 10_000 + "\n", "recursion"),
         ("job = 3\n", "job must be a table"),
-        ("[job]\nbilling = 3\n", "billing must be a table"),
+        ("[job]\ntimeout = 3\n", "'timeout' in [job] needs the name of a job; write [job.KEY]"),
         ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes; write [job."bill.sh-1"]'),
         ("job.a.b.c.ttl = '60s'\n", '[job."a.b.c"]'),
         ("[job.'a.b']\nagain = true\n", "[job.\"a.b\"]: unknown key 'again'"),

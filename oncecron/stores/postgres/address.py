@@ -82,16 +82,18 @@ def explain(message: str, url: str) -> StoreError:
 
 
 def one_line(message: str) -> str:
-    """Return a message of libpq on one line: a hint in brackets, a semicolon between what two servers said."""
-    text = ""
+    """Return a message of libpq on one line: a hint in brackets, a semicolon between what two servers said.
+
+    What libpq repeats word for word, because it tried with and without TLS, comes once.
+    """
+    parts: list[str] = []
     for line in filter(str.strip, message.splitlines()):
         words = " ".join(line.split())
-        if line.startswith("\t"):
-            words = f" ({words})"
-        elif text:
-            words = f"; {words}"
-        text += words
-    return text
+        if line.startswith("\t") and parts:
+            parts[-1] += f" ({words})"
+        else:
+            parts.append(words)
+    return "; ".join(dict.fromkeys(parts))
 
 
 def _cures(text: str) -> list[str | None]:
