@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _ENDED = {
     "succeeded": "succeeded",
     "failed": "failed",
-    "timed-out": "was ended by its --timeout",
-    "stopped": "was stopped because oncecron was stopped or killed",
+    "timed-out": "stopped it",
+    "stopped": "stopped it",
     "unclaimed": "ended",
 }
 _HEADLINES = {
@@ -208,11 +208,9 @@ class _Sentences:
         elif execution.outcome in _ENDED:
             if traced.lost_at is not None:
                 yield traced.lost_at, f"{who} was declared lost: its lease had ended"
-            how = _ENDED[execution.outcome]
-            if execution.outcome == "stopped" and execution.requested_by is not None:
-                how = f"was stopped by {visible(execution.requested_by)}"
+            how = f"{_ENDED[execution.outcome]}{_after(execution)}{_stopped_why(execution)}"
             details = _in_brackets(_status(execution), execution.note)
-            yield ended_at, f"{who} {how}{_after(execution)}{details}"
+            yield ended_at, f"{who} {how}{details}"
 
     def _loss(self, traced: Traced) -> Iterator[_Event]:
         execution, who = traced.execution, self._who(traced.execution)
@@ -402,6 +400,17 @@ def _started(execution: Execution, before: Execution | None) -> str:
 
 def _after(execution: Execution) -> str:
     return "" if execution.duration is None else f" after {format_duration(execution.duration)}"
+
+
+def _stopped_why(execution: Execution) -> str:
+    """Return why oncecron stopped the command, to end a sentence."""
+    if execution.outcome == "timed-out":
+        return ", by --timeout"
+    if execution.outcome != "stopped":
+        return ""
+    if execution.requested_by is not None:
+        return f", as {visible(execution.requested_by)} had asked"
+    return ", because oncecron was stopped or killed"
 
 
 def _in_brackets(*texts: str | None) -> str:

@@ -84,7 +84,7 @@ def test_no_report_reads_a_note(store: Store, eventful: Oncecron, nonsense: str)
     told = {tick: before[f"why {tick}"]["account"] for tick in TICKS}
     assert "requested by --again" in told["manual"]
     assert "host-a retried it, attempt 2" in told["retried"]
-    assert f"was stopped by {ME}" in told["stopped"]
+    assert f", as {ME} had asked" in told["stopped"]
     assert "took over from host-a with attempt 2" in told["taken-over"]
     assert [row["finding"] for row in before["audit"]].count("no-end") == 2
     assert not [row for row in before["audit"] if row["finding"] in ("twice", "overlap")]

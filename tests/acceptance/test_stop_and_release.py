@@ -114,7 +114,7 @@ def test_a_running_job_is_stopped(
     assert outcomes(store) == ["stopped"]
     [record] = store.executions("k")
     assert (record.request, record.requested_by) == ("stop", ME)
-    assert f"was stopped by {ME}" in host("why", "k").out.decode()
+    assert f", as {ME} had asked" in host("why", "k").out.decode()
     next_tick_runs(host, running.journal)
 
 
