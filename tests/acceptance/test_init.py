@@ -118,13 +118,29 @@ def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecr
     assert as_role("reader")("history").status == 0
 
 
+def test_a_firing_that_may_not_make_the_schema_is_told_who_may(
+    as_role: Callable[..., Oncecron],
+) -> None:
+    """The database's owner, with the whole command."""
+    refused(
+        as_role("runner").run("k", "--tick", "t", "--", "true"),
+        78,
+        "has no schema oncecron, and role runner may not create it; have owner, the owner, run "
+        "`oncecron init --run-role runner --store postgresql://owner@",
+    )
+
+
 # What is not there, or another's
 
 
 def test_reading_makes_nothing(database: Database, as_role: Callable[..., Oncecron]) -> None:
     """An empty database stays empty, and the cure is named."""
     for command in ("history", "locks", "prune"):
-        refused(as_role()(command), 78, "has no schema oncecron", "run `oncecron init --store ")
+        refused(
+            as_role()(command),
+            78,
+            "has no schema oncecron; check --namespace, or run `oncecron init --store ",
+        )
     assert database.execute("select 1 from pg_namespace where nspname = 'oncecron'") == []
 
 

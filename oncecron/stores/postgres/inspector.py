@@ -51,7 +51,7 @@ _BATCH = 5000  # rows that one step of retention removes
 _OLDEST_SERVER = 130000
 _UNDEFINED_OBJECT = "42704"
 _READERS_CURE = "{read}"
-_WATCHERS_CURE = "{read}; to stop and release as well, {operate}"
+_WATCHERS_CURE = "to read, {read}; to stop and release, {operate}"
 _OPERATORS_CURE = "{operate}"
 _ENDERS_CURE = (
     "do it as a role that has that session's rights, or have a superuser run "
@@ -302,7 +302,7 @@ class PostgresInspector:
             self.close()
             raise StoreRefusesError(
                 f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
-                f"run {command_line('init', self._url, self._namespace)}"
+                f"check --namespace, or run {command_line('init', self._url, self._namespace)}"
             )
         return connection
 
@@ -330,7 +330,7 @@ class PostgresInspector:
         role, owner = "ROLE", "OWNER"
         with contextlib.suppress(psycopg.Error, StoreError):
             asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
-            role, owner = self._connected().execute(asked).fetchone() or (role, owner)
+            role, owner, _ = self._connected().execute(asked).fetchone() or (role, owner, False)
         rights = (role, owner, self._url, self._namespace)
         return cure.format(
             owner=owner,

@@ -8,14 +8,16 @@ import time
 from oncecron.core.clock import BOOTTIME
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
+from oncecron.stores.postgres.client import StatementError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncecron.core.errors import StoreError
     from oncecron.core.log_rows import Roles
-    from oncecron.stores.postgres.client import PostgresClient, StatementError
+    from oncecron.stores.postgres.client import PostgresClient
 
 VERSION = 1
 """The schema this program needs; its functions carry the suffix _v1."""
@@ -117,6 +119,9 @@ def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
         if _version(client, namespace, deadline) is None:
             client.script(script(namespace).encode(), deadline=deadline)
         client.ask(b"commit", (), deadline=deadline)
+    except StatementError:
+        client.ask(b"rollback", (), deadline=deadline)
+        raise
     except BaseException:
         client.close()
         raise
@@ -142,11 +147,11 @@ _CURES = {
 
 INSUFFICIENT_PRIVILEGE = "42501"
 ROLE_AND_OWNER = """
-select current_user, pg_catalog.pg_get_userbyid(coalesce(
-  (select nspowner from pg_catalog.pg_namespace where nspname = '{namespace}'),
-  (select datdba from pg_catalog.pg_database where datname = pg_catalog.current_database())))
+select current_user, pg_catalog.pg_get_userbyid(coalesce(n.nspowner, d.datdba)), n.nspname is null
+  from pg_catalog.pg_database d left join pg_catalog.pg_namespace n on n.nspname = '{namespace}'
+  where d.datname = pg_catalog.current_database()
 """
-"""Who lacks a right, and who can give it: the schema's owner, where there is none the database's."""
+"""Who lacks a right, who can give it, and whether there is no schema: then that is the owner of the database."""
 
 
 def rights_cure(role: str, owner: str, url: str, namespace: str, option: str = "run") -> str:
@@ -161,24 +166,32 @@ def explain(
     """Return the oncecron error of a statement that the server refused."""
     if error.sqlstate in MISSING:
         return _explain_version(error, namespace, client, url)
-    cure = _CURES.get(error.sqlstate)
     if error.sqlstate == INSUFFICIENT_PRIVILEGE:
-        cure = _explain_rights(namespace, client, url)
+        return _explain_rights(error, namespace, client, url)
+    cure = _CURES.get(error.sqlstate)
     if cure:
         return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
     return StoreUnavailable(f"PostgreSQL, schema {namespace}: {error} (SQLSTATE {error.sqlstate})")
 
 
-def _explain_rights(namespace: str, client: PostgresClient | None, url: str) -> str:
-    role, owner = "ROLE", "OWNER"
+def _explain_rights(
+    error: StatementError, namespace: str, client: PostgresClient | None, url: str
+) -> StoreError:
+    role, owner, without_schema = "ROLE", "OWNER", False
     if client is not None:
         statement = ROLE_AND_OWNER.format(namespace=namespace).encode()
         try:
-            row = client.ask(statement, (), deadline=time.clock_gettime(BOOTTIME) + 5)[0]
-        except Exception:  # noqa: BLE001 - the first error is the one to report
-            row = ()
-        role, owner = (value.decode() for value in row if value) if row else (role, owner)
-    return rights_cure(role, owner, url, namespace)
+            [row] = client.ask(statement, (), deadline=time.clock_gettime(BOOTTIME) + CALL_TIMEOUT)
+            role, owner = ((value or b"").decode() for value in row[:2])
+            without_schema = row[2] == b"t"
+        except Exception:  # noqa: BLE001, S110 - the first error is the one to report
+            pass
+    cure = rights_cure(role, owner, url, namespace)
+    if without_schema:
+        return StoreRefusesError(
+            f"PostgreSQL {masked(url)} has no schema {namespace}, and role {role} may not create it; {cure}"
+        )
+    return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
 
 
 def _explain_version(
@@ -187,13 +200,13 @@ def _explain_version(
     found: object = "an unknown one"
     if client is not None:
         try:
-            found = _version(client, namespace, time.clock_gettime(BOOTTIME) + 5)
+            found = _version(client, namespace, time.clock_gettime(BOOTTIME) + CALL_TIMEOUT)
         except Exception:  # noqa: BLE001 - the first error is the one to report
             found = "an unknown one"
     if found is None:
         return StoreRefusesError(
             f"PostgreSQL {masked(url)} has no schema {namespace} ({error}); "
-            f"run {command_line('init', url, namespace)}"
+            f"check --namespace, or run {command_line('init', url, namespace)}"
         )
     return wrong_version(namespace, found, url, f" ({error})")
 
