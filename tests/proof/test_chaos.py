@@ -23,7 +23,7 @@ BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[
 FOUND_WITHIN = 0.75
 """Minutes that a broken copy is given."""
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300 + MINUTES * 120)]
+pytestmark = pytest.mark.timeout(300 + MINUTES * 120)
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def told(history: History) -> str:
     return "\n\n".join([summary(verdict, history), *drawn])
 
 
+@pytest.mark.chaos
 @pytest.mark.stores(2)
 @pytest.mark.parametrize("store", clusters.KINDS)
 def test_every_promise_holds(store: str, kept: Path) -> None:
@@ -53,9 +54,10 @@ def test_every_promise_holds(store: str, kept: Path) -> None:
     assert not check(history).violations, told(history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_copy_is_found_out(name: str, kept: Path) -> None:
-    """The checker sees what no promise allows."""
+    """The checker sees what no promise allows, on a busy machine all the sooner."""
     require_root("the chaos suite")
     mutation = mutations.ALL[name]
     script = mutations.copy(mutation, kept / "mutated")
@@ -69,6 +71,7 @@ def test_a_broken_copy_is_found_out(name: str, kept: Path) -> None:
     assert check(history).violations, told(history)
 
 
+@pytest.mark.chaos
 def test_without_root_the_reduced_form_runs(kept: Path) -> None:
     """Hosts are process trees then, and a store on loopback is behind proxies."""
     history = one(Wanted("redis", 1, 0.1, kept, CONSOLE_SCRIPT, rooted=False), print)
