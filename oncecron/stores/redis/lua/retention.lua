@@ -5,17 +5,22 @@ local function oldest_kept_name(part, names)
   return tonumber(redis.call('ZREVRANGE', part.names, names - 1, names - 1, 'WITHSCORES')[2] or 0)
 end
 
+-- Write a list of words, or remove it when it is empty.
+local function set_words(name, field, words)
+  if #words > 0 then
+    redis.call('HSET', name, field, table.concat(words, ' '))
+  else
+    redis.call('HDEL', name, field)
+  end
+end
+
 -- Without its executions a tick has no number of parts either.
 local function forget_division(row)
   local gone, kept = (row.shards or '1') .. ' ' .. row.tick, {}
   for each in string.gmatch(redis.call('HGET', shared.divisions, row.key) or '', '%d+ %S+') do
     if each ~= gone then kept[#kept + 1] = each end
   end
-  if #kept > 0 then
-    redis.call('HSET', shared.divisions, row.key, table.concat(kept, ' '))
-  else
-    redis.call('HDEL', shared.divisions, row.key)
-  end
+  set_words(shared.divisions, row.key, kept)
 end
 
 local function forget(part, id, row)
@@ -26,11 +31,7 @@ local function forget(part, id, row)
   for number in string.gmatch(redis.call('HGET', part.owners, row.owner) or '', '%S+') do
     if not string.find(number, ':' .. id .. '$') then others[#others + 1] = number end
   end
-  if #others > 0 then
-    redis.call('HSET', part.owners, row.owner, table.concat(others, ' '))
-  else
-    redis.call('HDEL', part.owners, row.owner)
-  end
+  set_words(part.owners, row.owner, others)
   if row.tick and redis.call('HGET', part.ticks, row.tick) == id then
     redis.call('HDEL', part.ticks, row.tick)
     redis.call('ZREM', part.names, row.tick)
