@@ -223,6 +223,18 @@ def test_every_store_names_both_numbers_alike(a: Host, b: Host) -> None:
     )
 
 
+def test_retention_leaves_the_number_of_a_tick_that_it_keeps(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """What is forgotten with one tick is its own number of shards."""
+    a.run(minute(1), shards=2, shard=1)
+    store.age(1000)
+    a.run(minute(2), shards=2, shard=1)
+    assert log.people.prune(Retention(executions=500, skips=500)) == (1, 0)
+    with pytest.raises(ConfigurationError):
+        b.fire(minute(2), shards=3, shard=1)
+
+
 def test_a_tick_that_retention_removed_is_passed_whatever_its_number(
     a: Host, b: Host, log: Log
 ) -> None:
