@@ -76,6 +76,14 @@ def why_not_yet(tick: Tick, ahead: float) -> str:
     )
 
 
+def why_clocks_differ(tick: Tick, seconds: float) -> str:
+    """Return why a tick is refused that the host's clock named, `seconds` away from the store's clock."""
+    return (
+        f"tick {tick.text}: this host's clock and the store's clock are {seconds:.0f} s apart; compare `date -u` on "
+        "this host and on the store's server, and correct the clock that is wrong"
+    )
+
+
 def why_other_shards(firing: Firing, shards: int) -> str:
     """Say why a tick is refused for which another host has another number of shards."""
     return (

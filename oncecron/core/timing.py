@@ -84,8 +84,8 @@ CALL_TIMEOUT = 5.0
 INSPECTOR_TIMEOUT = 10.0
 """The limit for one call of a command that a person waits for. On SQLite: the wait for the locks of firings."""
 
-SKIP_LOCK_TIMEOUT = 1.0
-"""A skipped firing waits this long for a lock to record its skip. Nothing depends on that record."""
+SKIP_TIMEOUT = 1.0
+"""A skipped firing waits this long for the store to record its skip. Nothing depends on that record."""
 
 SQLITE_RETRY_PAUSE = 0.01
 """Between two tries of the one statement for which SQLite itself does not wait."""
@@ -133,6 +133,9 @@ SHORTEST_RENEW_PAUSE = 0.2
 
 CONTENDED_FOR = 2.0
 """After this long without the session lock, the row lock of the key decides alone."""
+
+CONTENDED_PAUSE = 0.05
+"""After meeting another firing in the middle of its claim or end: both last for some milliseconds."""
 
 NOTIFY_SPREAD = 0.5
 """After a notification, waiting firings claim at random moments within this time, not all at once."""

@@ -4,52 +4,8 @@ Every method is one atomic step by the store's clock. A refusal is a value, a br
 lease that is lost for good is an answer. After the claim every call takes the lease. An error is `StoreUnavailable`
 when a retry may help, and `StoreRefusesError` when it does not.
 
-Every store makes a claim by the same algorithm, in this order:
-
-0. A known owner. An execution of this owner, key and shard that still has its lease gets the same lease again, renewed,
-   because the answer to its claim was lost. If it has ended since, the answer is `done`. An owner is never refused
-   because of its own lease: if a slow claim of its own comes to light only later, the answer is
-   `AskAgain("contended")`.
-1. The key is registered. `paused` and `drained` are refused. Three things are a `ConfigurationError`:
-   - The host's clock names the tick, and it differs from the store's clock by more than `MAX_CLOCK_SKEW`.
-   - `--tick` names an instant more than that ahead of the store's clock: every tick before it would be skipped. Any
-     other name has no bound.
-   - The number of shards differs from the number with which any shard of this tick was granted. This is checked again
-     at the grant, under a lock that the claims of all shards of a key share.
-2. Checks, first without and then under the lock of the key (steps 3 and 4 come between):
-   - A lease that ends more than its ttl ahead is cut to now + ttl: the store's clock was set back.
-   - Another owner has a lease that has not expired. A firing of the same tick is refused `held`. For any other tick,
-     the holder may be dead if its last heartbeat is older than two intervals or its session lock is free. Then the
-     answer is `AskAgain("orphaned")` until that lease has expired or was renewed; else `held`.
-   - The tick has an execution: `done`, unless all its executions are `not-started`. An instant below the high-water
-     mark is `passed`, with the newer tick as the detail. So is an instant at the mark without an execution, or where
-     retention may have removed a start. `again` skips both. With `failover` a tick is taken over if its last attempt
-     that started is `lost`, or if it is `failed` or `timed-out` and a retry was to follow (`keep`). It is refused if
-     its instant is below the high-water mark (`passed`), or if that attempt's number is above `retries` (`exhausted`).
-   - Without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that execution, or
-     the newest one without a tick since, has ended. It has not ended if it is `lost` or `not-started`, if it is
-     `stopped` without a request, or if a retry was to follow (`keep`). `again` skips this too.
-3. The store's session lock, if it has one, without waiting. If the lock is taken and a lease has expired, the answer is
-   `AskAgain("stale")`; if the heartbeat has not changed since (`watched`), the claim continues without the lock. If the
-   lock is taken and there is no lease, the answer is `AskAgain("contended")`, unless the claim is to continue without
-   it (`alone`). A server that may have forgotten leases in a restart or a promotion answers `AskAgain("recovering")`,
-   until every lease that it may have granted has expired.
-4. The lock of the key's row; `AskAgain("fenced")` if a job's own transaction holds it.
-5. An expired lease is removed: its execution is set to `lost` (`expired`) by compare-and-set, and the fencing token
-   rises. This happens before the checks of steps 2 and 6 for a firing of that tick (without a tick: for a standby that
-   has `awaited` that execution), and otherwise only for a firing that passes them. A refused firing starts nothing, so
-   it leaves a late holder alone.
-6. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and came itself later than 60 s -
-   `min_gap` into its own minute (by its own host's clock). Without a tick it refuses when the last start was less than
-   `min_gap` ago. A last start in the future counts as now. A takeover ignores the gap; without a tick, only if the
-   attempt that it follows was the last start. `recent` has the holder of that start, if the store knows it. `late`:
-   more than `starting_deadline` after an instant.
-7. Granted: token = max(last + 1, store clock in microseconds), an execution `running` with the next attempt of its
-   tick, the lease, the high-water mark, and the key's schedule and zone. The cause is `manual` with `again`,
-   `takeover` if it follows an attempt that was lost or whose retry never came, else `schedule`. The lease has it too.
-
-Refusals, errors and notes have the same text in every store (tests/contract/test_same_answers.py compares them). A note
-that an execution has already is not added again.
+What a claim is answered is decided in `core.claim`, once for every store, and `core.attempt` says what follows a start.
+Refusals, errors and notes have the same text in every store (tests/contract/test_same_answers.py compares them).
 
 A connection that listens to a shard (`listen`) is notified when the shard is granted, when it ends, and when its holder
 gets a request. Nothing depends on a notification.
@@ -135,9 +91,8 @@ class LeaseStore(Protocol):
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         """Begin the next attempt of a tick under the lease that was kept; it is refused if `paused` or `drained`.
 
-        This makes a new execution (`retry`) with a higher fencing token, and counts as a start for `recent`. A repeated
-        call returns the same attempt. Return None if the lease is lost for good. A request to the holder was for the
-        attempt before, and ends. A refusal is recorded as a skip and leaves the lease, for `finish`.
+        A repeated call returns the same attempt. Return None if the lease is lost for good. A refusal is recorded as a
+        skip and leaves the lease, for `finish`.
         """
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
@@ -151,13 +106,7 @@ class LeaseStore(Protocol):
     ) -> bool:
         """Record the end and release the lease; return False if the lease had been lost before.
 
-        Then the end is recorded with a note, and no lease of another owner is touched. The recorded reason of the loss
-        stays, unless the ending has one; if there is none, it is `revoked`.
-
-        After `keep` this means that no retry follows. The recorded end stays and gets the ending's note. An attempt
-        that `retry` began, but whose answer was lost, did not start; a note says why. Lease lost or not, no attempt
-        that has not started yet may start. An end after a request to the holder is recorded as such: a standby without
-        a tick does not take over after a requested stop.
+        After `keep` this means that no retry follows. Lease lost or not, no attempt that has not started yet may start.
         """
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -168,12 +117,8 @@ class LeaseStore(Protocol):
     ) -> None:
         """Take a spooled record, or a record for a log store, where another store has the leases.
 
-        This is idempotent by (owner, attempt) and never fails on a conflict. A recorded end stays; `running` and `lost`
-        are replaced by what happened, and the lease of that execution is released. After `keep` it works like `finish`.
-        An execution that this store never saw is inserted, with its token and cause. An execution that is `running`
-        with a lower token and without a lease here becomes `lost` (`superseded`), and so does a start that comes after
-        a higher token. A `not-started` without a token has no effect. With a retention, the end of an execution removes
-        a few expired rows, as in `finish`.
+        This is idempotent by (owner, attempt) and never fails on a conflict. With a retention, the end of an execution
+        removes a few expired rows, as in `finish`.
 
         A skip is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
         eight that were delivered to its row. That is enough: a spool delivers in order and one at a time, and a record

@@ -146,10 +146,119 @@ def _steps(draw: Callable[[SearchStrategy[Any]], Any]) -> Step:
     return Step(what, host, draw(st.fixed_dictionaries(_HOW[what])))
 
 
-PROGRAMS: SearchStrategy[list[Step]] = st.tuples(*[st.lists(_steps(), max_size=12)] * 4).map(
+@st.composite
+def _step(
+    draw: Callable[[SearchStrategy[Any]], Any], /, what: str, host: int = HOLDER, **fixed: Any
+) -> Step:
+    """One step of which some options are fixed."""
+    return Step(what, host, {**draw(st.fixed_dictionaries(_HOW[what])), **fixed})
+
+
+def _in_turn(*steps: SearchStrategy[Step]) -> SearchStrategy[list[Step]]:
+    return st.tuples(*steps).map(list)
+
+
+_ONE_TICK = st.sampled_from(("m1", "m2", "n1", "none"))
+_PLAIN: dict[str, Any] = {"again": False, "shard": None, "unheard": False, "min_gap": None}
+_PLAIN |= {"starting_deadline": None}
+
+
+def _joined(rounds: SearchStrategy[list[list[Step]]]) -> SearchStrategy[list[Step]]:
+    return rounds.map(lambda each: [step for steps in each for step in steps])
+
+
+def _dying_hosts(same: dict[str, Any]) -> SearchStrategy[list[Step]]:
+    """Let hosts die one after the other, and the next ones take over as often as they may."""
+    dies = _in_turn(_step("pass", seconds=100.0))
+    fails = _in_turn(_step("keep"), _step("pass", seconds=100.0))
+    retries = _in_turn(_step("keep"), _step("retry"), _step("pass", seconds=100.0))
+    claims = _in_turn(_step("claim", 0, failover=True, **_PLAIN, **same))
+    one = st.tuples(claims, st.one_of(dies, fails, retries)).map(lambda two: two[0] + two[1])
+    return _joined(st.lists(one, min_size=2, max_size=4))
+
+
+def _attempts_of_a_tick(same: dict[str, Any]) -> SearchStrategy[list[Step]]:
+    """Give a tick several attempts, forced or not, of which some did not start."""
+    one = _in_turn(
+        _step("claim", 0, **_PLAIN | {"again": True} | same),
+        st.one_of(_step("finish"), _step("finish", outcome="not-started"), _step("deliver own")),
+    )
+    last = _in_turn(_step("claim", 0, **_PLAIN | same))
+    return st.tuples(_joined(st.lists(one, min_size=1, max_size=3)), last).map(
+        lambda two: two[0] + two[1]
+    )
+
+
+def _pauses(keys: list[str]) -> SearchStrategy[list[Step]]:
+    """Pause a key and all keys, in any order, while a job goes on."""
+    return _in_turn(
+        _step("claim", 0),
+        *(_step("pause", key=key) for key in keys),
+        _step("keep"),
+        _step("claim", 1),
+        _step("retry"),
+        _step("resume", key=keys[0]),
+        _step("claim", 1),
+        _step("resume", key=keys[1]),
+    )
+
+
+def _notes(note: str) -> SearchStrategy[list[Step]]:
+    """Send one note again and again."""
+    said = st.one_of(_step("finish", note=note), _step("deliver own", note=note))
+    return _in_turn(
+        _step("claim", 0, **_PLAIN),
+        _step("keep", note=note),
+        st.one_of(_step("retry"), _step("finish", note=note), _step("pass")),
+        said,
+        said,
+    )
+
+
+def _standby(tick: str) -> SearchStrategy[list[Step]]:
+    """Let a host wait for the job of another; a third one may come between."""
+    return _in_turn(
+        _step("claim", 0, **_PLAIN | {"tick": tick}),
+        _step("claim", 1, **_PLAIN | {"tick": tick, "failover": True}),
+        st.one_of(_step("finish"), _step("pass", seconds=100.0)),
+        _step("claim", 2, **_PLAIN | {"tick": tick}),
+        st.one_of(_step("finish"), _step("finish", outcome="not-started"), _step("keep")),
+        _step("ask again", 1),
+        _step("claim", 2, tick=tick),
+    )
+
+
+def _short_gaps(gap: float) -> SearchStrategy[list[Step]]:
+    """Start nothing, or something elsewhere, just before a start with a gap."""
+    ended = st.one_of(_step("finish"), _step("finish", outcome="not-started"))
+    late = {"tick": "none", "min_gap": gap}
+    return _in_turn(
+        _step("claim", 0, **_PLAIN | {"tick": "none"}),
+        st.one_of(ended, _step("pass")),
+        st.one_of(ended, _step("claim", 0, **_PLAIN | late), _step("deliver other", tick="none")),
+        st.one_of(ended, _step("deliver its end")),
+        _step("claim", 0, **_PLAIN | late),
+    )
+
+
+_STORIES: tuple[SearchStrategy[list[Step]], ...] = (
+    st.fixed_dictionaries({"tick": _ONE_TICK, "retries": st.sampled_from((0, 1, 2))}).flatmap(
+        _dying_hosts
+    ),
+    st.fixed_dictionaries({"tick": _ONE_TICK}).flatmap(_attempts_of_a_tick),
+    st.permutations((KEY, "*")).flatmap(_pauses),
+    st.sampled_from(("why", "another why")).flatmap(_notes),
+    _ONE_TICK.flatmap(_standby),
+    st.sampled_from((30.0, 3600.0)).flatmap(_short_gaps),
+    _in_turn(_step("deliver other", 0), _step("deliver its end"), _step("claim", 1)),
+)
+"""What random steps alone seldom come to."""
+
+_BLOCK = st.one_of(st.lists(_steps(), max_size=8), *_STORIES)
+PROGRAMS: SearchStrategy[list[Step]] = st.tuples(*[_BLOCK] * 5).map(
     lambda blocks: [step for block in blocks for step in block]
 )
-"""About 20 steps, of which any may go when a program is made shorter."""
+"""About 30 steps, of which any may go when a program is made shorter."""
 
 
 class Program:

@@ -54,9 +54,9 @@ _MUTATIONS = (
                 "  if row then return end\n",
             ),
             Change(
-                "stores/sqlite/claim.py",
-                '    if firing.again or outcome == "running":',
-                "    if newest is not None:",
+                "core/claim.py",
+                "    if firing.again:\n        return None\n    started",
+                "    if newest is not None:\n        return None\n    started",
             ),
         ),
     ),
@@ -209,6 +209,11 @@ _MUTATIONS = (
                 "  if lease.owner then -- 2",
             ),
             Change(
+                "core/claim.py",
+                "Cut() if lease.ends_in > lease.ttl else",
+                "Cut() if not lease.ttl - 1 < lease.ends_in <= lease.ttl else",
+            ),
+            Change(
                 "stores/sqlite/sql/firing.sql",
                 " WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl\n",
                 " WHERE key = :key AND shard = :shard AND boot = :boot\n",
@@ -274,8 +279,8 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/sqlite/claim.py",
-                'max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked))',
-                'max(store.one("find_key", **asked)["fence"], 1)',
+                "max(seen.fence + 1, microseconds(now))",
+                "max(seen.fence, 1)",
             ),
         ),
     ),
@@ -328,9 +333,9 @@ _MUTATIONS = (
                 "if false then\n",
             ),
             Change(
-                "stores/sqlite/lease_store.py",
-                '        if isinstance(answer, Refusal) and (answer.reason != "held" or awaited is None):\n',
-                "        if False:\n",
+                "stores/claiming.py",
+                '            if answer.reason != "held" or awaited is None:\n',
+                "            if False:\n",
             ),
         ),
     ),
@@ -359,14 +364,11 @@ _MUTATIONS = (
                 "  if lives and not (given.failover and given.awaited) then return blocked_by(lease) end\n",
             ),
             Change(
-                "stores/sqlite/claim.py",
-                '    if 0 < lease["ends_in"] <= lease["ttl"]:\n',
-                '    if 0 < lease["ends_in"] <= lease["ttl"] and not (firing.failover and awaited):\n',
-            ),
-            Change(
-                "stores/sqlite/claim.py",
-                '    if lease is not None and lease["ends_in"] > 0:\n',
-                '    if lease is not None and lease["ends_in"] > 0 and not (firing.failover and awaited):\n',
+                "stores/claiming.py",
+                "        answer = decide(state, firing, watched=watched, alone=alone)\n",
+                "        if awaited and firing.failover and state.lease:\n"
+                "            state = state._replace(lease=state.lease._replace(ends_in=0.0))\n"
+                "        answer = decide(state, firing, watched=watched, alone=alone)\n",
             ),
             Change(
                 "stores/sqlite/sql/firing.sql",
@@ -398,9 +400,9 @@ _MUTATIONS = (
                 "  return given.failover and (row.outcome == 'lost' or row.outcome == 'stopped' or unfollowed)\n",
             ),
             Change(
-                "stores/sqlite/claim.py",
-                'bool(execution["outcome"] == "lost" or execution["retrying"])',
-                'bool(execution["outcome"] in ("lost", "stopped") or execution["retrying"])',
+                "core/claim.py",
+                'newest.outcome == "lost" or newest.retrying',
+                'newest.outcome in ("lost", "stopped") or newest.retrying',
             ),
         ),
     ),

@@ -1,16 +1,16 @@
 """Keep, begin and end the attempts under one lease, each in a transaction that the caller began.
 
-An execution whose end was recorded by `keep` is `retrying` until its owner gives it up. Until then a retry is to
-follow: by its owner while that has the lease, else by a firing with --failover. A retry whose answer the owner never
-got did not start; it ends when the owner gives up the attempt before it.
+What an end does is decided in `core.attempt`.
 """
 
 from __future__ import annotations
 
+from oncecron.core.attempt import ENDED_LATE, joined
+from oncecron.core.claim import stopped
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, trust_after
-from oncecron.stores.sqlite.claim import microseconds, refused
-from oncecron.stores.sqlite.delivery import end, give_up, joined
+from oncecron.stores.sqlite.claim import microseconds, stops
+from oncecron.stores.sqlite.delivery import conclude, known
 
 if TYPE_CHECKING:
     from typing import Any
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
 
-_LATE_END = "ended after its lease was lost"
-
 
 def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
     """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
@@ -28,7 +26,7 @@ def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
         return False
     found = store.one("find_ending", **lease._asdict())
     note = joined(found["note"], ending.note)
-    store.execute("keep_execution", **_ending_values(lease, ending, now["now"], note))
+    store.execute("keep_execution", **_ending_values(lease, ending, now["now"]), note=note)
     return True
 
 
@@ -41,7 +39,7 @@ def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | Non
     if kept["execution_id"] != lease.execution_id:  # its answer was lost
         store.execute("renew_lease", **asked)
         return _lease(lease, asked, kept)
-    refusal = refused(store, asked)
+    refusal = stopped(*stops(store, asked))
     if refusal is None:
         return _begin(store, lease, asked)
     skip = {**asked, "pid": kept["pid"], "holder_host": None, "holder_pid": None, "at": now["now"]}
@@ -51,24 +49,21 @@ def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | Non
 
 def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
     """Record the end; return whether the lease was never lost."""
-    found = store.one("find_ending", **lease._asdict())
-    if found is None:
+    row = store.one("find_ending", **lease._asdict())
+    if row is None:
         return False
-    in_time = found["lost_at"] is None
-    if found["retrying"]:
-        note = joined(found["note"], ending.note)
-        give_up(store, {**lease._asdict(), "finished_at": now, "note": note})
-    else:
-        late = None if in_time else _LATE_END
-        end(store, _ending_values(lease, ending, now, joined(found["note"], ending.note, late)))
-    return in_time
+    execution = known(row)
+    late = ENDED_LATE if execution.lost and not execution.retrying else None
+    values = _ending_values(lease, ending, now)
+    conclude(store, execution, values, ending.note, late)
+    return not execution.lost
 
 
 def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
     number = lease.attempt + 1 if lease.tick is None else store.one("next_attempt", **asked)[0]
     begun = {
         "attempt": number,
-        "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
+        "fencing_token": max(store.one("fence", **asked)["fence"] + 1, microseconds(asked)),
         "started_at": asked["now"],
         "cause": "retry",
     }
@@ -79,10 +74,11 @@ def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
     return _lease(lease, asked, {**begun, "execution_id": asked["next_id"]})
 
 
-def _ending_values(lease: Lease, ending: Ending, now: float, note: str | None) -> Values:
+def _ending_values(lease: Lease, ending: Ending, now: float) -> Values:
     output, cut = ending.output or (None, None)
     kind, author, *_ = ending.request or (None, None)
-    values = {**ending._asdict(), "output": output, "output_cut": cut, "note": note}
+    values = {**ending._asdict(), "output": output, "output_cut": cut}
+    del values["note"]
     values |= {"request": kind, "requested_by": author, "finished_at": now}
     return {**lease._asdict(), **values}
 

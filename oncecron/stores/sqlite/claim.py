@@ -1,40 +1,39 @@
-"""The claim on SQLite, in the numbered steps of `oncecron.stores.api`.
+"""The steps of a claim on SQLite, for the loop in `oncecron.stores.claiming`.
 
-Both halves run in a transaction that the caller began. `look` (steps 0 to 2) only reads, and most losing firings end
-there. `decide` (all steps) holds the file's write lock, which is step 4. It locks every key, for about as long as one
-write to the disk takes. There is no session lock (step 3): the kernel clock of one machine ends a lease, so no second
-safeguard is needed.
+Each step runs in a transaction that the caller began: `look` only reads, and the others hold the file's write lock.
+That locks every key, for about as long as one write to the disk takes. Under the lock a step looks once more and
+compares everything. There is no session lock: the kernel clock of one machine ends a lease, so no second safeguard is
+needed.
 
 The lease clock (boot id and CLOCK_MONOTONIC) at the beginning of the transaction decides whether a lease has expired.
-The wall clock is for the log, the gap, the deadline and the fencing token. The host's clock is the store's own clock,
-so the two never differ. Only a derived tick far ahead of the present time shows that the clock was wrong.
+The wall clock is for the log, the gap, the deadline and the fencing token. It is also the host's clock, so the two
+never differ. Only a derived tick far ahead of the present time shows that the clock was wrong.
 """
 
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import ConfigurationError
-from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import (
-    AskAgain,
-    BlockingLease,
-    Holder,
-    Lease,
-    Refusal,
-    trust_after,
-    why_not_yet,
-    why_other_shards,
-)
-from oncecron.core.tick import minute_tick
-from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
+from oncecron.core.claim import Attempt, HeldLease, State, Stop
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import Holder, Lease, trust_after
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.model import Firing, LostByStore, RefusalReason
+    from oncecron.core.claim import Grant
+    from oncecron.core.model import Firing, LostByStore
     from oncecron.stores.sqlite.connection import Connection
 
 Values = dict[str, "Any"]
+
+
+class Facts(NamedTuple):
+    """What a look has read: a grant reads it once more and compares."""
+
+    awaited: int | None
+    pause: Stop | None
+    drain: Stop | None
+    rows: tuple[tuple[Any, ...] | None, ...]
 
 
 def moment(boot: str) -> Values:
@@ -42,50 +41,93 @@ def moment(boot: str) -> Values:
     return {"boot": boot, "lease_now": clock.lease_time(clock.MONOTONIC), "now": clock.wall()}
 
 
-def look(
-    store: Connection, firing: Firing, now: Values, awaited: int | None
-) -> Refusal | AskAgain | None:
-    """Return the answer, or None if the decision needs the lock."""
+def look(store: Connection, firing: Firing, now: Values, awaited: int | None) -> State:
+    """Return what the store knows."""
     asked = _asked(firing, now, awaited)
-    own = store.one("own_execution", **asked)
-    if own is not None:
-        return None if own["has_lease"] else _done(own)
-    refusal = _gate(store, firing, asked)
-    if refusal is not None:
-        return refusal
-    lease = store.one("find_lease", **asked)
-    if lease is None:
-        return _already_ran(store, firing, asked)
-    if 0 < lease["ends_in"] <= lease["ttl"]:
-        return _blocked_by(lease, firing)
-    return None
+    own, key = store.one("own_execution", **asked), store.one("find_key", **asked)
+    lease, newest = store.one("find_lease", **asked), _newest(store, firing, asked)
+    other = store.one("other_number_of_shards", **asked)
+    pause, drain = stops(store, asked)
+    rows = tuple(row and tuple(row) for row in (own, key, lease, newest, other))
+    return State(
+        version=Facts(awaited, pause, drain, rows),
+        now=asked["now"],
+        host_ahead=0.0,
+        own=own and _attempt(own)._replace(token=own["fencing_token"], cause=own["cause"]),
+        own_has_lease=bool(own and own["has_lease"]),
+        pause=pause,
+        drain=drain,
+        other_shards=other and other["shards"],
+        lease=lease and held_lease(lease, asked),
+        newest=newest and _attempt(newest),
+        forgotten=bool(newest and newest["attempts"] > newest["kept"]),
+        high_water=key and key["high_water"],
+        last_start=key and key["last_start"],
+        last_lateness=key and key["last_lateness"],
+        last_holder=_holder(key) if key and key["host"] is not None else None,
+        running=bool(key and key["running"]),
+        attempts=newest["attempts"] if newest else 0,
+        fence=key["fence"] if key else 0,
+    )
 
 
-def decide(
-    store: Connection, firing: Firing, now: Values, awaited: int | None
-) -> Lease | Refusal | AskAgain:
-    """Decide, write the result, and return the answer."""
-    asked = _asked(firing, now, awaited)
-    own = store.one("own_execution", **asked)  # 0
-    if own is not None:
-        return _granted_before(store, firing, asked, own)
-    store.execute("register_key", **asked)  # 1
-    refusal = _gate(store, firing, asked)
-    if refusal is not None:
-        return refusal
-    store.execute("cut_lease", **asked)  # 2
-    lease = store.one("find_lease", **asked)
-    if lease is not None and lease["ends_in"] > 0:
-        return _blocked_by(lease, firing)
-    if _has_no_end(_newest(store, firing, asked), lease):
-        _take_expired_away(store, asked)  # 5: of this tick
-    refusal = _already_ran(store, firing, asked)
-    left = _attempt_to_follow(store, firing, asked)
-    refusal = refusal or _is_recent(store, firing, asked, left)  # 6
-    if refusal is not None:
-        return refusal
-    _take_expired_away(store, asked)  # 5
-    return _grant(store, firing, asked, left)  # 7
+def grant(
+    store: Connection, firing: Firing, now: Values, seen: State, granted: Grant
+) -> Lease | None:
+    """Write what a start writes, unless something has changed since `seen`."""
+    if look(store, firing, now, seen.version.awaited).version != seen.version:
+        return None
+    asked = _asked(firing, now, None) | {
+        "attempt": granted.attempt,
+        "cause": granted.cause,
+        "fencing_token": max(seen.fence + 1, microseconds(now)),
+        "tick_instant": firing.tick.instant,
+        "named": firing.tick.text is not None and firing.tick.instant is None,
+        "pid": firing.holder.pid,
+        "user": firing.holder.user,
+        "command": firing.command,
+        "ttl": firing.ttl,
+        "schedule": firing.schedule,
+        "zone": firing.zone,
+        "lateness": firing.fired_at % 60,
+        "retries": firing.retries,
+    }
+    store.execute("register_key", **asked)
+    asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
+    store.execute("insert_lease", **asked)
+    store.execute("mark_key", **asked)
+    own = Attempt(
+        execution_id=asked["execution_id"],
+        number=granted.attempt,
+        outcome="running",
+        retrying=False,
+        requested_by=None,
+        started_at=asked["now"],
+        holder=firing.holder,
+        token=asked["fencing_token"],
+        cause=granted.cause,
+    )
+    return _lease(firing, own, now)
+
+
+def expire(store: Connection, firing: Firing, now: Values, seen: State, note: str) -> None:
+    """Take the expired lease away, unless something has changed since `seen`."""
+    if look(store, firing, now, seen.version.awaited).version == seen.version:
+        asked = _asked(firing, now, None)
+        take_away(store, asked, "expired", note)
+        raise_fence(store, asked)
+
+
+def cut(store: Connection, firing: Firing, now: Values) -> None:
+    """Let a lease that ends too far ahead end a ttl from now."""
+    store.execute("cut_lease", **_asked(firing, now, None))
+
+
+def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Lease | None:
+    """Renew the lease whose grant was not answered."""
+    asked = _asked(firing, now, None) | {"execution_id": own.execution_id}
+    renewed = store.execute("renew_lease", **asked).rowcount
+    return _lease(firing, own, now) if renewed else None
 
 
 def microseconds(now: Values) -> int:
@@ -93,23 +135,32 @@ def microseconds(now: Values) -> int:
     return int(now["now"] * 1_000_000)
 
 
-def refused(store: Connection, asked: Values) -> Refusal | None:
-    """Return the refusal by a pause of the key or a drain of the host, or None."""
-    pause = store.one("find_pause", **asked)
-    if pause is not None:
-        words = (f"by {pause['author']}", pause["reason"])
-        return Refusal("paused", since=pause["at"], detail=": ".join(filter(None, words)))
-    drain = store.one("find_drain", **asked)
-    if drain is not None:
-        return Refusal("drained", since=drain["at"], detail=f"by {drain['author']}")
-    return None
+def stops(store: Connection, asked: Values) -> tuple[Stop | None, Stop | None]:
+    """Return the pause of the key and the drain of the host."""
+    pause, drain = store.one("find_pause", **asked), store.one("find_drain", **asked)
+    return pause and Stop(*pause), drain and Stop(*drain)
 
 
-def take_away(store: Connection, asked: Values, reason: LostByStore, note: str) -> bool:
-    """Declare executions without a valid lease lost: their jobs are dead by then. Return whether there was one."""
-    lost = store.execute("declare_lost", **asked, lost_reason=reason, note=note).rowcount
+def held_lease(lease: Any, now: Values) -> HeldLease:
+    """Return the lease; one of another boot has expired."""
+    lives = lease["boot"] == now["boot"]
+    return HeldLease(
+        execution_id=lease["execution_id"],
+        tick=lease["tick"],
+        holder=_holder(lease),
+        started_at=lease["started_at"],
+        ttl=lease["ttl"],
+        ends_in=lease["expires_on_lease_clock"] - now["lease_now"] if lives else 0.0,
+        silent_for=now["lease_now"] - lease["heartbeat"],
+        heartbeat=lease["heartbeat"],
+    )
+
+
+def take_away(store: Connection, asked: Values, reason: LostByStore, note: str) -> None:
+    """Declare executions without a valid lease lost: their jobs are dead by then."""
+    store.execute("declare_lost", **asked, lost_reason=reason, note=note)
     store.execute("lose_kept", **asked, lost_reason=reason, note=note)
-    return bool(store.execute("take_lease_away", **asked).rowcount or lost)
+    store.execute("take_lease_away", **asked)
 
 
 def raise_fence(store: Connection, asked: Values) -> None:
@@ -130,88 +181,6 @@ def _asked(firing: Firing, now: Values, awaited: int | None) -> Values:
     }
 
 
-def _granted_before(store: Connection, firing: Firing, asked: Values, own: Any) -> Lease | Refusal:
-    """Answer a repeated claim, whose first answer was lost."""
-    renewed = store.execute("renew_lease", **asked, execution_id=own["execution_id"]).rowcount
-    return _lease(firing, asked, own) if renewed else _done(own)
-
-
-def _gate(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
-    refusal = refused(store, asked)
-    if refusal is not None:
-        return refusal
-    instant = firing.tick.instant
-    if instant is not None and instant > asked["now"] + MAX_CLOCK_SKEW:
-        ahead = instant - asked["now"]
-        if firing.tick.rule == "name":
-            raise ConfigurationError(why_not_yet(firing.tick, ahead))
-        raise ConfigurationError(
-            f"tick {firing.tick.text} is {ahead:.0f} s ahead of this machine's clock, which was set back "
-            "after the tick was derived; check the clock: `date -u`"
-        )
-    other = store.one("other_number_of_parts", **asked)
-    if other is not None:
-        raise ConfigurationError(why_other_shards(firing, other["shards"]))
-    return None
-
-
-def _blocked_by(lease: Any, firing: Firing) -> Refusal | AskAgain:
-    """Answer a firing that found a valid lease: a holder that does not renew may be dead."""
-    ends_in, heartbeat = lease["ends_in"], lease["heartbeat"]
-    same_tick = firing.tick.text == lease["tick"]
-    blocked_by = BlockingLease(lease["execution_id"], ends_in, heartbeat, same_tick)
-    held = Refusal("held", _holder(lease), lease["started_at"], blocked_by=blocked_by)
-    interval = lease["ttl"] / HEARTBEATS_PER_TTL
-    this_tick = same_tick and lease["tick"] is not None
-    if this_tick or lease["silent_for"] <= 2 * interval:
-        return held
-    return AskAgain("orphaned", min(ends_in, interval), ends_in, held, watched=heartbeat)
-
-
-def _already_ran(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
-    """Refuse a tick that has an execution, or that is older than the newest claimed tick."""
-    if firing.tick.text is None:
-        return _over(store, firing, asked)
-    newest = store.one("find_newest", **asked)
-    outcome = None if newest is None else newest["outcome"]
-    if firing.again or outcome == "running":  # without a lease: the lock decides
-        return None
-    resumes = firing.failover and _may_be_followed(newest)
-    if outcome not in (None, "not-started") and not resumes:
-        return _done(newest)
-    forgotten = newest is None or (newest["forgotten"] and not resumes)  # and may have started
-    high_water = _overtaken_by(store, firing, asked, forgotten=forgotten)
-    if high_water is not None:
-        return Refusal("passed", detail=f"by tick {minute_tick(high_water).text}")
-    if resumes and newest["attempt"] > firing.retries:
-        return _refusal("exhausted", newest)
-    return None
-
-
-def _overtaken_by(
-    store: Connection, firing: Firing, asked: Values, *, forgotten: bool
-) -> float | None:
-    """Return a newer claimed instant, or this one if retention has removed its execution; else None."""
-    key, instant = store.one("find_key", **asked), firing.tick.instant
-    if instant is None or key is None or key["high_water"] is None:
-        return None
-    overtaken = instant < key["high_water"] or (instant == key["high_water"] and forgotten)
-    return float(key["high_water"]) if overtaken else None
-
-
-def _over(store: Connection, firing: Firing, asked: Values) -> Refusal | None:
-    """Refuse a standby without a tick when the execution that it waits for has ended as intended."""
-    leader = None if firing.again else _newest(store, firing, asked)
-    if (
-        leader is None
-        or leader["outcome"] in ("running", "not-started")
-        or _may_be_followed(leader)
-    ):
-        return None
-    shut_down = leader["outcome"] == "stopped" and leader["requested_by"] is None
-    return None if shut_down else _done(leader)
-
-
 def _newest(store: Connection, firing: Firing, asked: Values) -> Any:
     """Return the newest execution of the tick, or without a tick since the awaited one."""
     if firing.tick.text is not None:
@@ -219,98 +188,33 @@ def _newest(store: Connection, firing: Firing, asked: Values) -> Any:
     return store.one("find_awaited", **asked) if firing.failover else None
 
 
-def _has_no_end(execution: Any, lease: Any) -> bool:
-    """Return whether an execution has no recorded end, or still has its lease, which has expired."""
-    if execution is None:
-        return False
-    leased = lease is not None and lease["execution_id"] == execution["execution_id"]
-    return leased or bool(execution["outcome"] == "running")
-
-
-def _take_expired_away(store: Connection, asked: Values) -> None:
-    if take_away(store, asked, "expired", f"its lease ended, found by {asked['host']}"):
-        raise_fence(store, asked)
-
-
-def _attempt_to_follow(store: Connection, firing: Firing, asked: Values) -> Any:
-    """Return the attempt that this firing takes over, or None if it is a new start."""
-    if firing.again or not firing.failover:
-        return None
-    before = _newest(store, firing, asked)
-    return before if _may_be_followed(before) else None
-
-
-def _may_be_followed(execution: Any) -> bool:
-    """Return whether an execution was lost, or failed and its retry never came."""
-    return execution is not None and bool(execution["outcome"] == "lost" or execution["retrying"])
-
-
-def _is_recent(store: Connection, firing: Firing, asked: Values, left: Any) -> Refusal | None:
-    key = store.one("find_key", **asked)
-    gap, last = firing.min_gap, key["last_start"]
-    if gap is not None and last is not None and not firing.again:
-        ago = max(0.0, asked["now"] - last)
-        by_itself = left is not None and (firing.tick.text or last <= left["started_at"])
-        late_in_its_minute = firing.tick.rule == "minute" and key["last_lateness"] > 60 - gap
-        if ago < gap and not by_itself and (firing.tick.rule == "none" or late_in_its_minute):
-            started = store.one("last_started", **asked)
-            return Refusal("recent", None if started is None else _holder(started), since=last)
-    instant, limit = firing.tick.instant, firing.starting_deadline
-    if instant is not None and limit is not None and asked["now"] - instant > limit:
-        return Refusal("late", since=instant)
-    return None
-
-
-def _grant(store: Connection, firing: Firing, asked: Values, left: Any) -> Lease:
-    granted = {
-        "attempt": store.one("next_attempt", **asked)[0],
-        "fencing_token": max(store.one("find_key", **asked)["fence"] + 1, microseconds(asked)),
-        "started_at": asked["now"],
-    }
-    asked = {
-        **asked,
-        **granted,
-        "tick_instant": firing.tick.instant,
-        "named": firing.tick.text is not None and firing.tick.instant is None,
-        "pid": firing.holder.pid,
-        "user": firing.holder.user,
-        "command": firing.command,
-        "ttl": firing.ttl,
-        "schedule": firing.schedule,
-        "zone": firing.zone,
-        "lateness": firing.fired_at % 60,
-        "retries": firing.retries,
-        "cause": "manual" if firing.again else "schedule" if left is None else "takeover",
-    }
-    asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
-    store.execute("insert_lease", **asked)
-    store.execute("mark_key", **asked)
-    return _lease(firing, asked, asked)
-
-
-def _lease(firing: Firing, asked: Values, execution: Any) -> Lease:
+def _lease(firing: Firing, own: Attempt, now: Values) -> Lease:
     """Return the lease; its trust counts from the beginning of the transaction, by the same clock."""
     return Lease(
         key=firing.key,
         shard=firing.shard,
         tick=firing.tick.text,
         owner=firing.owner,
-        attempt=execution["attempt"],
-        execution_id=execution["execution_id"],
-        token=execution["fencing_token"],
+        attempt=own.number,
+        execution_id=own.execution_id,
+        token=own.token,
         ttl=firing.ttl,
-        started_at=execution["started_at"],
-        trusted_until=trust_after(asked["lease_now"], firing.ttl),
-        cause=execution["cause"],
+        started_at=own.started_at,
+        trusted_until=trust_after(now["lease_now"], firing.ttl),
+        cause=own.cause,
     )
 
 
-def _done(execution: Any) -> Refusal:
-    return _refusal("done", execution)
-
-
-def _refusal(reason: RefusalReason, execution: Any) -> Refusal:
-    return Refusal(reason, _holder(execution), execution["started_at"], execution["outcome"])
+def _attempt(row: Any) -> Attempt:
+    return Attempt(
+        execution_id=row["execution_id"],
+        number=row["attempt"],
+        outcome=row["outcome"],
+        retrying=bool(row["retrying"]),
+        requested_by=row["requested_by"],
+        started_at=row["started_at"],
+        holder=_holder(row),
+    )
 
 
 def _holder(row: Any) -> Holder:

@@ -1,14 +1,12 @@
-"""Deliver a spooled record, perhaps twice, or a record for a log store.
+"""Deliver a spooled record, or a record for a log store, in a transaction that the caller began.
 
-The record is identified by owner, key, shard and the owner's number of the attempt. A recorded end stays; `running` and
-`lost` are replaced; an attempt whose retry was to follow is given up. Only the owner's own lease is released. An
-execution that the store never saw is inserted, with the next free number if its own is taken. A `not-started` that was
-never granted has no effect. A higher token than all before means that a later start has the key: an execution that was
-running and has no lease here is `lost`, and so is a start that comes after a higher token.
+What a record does is decided in `core.attempt`.
 """
 
 from __future__ import annotations
 
+from oncecron.core import attempt
+from oncecron.core.attempt import Known, joined
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import MAX_CLOCK_SKEW
 
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
 
     from oncecron.stores.sqlite.connection import Connection
 
-_LATE = "recorded later"
-_UNFINISHED = "its end was not recorded"
-_UNHEARD = "its owner never got the answer"
 _NOTHING_TOLD = dict.fromkeys(
     (
         *("exit_code", "signal", "note", "output", "output_cut"),
@@ -34,24 +29,39 @@ def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
     if record["kind"] == "skip":
         store.execute("deliver_skip", **record)
         return
-    known = store.one("find_delivered", **record)
-    if known is None:
+    row = store.one("find_delivered", **record)
+    if row is None:
         _insert(store, record, now)
     elif record["outcome"] != "running":
-        note = joined(known["note"], record["note"], _late(record))
-        values = {**record, "execution_id": known["execution_id"], "note": note}
-        if known["retrying"]:
-            give_up(store, values)
-        else:
-            end(store, values)
+        conclude(store, known(row), record, record["note"], _late(record))
 
 
-def end(store: Connection, values: dict[str, Any]) -> None:
-    """Write the end of an execution that has none yet, and release its own lease."""
-    ended = store.execute("end_execution", **values).rowcount
+def known(row: Any) -> Known:
+    """Return what the end of an execution depends on."""
+    return Known(
+        execution_id=row["execution_id"],
+        outcome=row["outcome"],
+        has_duration=row["duration"] is not None,
+        retrying=bool(row["retrying"]),
+        lost=row["lost_at"] is not None,
+        note=row["note"],
+    )
+
+
+def conclude(
+    store: Connection, execution: Known, values: dict[str, Any], *notes: str | None
+) -> None:
+    """Write the end of an execution, if it has none, and release its own lease."""
+    ended = attempt.ended(execution, *notes)
+    values = {**values, "execution_id": execution.execution_id, "note": ended.note}
+    if ended.how == "give-up":
+        give_up(store, values)
+        return
+    if ended.how == "end":
+        store.execute("end_execution", **values)
+        if values["outcome"] == "not-started":
+            store.execute("take_back_start", **values)
     store.execute("release_lease", **values)
-    if ended and values["outcome"] == "not-started":
-        store.execute("take_back_start", **values)
 
 
 def give_up(store: Connection, values: dict[str, Any]) -> None:
@@ -63,22 +73,13 @@ def give_up(store: Connection, values: dict[str, Any]) -> None:
     store.execute("give_up", **values)
     lease = store.one("find_own_lease", **values)
     if lease is not None and lease["execution_id"] != values["execution_id"]:
-        unheard = {"execution_id": lease["execution_id"], "outcome": "not-started", "duration": 0.0}
-        end(store, {**values, **_NOTHING_TOLD, **unheard, "note": _UNHEARD})
+        unheard = {**values, **_NOTHING_TOLD, "outcome": "not-started", "duration": 0.0}
+        conclude(store, known(lease), unheard, attempt.UNHEARD)
     store.execute("release_lease", **values)
 
 
-def joined(*notes: str | None) -> str | None:
-    """Return the notes as one text, without duplicates."""
-    text = ""
-    for note in notes:
-        if note and note not in text:
-            text = f"{text}; {note}" if text else note
-    return text or None
-
-
 def _late(record: dict[str, Any]) -> str | None:
-    return _LATE if record.get("late") else None
+    return attempt.RECORDED_LATER if record.get("late") else None
 
 
 def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
@@ -92,11 +93,12 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
         "latest": now + MAX_CLOCK_SKEW,
         "lateness": record["fired_at"] % 60,
     }
-    fence = store.one("find_key", **record)["fence"]
-    if token is not None and token >= fence:
-        store.execute("declare_unanswered_lost", **record, now=now, unfinished=_UNFINISHED)
-    if outcome == "running" and ((token or 0) < fence or store.one("find_running", **record)):
-        note = joined(record["note"], _UNFINISHED, _late(record))
+    fence = store.one("fence", **record)["fence"]
+    if attempt.supersedes(token, fence):
+        store.execute("declare_unanswered_lost", **record, now=now, unfinished=attempt.UNFINISHED)
+    runs = store.one("find_running", **record) is not None
+    if attempt.is_superseded(outcome, token, fence, runs=runs):
+        note = joined(record["note"], attempt.UNFINISHED, _late(record))
         values.update(outcome="lost", lost_reason="superseded", note=note)
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)

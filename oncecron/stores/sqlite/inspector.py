@@ -21,7 +21,7 @@ from oncecron.core.log_rows import (
 from oncecron.core.model import Output
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
-from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
+from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_VERSION,
     connect,
@@ -185,8 +185,9 @@ class SQLiteInspector:
             lease = store.one("find_lease", **asked)
             if lease is not None and lease["execution_id"] != execution_id:
                 return Released("other")
-            if lease is not None and lease["ends_in"] > 0:
-                return Released("alive", lease["ends_in"])
+            ends_in = 0.0 if lease is None else held_lease(lease, asked).ends_in
+            if ends_in > 0:
+                return Released("alive", ends_in)
             take_away(store, asked, "released", f"released by {author}")
             raise_fence(store, asked)
         return Released("free")

@@ -7,10 +7,9 @@ needed, because a lease of another boot has ended. The claim itself is in `claim
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import StoreError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Refusal, Request, trust_after
-from oncecron.core.timing import SKIP_LOCK_TIMEOUT
+from oncecron.core.model import Request, trust_after
+from oncecron.stores import claiming
 from oncecron.stores.sqlite import attempts, claim, delivery
 from oncecron.stores.sqlite.connection import file_of
 from oncecron.stores.sqlite.kept_connection import Handle
@@ -19,7 +18,8 @@ from oncecron.stores.sqlite.retention import expire
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
+    from oncecron.core.claim import Attempt, Grant, State
+    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention, Unconfirmed
 
 
 class SQLiteLeaseStore:
@@ -43,18 +43,51 @@ class SQLiteLeaseStore:
         watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
         alone: bool = False,  # noqa: ARG002 - nor `contended`
         awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain:
+    ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Claim (key, tick); see `LeaseStore.claim`."""
-        answer: Lease | Refusal | AskAgain | None
-        with self._handle.until(deadline) as store:
-            with store.reading():
-                answer = claim.look(store, firing, claim.moment(self._boot), awaited)
-            if answer is None:
-                with store.writing(durable=True):
-                    answer = claim.decide(store, firing, claim.moment(self._boot), awaited)
-        if isinstance(answer, Refusal) and (answer.reason != "held" or awaited is None):
-            self._skip_if_possible(firing, answer, deadline)
-        return answer
+        return claiming.claim(self, firing, deadline=deadline, awaited=awaited)
+
+    def look(
+        self,
+        firing: Firing,
+        *,
+        awaited: int | None,
+        closely: bool,  # noqa: ARG002 - every look is
+        deadline: float,
+    ) -> State:
+        """Read everything; see `ClaimSteps.look`."""
+        with self._handle.until(deadline) as store, store.reading():
+            return claim.look(store, firing, claim.moment(self._boot), awaited)
+
+    def grant(
+        self,
+        firing: Firing,
+        state: State,
+        grant: Grant,
+        *,
+        alone: bool,  # noqa: ARG002 - there is no session lock
+        deadline: float,
+    ) -> Lease | None:
+        """Grant the lease; see `ClaimSteps.grant`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            now = claim.moment(self._boot)
+            return claim.grant(store, firing, now, state, grant)
+
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
+        """Remove an expired lease; see `ClaimSteps.expire`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            now = claim.moment(self._boot)
+            claim.expire(store, firing, now, state, note)
+
+    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002 - its own condition
+        """Shorten a lease; see `ClaimSteps.cut`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            claim.cut(store, firing, claim.moment(self._boot))
+
+    def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
+        """Renew a lease; see `ClaimSteps.regain`."""
+        with self._handle.until(deadline) as store, store.writing(durable=True):
+            return claim.regain(store, firing, claim.moment(self._boot), own)
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease; see `LeaseStore.renew`.
@@ -135,10 +168,3 @@ class SQLiteLeaseStore:
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
-
-    def _skip_if_possible(self, firing: Firing, refusal: Refusal, deadline: float) -> None:
-        patience = clock.lease_time(self.lease_clock) + SKIP_LOCK_TIMEOUT
-        try:
-            self.skip(firing, refusal, deadline=min(deadline, patience))
-        except StoreError:
-            return  # a skip that cannot be recorded does not change the answer

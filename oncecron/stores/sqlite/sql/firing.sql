@@ -1,8 +1,9 @@
 -- The statements of a firing. `:boot` and `:lease_now` are this machine's lease clock, `:now` its wall clock.
 
 -- name: own_execution
--- The newest execution of this firing for this part of the key: is this a repeated claim?
-SELECT e.execution_id, e.attempt, e.fencing_token, e.started_at, e.host, e.pid, e.user, e.outcome, e.cause,
+-- The newest execution of this firing for this shard of the key: is this a repeated claim?
+SELECT e.execution_id, e.attempt, e.outcome, e.retrying, e.requested_by, e.started_at, e.host, e.pid, e.user,
+       e.fencing_token, e.cause,
        EXISTS (SELECT 1 FROM lease l
                 WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS has_lease
   FROM job_execution e
@@ -14,12 +15,15 @@ SELECT e.execution_id, e.attempt, e.fencing_token, e.started_at, e.host, e.pid, 
 INSERT INTO job_key (key, shard) VALUES (:key, :shard) ON CONFLICT DO NOTHING
 
 -- name: find_key
-SELECT fence, high_water, last_start, last_lateness FROM job_key WHERE key = :key AND shard = :shard
+-- With the host of the last start; unknown if it was taken back or recorded later.
+SELECT k.fence, k.high_water, k.last_start, k.last_lateness, e.host, e.pid, e.user,
+       EXISTS (SELECT 1 FROM job_execution
+                WHERE key = :key AND shard = :shard AND outcome = 'running') AS running
+  FROM job_key k LEFT JOIN job_execution e ON e.execution_id = k.last_execution_id
+ WHERE k.key = :key AND k.shard = :shard
 
--- name: last_started
--- The host of the last start; unknown if it was taken back or recorded later.
-SELECT host, pid, user FROM job_execution
- WHERE execution_id = (SELECT last_execution_id FROM job_key WHERE key = :key AND shard = :shard)
+-- name: fence
+SELECT fence FROM job_key WHERE key = :key AND shard = :shard
 
 -- name: find_pause
 -- The key's own pause takes precedence over that of all keys.
@@ -29,17 +33,15 @@ SELECT author, reason, at FROM pause
  LIMIT 1
 
 -- name: find_drain
-SELECT author, at FROM drain WHERE host = :host
+SELECT author, NULL AS reason, at FROM drain WHERE host = :host
 
--- name: other_number_of_parts
+-- name: other_number_of_shards
 SELECT shards FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
 
 -- name: find_lease
--- The lease with its execution. `ends_in` counts on the lease clock: a lease of another boot has ended.
-SELECT l.execution_id, l.ttl,
-       CASE WHEN l.boot = :boot THEN l.expires_on_lease_clock - :lease_now ELSE 0 END AS ends_in,
-       :lease_now - l.heartbeat_on_lease_clock AS silent_for,
-       l.heartbeat_on_lease_clock AS heartbeat, e.tick, e.host, e.pid, e.user, e.started_at
+-- The lease with its execution.
+SELECT l.execution_id, l.ttl, l.boot, l.expires_on_lease_clock, l.heartbeat_on_lease_clock AS heartbeat,
+       e.tick, e.host, e.pid, e.user, e.started_at
   FROM lease l JOIN job_execution e USING (execution_id)
  WHERE l.key = :key AND l.shard = :shard
 
@@ -51,10 +53,10 @@ UPDATE lease
  WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl
 
 -- name: find_newest
--- The newest attempt of a tick that may have started, else the newest; and whether retention has removed one.
-SELECT execution_id, attempt, outcome, retrying, host, pid, user, started_at,
-       (SELECT max(attempt) > count(*) FROM job_execution
-         WHERE key = :key AND tick = :tick AND shard = :shard) AS forgotten
+-- The newest attempt of a tick that may have started, else the newest; how many there are, and how many there were.
+SELECT execution_id, attempt, outcome, retrying, requested_by, host, pid, user, started_at,
+       (SELECT count(*) FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard) AS kept,
+       (SELECT max(attempt) FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard) AS attempts
   FROM job_execution
  WHERE key = :key AND tick = :tick AND shard = :shard
  ORDER BY outcome = 'not-started', attempt DESC
@@ -62,7 +64,7 @@ SELECT execution_id, attempt, outcome, retrying, host, pid, user, started_at,
 
 -- name: find_awaited
 -- The newest execution without a tick since the awaited one that may have started, else the newest.
-SELECT execution_id, attempt, outcome, retrying, requested_by, host, pid, user, started_at
+SELECT execution_id, attempt, outcome, retrying, requested_by, host, pid, user, started_at, 0 AS kept, 0 AS attempts
   FROM job_execution
  WHERE key = :key AND shard = :shard AND tick IS NULL AND execution_id >= :awaited
    AND EXISTS (SELECT 1 FROM job_execution WHERE execution_id = :awaited AND tick IS NULL)
@@ -174,7 +176,10 @@ UPDATE job_key
  WHERE key = :key AND shard = :shard
 
 -- name: find_own_lease
-SELECT execution_id FROM lease WHERE key = :key AND shard = :shard AND owner = :owner
+-- The execution that has the owner's lease.
+SELECT e.execution_id, e.outcome, e.duration, e.retrying, e.lost_at, e.note
+  FROM lease l JOIN job_execution e USING (execution_id)
+ WHERE l.key = :key AND l.shard = :shard AND l.owner = :owner
 
 -- name: give_up
 UPDATE job_execution SET retrying = 0, note = :note WHERE execution_id = :execution_id
@@ -183,17 +188,16 @@ UPDATE job_execution SET retrying = 0, note = :note WHERE execution_id = :execut
 DELETE FROM lease WHERE key = :key AND shard = :shard AND execution_id = :execution_id AND owner = :owner
 
 -- name: find_ending
-SELECT outcome, lost_at, note, retrying FROM job_execution
+SELECT execution_id, outcome, duration, retrying, lost_at, note FROM job_execution
  WHERE execution_id = :execution_id AND owner = :owner AND key = :key AND shard = :shard
 
 -- name: end_execution
--- Only an execution without a recorded end: `lost` is an assumption, which the recorded end replaces.
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
        finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut,
        lost_reason = coalesce(:lost_reason, lost_reason),
        request = coalesce(:request, request), requested_by = coalesce(:requested_by, requested_by)
- WHERE execution_id = :execution_id AND (outcome = 'running' OR outcome = 'lost' AND duration IS NULL)
+ WHERE execution_id = :execution_id
 
 -- name: take_back_start
 -- Take back a start that did not happen, so that `recent` ignores it.
@@ -219,7 +223,7 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
 
 -- name: find_delivered
 -- An owner that gave up without a number means its newest.
-SELECT execution_id, outcome, note, retrying FROM job_execution
+SELECT execution_id, outcome, duration, retrying, lost_at, note FROM job_execution
  WHERE owner = :owner AND key = :key AND shard = :shard AND owner_attempt = coalesce(:attempt, owner_attempt)
  ORDER BY owner_attempt DESC
  LIMIT 1

@@ -1,0 +1,374 @@
+"""The claim: what a firing is answered. It is decided here, once, for every store.
+
+A store only says what it knows about a key at one instant of its own clock (`State`), and writes what was decided, if
+nothing has changed since:
+
+    look      one read, without a lock, of the `State`. Most firings are skipped after it.
+    decide    this module: no clock, no store, nothing but the two arguments.
+    grant     one atomic compare-and-set: a higher fencing token, the execution, the lease.
+    expire    one atomic compare-and-set: the lease is removed, its execution is lost, the fencing token rises.
+
+What keeps two firings apart is the comparison and the constraints of the store (one lease for a key, one running
+execution, each attempt of a tick once). The decision only says which of the two may try. `stores.claiming` has the
+loop around it.
+
+The order of the decision:
+
+0. A known owner. An execution of this owner, key and shard that still has its lease gets the same lease again, renewed,
+   because the answer to its claim was lost. If it has ended since, the answer is `done`. An owner is never refused
+   because of its own lease.
+1. `paused` and `drained` are refused. Three things are a `ConfigurationError`:
+   - The host's clock names the tick, and it differs from the store's clock by more than `MAX_CLOCK_SKEW`.
+   - The tick is an instant more than that ahead of the store's clock: every tick before it would be skipped. A name
+     that is not an instant has no bound.
+   - The number of shards differs from the number with which any shard of this tick was granted.
+2. The lease of another owner. If it ends more than its ttl ahead, the store's clock was set back, and it is cut to
+   now + ttl. If it has not expired, a firing of the same tick is refused `held`. For any other tick, the holder may be
+   dead if its last heartbeat is older than two intervals or its session lock is free. Then the answer is
+   `AskAgain("orphaned")` until that lease has expired or was renewed; else `held`.
+3. The end of the newest execution of the tick is unknown: it is recorded as running, or its lease has expired. It is
+   expired, if the safeguards (6) allow it, and then the decision is made anew.
+4. The tick has an execution: `done`, unless all its executions are `not-started`. An instant below the high-water mark
+   is `passed`, with the newer tick as the detail. So is an instant at the mark without an execution, or where retention
+   may have removed a start. `again` skips both. With `failover` a tick is taken over if its last attempt that started
+   is `lost`, or if it is `failed` or `timed-out` and a retry was to follow (`keep`). It is refused if its instant is
+   below the high-water mark (`passed`), or if that attempt's number is above `retries` (`exhausted`). Without a tick, a
+   firing with `failover` that has `awaited` an execution is refused `done` when that execution, or the newest one
+   without a tick since, has ended. It has not ended if it is `lost` or `not-started`, if it is `stopped` without a
+   request, or if a retry was to follow. `again` skips this too.
+5. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and came itself later than 60 s -
+   `min_gap` into its own minute (by its own host's clock). Without a tick it refuses when the last start was less than
+   `min_gap` ago. A last start in the future counts as now. A takeover ignores the gap; without a tick, only if the
+   attempt that it follows was the last start. `recent` has the holder of that start, if the store knows it. `late`:
+   more than `starting_deadline` after an instant.
+6. The store's second safeguards. A server that may have forgotten leases in a restart or a promotion: the answer is
+   `AskAgain("recovering")`, until every lease that it may have granted has expired. A session lock that is taken: if a
+   lease has expired, the answer is `AskAgain("stale")`; if the heartbeat has not changed since (`watched`), the claim
+   continues without the lock. If there is no lease, the answer is `AskAgain("contended")`, unless the claim is to
+   continue without the lock (`alone`).
+7. An expired lease of another tick is expired. This comes last: a refused firing starts nothing, so it leaves a late
+   holder alone.
+8. Granted. The cause is `manual` with `again`, `takeover` if it follows an attempt that was lost or whose retry never
+   came, else `schedule`.
+"""
+
+from __future__ import annotations
+
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import (
+    AskAgain,
+    BlockingLease,
+    Holder,
+    Refusal,
+    why_clocks_differ,
+    why_not_yet,
+    why_other_shards,
+)
+from oncecron.core.tick import minute_tick
+from oncecron.core.timing import CONTENDED_PAUSE, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SILENT_FOR
+
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    from oncecron.core.model import Cause, Firing, Outcome, RefusalReason
+
+    Lock = Literal["none", "unknown", "free", "taken", "busy"]
+    """The session lock. `none`: the store has none, or not for this connection. `unknown`: it was not looked at, nor
+    was `recovering_for`. `busy`: its holder is in the middle of a claim or an end."""
+
+
+class Attempt(NamedTuple):
+    """An execution, as far as a claim has to know it."""
+
+    execution_id: int
+    number: int
+    """Of the attempt of its tick, from 1."""
+    outcome: Outcome
+    retrying: bool
+    """Whether a retry was to follow (`keep`)."""
+    requested_by: str | None
+    """Who requested its end."""
+    started_at: float
+    holder: Holder
+    token: int = 0
+    """The fencing token: of the firing's own execution."""
+    cause: Cause = "schedule"
+    """Of the firing's own execution."""
+
+
+class HeldLease(NamedTuple):
+    """The lease of the key, expired or not."""
+
+    execution_id: int
+    tick: str | None
+    holder: Holder
+    started_at: float
+    ttl: float
+    ends_in: float
+    """Seconds; 0 or less: it has expired."""
+    silent_for: float
+    """Seconds since the last heartbeat."""
+    heartbeat: float | str
+    """The last heartbeat, as the store wants it back (`watched`)."""
+    has_session: bool = False
+    """Whether its holder has the session lock, if it lives."""
+    backend_pid: int | None = None
+    backend_start: str | None = None
+
+
+class Stop(NamedTuple):
+    """A pause of the key, or of all keys, that has not ended; or the drain of a host."""
+
+    author: str
+    reason: str | None
+    since: float
+
+
+class State(NamedTuple):
+    """What a store knows of a key and a firing, at one instant of its own clock."""
+
+    version: Any
+    """What `grant` and `expire` compare, as the store wants it back: it differs when anything below has changed that is
+    not time itself."""
+    now: float
+    host_ahead: float
+    """Seconds by which the host's clock is ahead of the store's."""
+    own: Attempt | None = None
+    """The newest execution of this owner, for this shard."""
+    own_has_lease: bool = False
+    pause: Stop | None = None
+    """The key's own pause takes precedence over that of all keys."""
+    drain: Stop | None = None
+    other_shards: int | None = None
+    """A number of shards, other than the firing's, with which a shard of this tick was granted."""
+    lease: HeldLease | None = None
+    newest: Attempt | None = None
+    """Of the tick; without a tick, of the awaited execution and those without a tick since. The newest that may have
+    started, else the newest."""
+    forgotten: bool = False
+    """Whether retention may have removed a start of the tick."""
+    high_water: float | None = None
+    """The newest instant that was granted."""
+    last_start: float | None = None
+    """When a job of the key was last started."""
+    last_lateness: float | None = None
+    """How many seconds into its own minute, by its own host's clock."""
+    last_holder: Holder | None = None
+    running: bool = False
+    """Whether an execution is recorded as running."""
+    attempts: int = 0
+    """The highest number of an attempt of the tick; 0 without a tick."""
+    fence: int = 0
+    """The last fencing token."""
+    lock: Lock = "none"
+    recovering_for: float = 0.0
+    """Seconds until every lease that a restarted server may have forgotten has expired."""
+
+
+class Grant(NamedTuple):
+    """Nothing that was looked at is in the way."""
+
+    attempt: int
+    cause: Cause
+
+
+class Expire(NamedTuple):
+    """A lease has expired, or an execution runs without one: take it away, and look again."""
+
+    note: str
+
+
+class Cut(NamedTuple):
+    """A lease ends too far ahead: let it end a ttl from now, and look again."""
+
+
+class Regain(NamedTuple):
+    """The firing has its lease already: renew it."""
+
+    own: Attempt
+
+
+class LookCloser(NamedTuple):
+    """The second safeguards have to be looked at (`Lock`)."""
+
+
+def decide(
+    state: State, firing: Firing, *, watched: float | str | None = None, alone: bool = False
+) -> Refusal | AskAgain | Grant | Expire | Cut | Regain | LookCloser:
+    """Decide, in the numbered steps above. Raises `ConfigurationError`.
+
+    `watched` and `alone` are those of `LeaseStore.claim`.
+    """
+    if state.own is not None:  # 0
+        return Regain(state.own) if state.own_has_lease else _because_of("done", state.own)
+    refusal = stopped(state.pause, state.drain)  # 1
+    if refusal is not None:
+        return refusal
+    _check_clocks(state, firing)
+    if state.other_shards is not None:
+        raise ConfigurationError(why_other_shards(firing, state.other_shards))
+    lease = state.lease  # 2
+    if lease is None or lease.ends_in <= 0:
+        return _without_valid_lease(state, firing, watched, alone=alone)
+    return Cut() if lease.ends_in > lease.ttl else _blocked_by(lease, firing, state.lock)
+
+
+def stopped(pause: Stop | None, drain: Stop | None) -> Refusal | None:
+    """Return the refusal by a pause or a drain; None if there is neither."""
+    if pause is not None:
+        words = f"by {pause.author}: {pause.reason}" if pause.reason else f"by {pause.author}"
+        return Refusal("paused", since=pause.since, detail=words)
+    if drain is not None:
+        return Refusal("drained", since=drain.since, detail=f"by {drain.author}")
+    return None
+
+
+def _because_of(reason: RefusalReason, attempt: Attempt) -> Refusal:
+    return Refusal(reason, attempt.holder, attempt.started_at, attempt.outcome)
+
+
+def _check_clocks(state: State, firing: Firing) -> None:
+    tick = firing.tick
+    ahead = 0.0 if tick.instant is None else tick.instant - state.now
+    if tick.rule == "name":
+        if ahead > MAX_CLOCK_SKEW:
+            raise ConfigurationError(why_not_yet(tick, ahead))
+    elif tick.rule in ("schedule", "minute"):
+        off = max(abs(state.host_ahead), ahead)  # the host's clock, now and when it named the tick
+        if off > MAX_CLOCK_SKEW:
+            raise ConfigurationError(why_clocks_differ(tick, off))
+
+
+def _blocked_by(lease: HeldLease, firing: Firing, lock: Lock) -> Refusal | AskAgain | LookCloser:
+    """Answer a firing that found a valid lease: a holder that does not renew may be dead."""
+    same_tick = lease.tick == firing.tick.text
+    blocked_by = BlockingLease(lease.execution_id, lease.ends_in, lease.heartbeat, same_tick)
+    held = Refusal("held", lease.holder, lease.started_at, blocked_by=blocked_by)
+    if same_tick and firing.tick.text is not None:
+        return held
+    seems_dead = lease.silent_for > lease.ttl * SILENT_FOR
+    if not seems_dead and lease.has_session:
+        if lock == "unknown":
+            return LookCloser()
+        seems_dead = lock == "free"
+    if not seems_dead:
+        return held
+    return _ask_again("orphaned", lease, firing, min(lease.ends_in, lease.ttl / HEARTBEATS_PER_TTL))
+
+
+def _ask_again(
+    why: Literal["orphaned", "stale"], lease: HeldLease, firing: Firing, after: float
+) -> AskAgain:
+    """Return when to claim again because of a lease; `held` is the answer if the firing does not."""
+    stale, same_tick = why == "stale", lease.tick == firing.tick.text
+    ends_in = max(0.0, lease.ends_in)
+    detail = f"by PostgreSQL backend {lease.backend_pid}" if stale else None
+    blocked_by = BlockingLease(lease.execution_id, ends_in, lease.heartbeat, same_tick)
+    held = Refusal("held", lease.holder, lease.started_at, detail, blocked_by)
+    backend = (lease.backend_pid, lease.backend_start) if stale else (None, None)
+    return AskAgain(why, after, ends_in, held, lease.heartbeat, *backend)
+
+
+def _without_valid_lease(
+    state: State, firing: Firing, watched: float | str | None, *, alone: bool
+) -> Refusal | AskAgain | Grant | Expire | LookCloser:
+    newest = state.newest
+    expire = Expire(f"its lease ended, found by {firing.holder.host}")
+    if _has_unknown_end(newest, state.lease):  # 3
+        return _second_safeguard(state, firing, watched, alone=alone) or expire
+    follows = newest if newest is not None and _is_taken_over(newest, firing) else None
+    refusal = _already_ran(state, firing, follows) or _too_soon(state, firing, follows)  # 4, 5
+    if refusal is not None:
+        return refusal
+    safeguard = _second_safeguard(state, firing, watched, alone=alone)  # 6
+    if state.lease is not None or state.running:
+        return safeguard or expire  # 7
+    if isinstance(safeguard, AskAgain):
+        return safeguard
+    return Grant(
+        state.attempts + 1, _cause(firing, follows)
+    )  # 8; it looks at the safeguards itself
+
+
+def _has_unknown_end(newest: Attempt | None, lease: HeldLease | None) -> bool:
+    """Return whether an execution has no recorded end, or still has its lease, which has expired."""
+    if newest is None:
+        return False
+    has_lease = lease is not None and lease.execution_id == newest.execution_id
+    return newest.outcome == "running" or has_lease
+
+
+def _is_taken_over(newest: Attempt, firing: Firing) -> bool:
+    """Return whether this firing goes on with the tick after an attempt."""
+    left_over = newest.outcome == "lost" or newest.retrying
+    return firing.failover and not firing.again and left_over
+
+
+def _already_ran(state: State, firing: Firing, follows: Attempt | None) -> Refusal | None:
+    """Refuse a tick that has an execution, or that is older than the newest claimed tick."""
+    newest = state.newest
+    if firing.again:
+        return None
+    started = None if newest is None or newest.outcome == "not-started" else newest
+    if firing.tick.text is None:
+        return _over(started) if started is not None and follows is None else None
+    if started is not None and follows is None:
+        return _because_of("done", started)
+    instant, high_water = firing.tick.instant, state.high_water
+    if instant is not None and high_water is not None:
+        forgotten = newest is None or (started is None and state.forgotten)
+        if instant < high_water or (instant == high_water and forgotten):
+            return Refusal("passed", detail=f"by tick {minute_tick(high_water).text}")
+    if follows is not None and follows.number > firing.retries:
+        return _because_of("exhausted", follows)
+    return None
+
+
+def _over(awaited: Attempt) -> Refusal | None:
+    """Refuse a standby without a tick when the execution that it waits for has ended as intended."""
+    shut_down = awaited.outcome == "stopped" and awaited.requested_by is None
+    return None if shut_down else _because_of("done", awaited)
+
+
+def _too_soon(state: State, firing: Firing, follows: Attempt | None) -> Refusal | None:
+    tick, gap, last = firing.tick, firing.min_gap, state.last_start
+    if gap is not None and last is not None and not firing.again:
+        by_itself = follows is not None and (tick.text is not None or last <= follows.started_at)
+        late_in_its_minute = tick.rule == "minute" and (state.last_lateness or 0.0) > 60 - gap
+        ago = max(0.0, state.now - last)
+        if ago < gap and not by_itself and (tick.rule == "none" or late_in_its_minute):
+            return Refusal("recent", state.last_holder, since=last)
+    instant, limit = tick.instant, firing.starting_deadline
+    if instant is not None and limit is not None and state.now - instant > limit:
+        return Refusal("late", since=instant)
+    return None
+
+
+def _second_safeguard(
+    state: State, firing: Firing, watched: float | str | None, *, alone: bool
+) -> AskAgain | LookCloser | None:
+    """Answer a firing that only a server in doubt, or a session lock that is taken, keeps from its start."""
+    if state.lock == "unknown":
+        return LookCloser()
+    if state.recovering_for > 0:
+        seconds = state.recovering_for
+        return AskAgain("recovering", seconds, seconds, Refusal("held"))
+    if alone or state.lock not in ("taken", "busy"):
+        return None
+    if state.lease is None or state.lock == "busy":
+        return contended()
+    if state.lease.heartbeat == watched:
+        return None
+    return _ask_again("stale", state.lease, firing, state.lease.ttl * SILENT_FOR)
+
+
+def contended() -> AskAgain:
+    """Return the answer to a firing that met another one in the middle of a claim or an end."""
+    return AskAgain("contended", CONTENDED_PAUSE, 0.0, Refusal("held"))
+
+
+def _cause(firing: Firing, follows: Attempt | None) -> Cause:
+    if firing.again:
+        return "manual"
+    return "schedule" if follows is None else "takeover"

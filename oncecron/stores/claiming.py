@@ -1,0 +1,138 @@
+"""The loop of a claim: look, decide, and write what was decided if nothing has changed; else look again.
+
+A store that keeps the contract of `LeaseStore` gives the steps (`ClaimSteps`), each one atomic step by its own clock.
+Most firings need one look. A start needs a look and a grant, and a takeover a look and an `expire` before.
+"""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.claim import (
+    Cut,
+    Expire,
+    Grant,
+    LookCloser,
+    Regain,
+    contended,
+    decide,
+)
+from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import AskAgain, Refusal
+from oncecron.core.timing import SKIP_TIMEOUT
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from oncecron.core.claim import Attempt, State
+    from oncecron.core.model import Firing, Lease, Unconfirmed
+
+    Write = Grant | Expire | Cut | Regain | LookCloser
+
+    class ClaimSteps(Protocol):
+        """What a claim asks of a store.
+
+        Each method ends by `deadline` (lease clock) or raises `StoreUnavailable`. None from a
+        grant: something has changed since the look, or a safeguard that was not looked at is in the way. Nothing was
+        written then, and the loop looks again.
+        """
+
+        lease_clock: int
+
+        def look(
+            self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float
+        ) -> State:
+            """Return what the store knows, all of one instant. It writes nothing.
+
+            A look may leave out what only few claims need: the second safeguards (`lock` is `unknown` then), and past
+            executions that no claim of this store object can be about. `closely`: it leaves out nothing.
+            """
+
+        def grant(
+            self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+        ) -> Lease | Unconfirmed | AskAgain | None:
+            """Write the execution, the lease and the marks of the key, with the next fencing token.
+
+            It is refused if the state has changed, the key or the host has been stopped, the session lock is taken
+            (unless `alone`), or the server is recovering. `AskAgain`: a job's own transaction holds the fence.
+            """
+
+        def expire(
+            self, firing: Firing, state: State, note: str, *, deadline: float
+        ) -> AskAgain | None:
+            """Remove the expired lease, declare its execution lost, and raise the fencing token, as above."""
+
+        def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
+            """Let a lease that ends more than its ttl ahead end a ttl from now."""
+
+        def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
+            """Renew the lease that this owner was granted before."""
+
+        def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+            """Record a skip."""
+
+
+MOST_LOOKS = 10
+"""So many other claims of one key between a look and its write are more than a herd of 300 hosts makes."""
+
+
+def claim(
+    store: ClaimSteps,
+    firing: Firing,
+    *,
+    deadline: float,
+    watched: float | str | None = None,
+    alone: bool = False,
+    awaited: int | None = None,
+) -> Lease | Refusal | AskAgain | Unconfirmed:
+    """Claim (key, tick); see `LeaseStore.claim`."""
+    closely = False
+    for _ in range(MOST_LOOKS):
+        state = _look(store, firing, awaited, deadline, closely=closely)
+        answer = decide(state, firing, watched=watched, alone=alone)
+        if isinstance(answer, AskAgain):
+            return answer
+        if isinstance(answer, Refusal):
+            if answer.reason != "held" or awaited is None:
+                _record_skip(store, firing, answer, deadline)
+            return answer
+        written = _write(store, firing, state, answer, deadline, alone=alone)
+        if written is not None:
+            return written
+        if isinstance(answer, Expire) and state.lock == "taken":
+            alone = True  # it is a dead session that holds the lock
+        closely = True
+    return contended()
+
+
+def _write(
+    store: ClaimSteps, firing: Firing, state: State, answer: Write, deadline: float, *, alone: bool
+) -> Lease | Unconfirmed | AskAgain | None:
+    """Write what was decided; return the end of the claim, or None to look again."""
+    if isinstance(answer, Grant):
+        return store.grant(firing, state, answer, alone=alone, deadline=deadline)
+    if isinstance(answer, Expire):
+        return store.expire(firing, state, answer.note, deadline=deadline)
+    if isinstance(answer, Cut):
+        store.cut(firing, state, deadline=deadline)
+    elif isinstance(answer, Regain):
+        return store.regain(firing, answer.own, deadline=deadline)
+    return None
+
+
+def _look(
+    store: ClaimSteps, firing: Firing, awaited: int | None, deadline: float, *, closely: bool
+) -> State:
+    try:
+        return store.look(firing, awaited=awaited, closely=closely, deadline=deadline)
+    except StoreUnavailable as error:
+        error.unanswered = False  # a look without an answer has granted nothing
+        raise
+
+
+def _record_skip(store: ClaimSteps, firing: Firing, refusal: Refusal, deadline: float) -> None:
+    patience = clock.lease_time(store.lease_clock) + SKIP_TIMEOUT
+    try:
+        store.skip(firing, refusal, deadline=min(deadline, patience))
+    except StoreError:
+        return  # a skip that cannot be recorded does not change the answer
