@@ -102,7 +102,8 @@ class HeldLease(NamedTuple):
 
     execution_id: int
     tick: str | None
-    holder: Holder
+    holder: Holder | None
+    """None: its execution is not on record any more."""
     started_at: float
     ttl: float
     ends_in: float

@@ -65,7 +65,9 @@ if TYPE_CHECKING:
         def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
             """Let a lease that ends more than its ttl ahead end a ttl from now."""
 
-        def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
+        def regain(
+            self, firing: Firing, own: Attempt, *, deadline: float
+        ) -> Lease | Unconfirmed | None:
             """Renew the lease that this owner was granted before."""
 
         def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:

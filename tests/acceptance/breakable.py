@@ -17,9 +17,11 @@ class Breakable(Protocol):
     """Has `host`, `port`, `start()` and `kill()`."""
     log: Store
     claim: bytes
-    """What a claim has in its request, and nothing else has."""
+    """What a claim that grants has in its request, and nothing else has."""
     finish: bytes
     """The same of an end."""
+    turns: tuple[int, int]
+    """Round trips of a firing that wins, and of one that loses, once it is connected."""
 
     def url(self, via: Any = None) -> str:
         """Return the store's URL, on demand by way of a proxy."""
@@ -48,6 +50,7 @@ class BreakablePostgres:
 
     claim = b"claim_v1"
     finish = b"finish_v1"
+    turns = (2, 1)
 
     def __init__(self, server: PostgresServer, *, prefix: list[str] | None = None) -> None:
         self.server = server
@@ -94,8 +97,9 @@ class BreakablePostgres:
 class BreakableRedis:
     """A server of its own, with an append-only file."""
 
-    claim = b"host_now"
+    claim = b"if_version"
     finish = b"keep_executions"
+    turns = (3, 2)
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server

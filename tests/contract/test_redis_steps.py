@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
     from servers import RedisServer
 
-OF_A_CLAIM = {"shared", "starting", "refused_settings", "claim"}
-ALL = {*OF_A_CLAIM, "renew", "attempts", "keep", "retry", "retention", "finish", "skip", "deliver"}
+OF_A_SKIP = {"shared", "server", "facts", "look", "skip"}
+ALL = {
+    *(*OF_A_SKIP, "starting", "grant", "expire", "cut", "regain"),
+    *("renew", "attempts", "keep", "retry", "retention", "finish", "deliver"),
+}
 
 
 @pytest.fixture
@@ -35,13 +38,13 @@ def test_a_winner_has_read_all_that_may_come(host: Host) -> None:
     assert set(scripts._read) == ALL
 
 
-def test_a_loser_reads_the_claim_alone(host: Host, redis_server: RedisServer) -> None:
+def test_a_loser_reads_the_look_and_the_skip_alone(host: Host, redis_server: RedisServer) -> None:
     """Most firings lose, on every host and every minute."""
     other = RedisLeaseStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
     Host(other, "bb").win(minute(1))
     scripts._read.clear()
     host.lose(minute(1))
-    assert set(scripts._read) == OF_A_CLAIM
+    assert set(scripts._read) == OF_A_SKIP
     host.lose(minute(1))  # as with --wait, perhaps for hours
     assert set(scripts._read) == ALL
     other.close()

@@ -49,11 +49,6 @@ _MUTATIONS = (
                 "      if false\n",
             ),
             Change(
-                "stores/redis/lua/claim.lua",
-                "  if row and row.outcome == 'running' then return end\n",
-                "  if row then return end\n",
-            ),
-            Change(
                 "core/claim.py",
                 "    if firing.again:\n        return None\n    started",
                 "    if newest is not None:\n        return None\n    started",
@@ -204,9 +199,9 @@ _MUTATIONS = (
                 "        where x.key_id = v_id returning x.* into l;\n",
             ),
             Change(
-                "stores/redis/lua/claim.lua",
-                "  if lease.owner and lease.expires_at - now > tonumber(lease.ttl) then -- 2",
-                "  if lease.owner then -- 2",
+                "stores/redis/lua/shared.lua",
+                "  if not lease.owner or lease.expires_at - now <= tonumber(lease.ttl) then return lease end\n",
+                "  if not lease.owner then return lease end\n",
             ),
             Change(
                 "core/claim.py",
@@ -273,9 +268,9 @@ _MUTATIONS = (
                 "  a.fencing_token := greatest(k.fence, 1);\n",
             ),
             Change(
-                "stores/redis/lua/starting.lua",
-                "  row.fencing_token = whole(math.max((key.fence or 0) + 1, microseconds))\n",
-                "  row.fencing_token = whole(math.max(key.fence or 0, 1))\n",
+                "stores/redis/lua/shared.lua",
+                "return whole(math.max((fence or 0) + 1, microseconds)) end\n",
+                "return whole(math.max(fence or 0, 1)) end\n",
             ),
             Change(
                 "stores/sqlite/claim.py",
@@ -328,11 +323,6 @@ _MUTATIONS = (
                 "  if false then\n",
             ),
             Change(
-                "stores/redis/lua/claim.lua",
-                "if answer.answer == 'refused' and not (answer.reason == 'held' and given.awaited) then\n",
-                "if false then\n",
-            ),
-            Change(
                 "stores/claiming.py",
                 '            if answer.reason != "held" or awaited is None:\n',
                 "            if False:\n",
@@ -358,10 +348,9 @@ _MUTATIONS = (
                 "delete from {ns}.lease x where x.key_id = v_id;",
             ),
             Change(
-                "stores/redis/lua/claim.lua",
-                "  if lease.owner and tonumber(lease.expires_at) > now then return blocked_by(lease) end\n",
-                "  local lives = lease.owner and tonumber(lease.expires_at) > now\n"
-                "  if lives and not (given.failover and given.awaited) then return blocked_by(lease) end\n",
+                "stores/redis/lua/expire.lua",
+                "local lives = lease.owner and tonumber(lease.expires_at) > now\n",
+                "local lives = false\n",
             ),
             Change(
                 "stores/claiming.py",
@@ -393,11 +382,6 @@ _MUTATIONS = (
                 "stores/postgres/sql/claim.sql",
                 "(t.outcome = 'lost' or t.retrying), false)",
                 "(t.outcome in ('lost', 'stopped') or t.retrying), false)",
-            ),
-            Change(
-                "stores/redis/lua/claim.lua",
-                "  return given.failover and (row.outcome == 'lost' or unfollowed)\n",
-                "  return given.failover and (row.outcome == 'lost' or row.outcome == 'stopped' or unfollowed)\n",
             ),
             Change(
                 "core/claim.py",

@@ -1,21 +1,15 @@
-"""The store of a firing on Redis: each method is one Lua script and one round trip."""
+"""The store of a firing on Redis: each call, and each step of a claim, is one Lua script and one round trip."""
 
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
+from oncecron.core.claim import stopped
+from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import (
-    AskAgain,
-    BlockingLease,
-    Holder,
-    Refusal,
-    Unconfirmed,
-    why_not_yet,
-    why_other_shards,
-)
-from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
-from oncecron.stores.redis import scripts
+from oncecron.core.model import Holder, Refusal, Unconfirmed
+from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
+from oncecron.stores import claiming
+from oncecron.stores.redis import look, scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
 
@@ -24,7 +18,8 @@ from oncecron.stores.redis.resp import ReplyError
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.model import Ending, Firing, Lease, Retention
+    from oncecron.core.claim import Attempt, Grant, State
+    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
 
@@ -53,60 +48,107 @@ class RedisLeaseStore:
         firing: Firing,
         *,
         deadline: float,
-        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
-        alone: bool = False,  # noqa: ARG002 - nor `contended`
+        watched: float | str | None = None,
+        alone: bool = False,
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Claim (key, tick); see `LeaseStore.claim`."""
         if self._firing is not None:
             _get_ready()  # a firing that claims again may wait for long
         self._firing = firing
+        answer = claiming.claim(
+            self, firing, deadline=deadline, watched=watched, alone=alone, awaited=awaited
+        )
+        if not isinstance(answer, Refusal):
+            _get_ready()
+        return answer
+
+    def look(
+        self,
+        firing: Firing,
+        *,
+        awaited: int | None,
+        closely: bool,  # noqa: ARG002 - one look tells all that this store knows
+        deadline: float,
+    ) -> State:
+        """Return what the server knows; see `ClaimSteps.look`."""
+        if firing.tick.text is not None or not firing.failover:
+            awaited = None
+        self._connected(deadline)
+        host_now, sent = clock.wall(), clock.lease_time(self.lease_clock)
+        shard = scripts.shard_of(firing.key, firing.shard)
+        values = look.asked(firing, awaited)
+        facts = look.named(
+            self._step("look", shard, values, deadline, also=look.first_shard(firing))
+        )
+        self._check_server(facts)
+        self._ahead = float(facts["now"]) - sent
+        return look.state_of(facts, firing, host_now=host_now, awaited=awaited)
+
+    def grant(
+        self,
+        firing: Firing,
+        state: State,
+        grant: Grant,
+        *,
+        alone: bool,  # noqa: ARG002 - there is no session lock
+        deadline: float,
+    ) -> Lease | Unconfirmed | None:
+        """Write the start if nothing has changed; see `ClaimSteps.grant`."""
+        version, awaited = state.version
         values = {
-            **_described(firing),
-            "ttl": firing.ttl,
-            "rule": firing.tick.rule,
-            "host_now": clock.wall(),
-            "heartbeats": HEARTBEATS_PER_TTL,
-            "layout": scripts.LAYOUT,
-            "min_gap": firing.min_gap,
-            "starting_deadline": firing.starting_deadline,
-            "again": firing.again,
+            **look.asked(firing, awaited),
+            **look.described(firing),
+            "if_version": version,
+            "attempt": grant.attempt,
+            "cause": grant.cause,
             "schedule": firing.schedule,
             "zone": firing.zone,
-            "failover": firing.failover,
-            "awaited": awaited,
         }
-        shard = scripts.shard_of(firing.key, firing.shard)
-        first = scripts.shard_of(firing.key, 0) if firing.shard else None
-        reply, sent = self._in_time("claim", shard, values, deadline, also=first)
-        answer = _named(reply)
-        kind = answer["answer"]
-        if kind != "refused":
-            _get_ready()
-        if kind == "lease":
-            from oncecron.stores.redis import holding
+        return self._granted("grant", firing, values, deadline)
 
-            self._ahead = float(answer["now"]) - sent
-            self._due = answer.get("due")
-            lease = holding.granted(firing, answer, sent)
-            error = self._unreplicated("the claim", deadline)
-            return Unconfirmed(lease, error) if error else lease
-        if kind == "clocks":
-            off = float(answer["off"])
-            if firing.tick.rule == "name":
-                raise ConfigurationError(why_not_yet(firing.tick, off))
-            raise ConfigurationError(
-                f"tick {firing.tick.text}: this host's clock and the store's clock are {abs(off):.0f} s apart; compare "
-                "`date +%s` on this host with `redis-cli time` on the server, and correct the clock that is wrong"
-            )
-        if kind == "parts":
-            raise ConfigurationError(why_other_shards(firing, int(answer["found"])))
-        if kind == "wrong":
+    def regain(
+        self, firing: Firing, own: Attempt, *, deadline: float
+    ) -> Lease | Unconfirmed | None:
+        """Renew the lease of this owner; see `ClaimSteps.regain`."""
+        return self._granted(
+            "regain", firing, {"owner": firing.owner, "execution_id": own.execution_id}, deadline
+        )
+
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
+        """Take an expired lease away if nothing has changed; see `ClaimSteps.expire`."""
+        version, awaited = state.version
+        values = {**look.asked(firing, awaited), "if_version": version, "note": note}
+        shard = scripts.shard_of(firing.key, firing.shard)
+        self._in_time("expire", shard, values, deadline, also=look.first_shard(firing))
+
+    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
+        """Let a lease end a ttl from now; see `ClaimSteps.cut`."""
+        self._step("cut", scripts.shard_of(firing.key, firing.shard), {}, deadline)
+
+    def _granted(
+        self, step: str, firing: Firing, values: Values, deadline: float
+    ) -> Lease | Unconfirmed | None:
+        shard = scripts.shard_of(firing.key, firing.shard)
+        reply, sent = self._in_time(step, shard, values, deadline, also=look.first_shard(firing))
+        answer = look.named(reply)
+        self._check_server(answer)
+        if answer["answer"] == "changed":
+            return None
+        from oncecron.stores.redis import holding
+
+        self._ahead = float(answer["now"]) - sent
+        self._due = answer.get("due")
+        lease = holding.granted(firing, answer, sent)
+        error = self._unreplicated("the claim", deadline)
+        return Unconfirmed(lease, error) if error else lease
+
+    def _check_server(self, answer: dict[str, str]) -> None:
+        if answer.get("answer") == "wrong":
             from oncecron.stores.redis.explain import wrong_server
 
             self.close()
             raise wrong_server(self._target, answer)
-        return _again(answer) if kind == "again" else _refusal(answer)
 
     def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
         """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
@@ -161,9 +203,11 @@ class RedisLeaseStore:
         if self._kept and self._kept[0].token == lease.token:
             told |= holding.of_ending(self._kept[1])
         reply, sent = self._in_time("retry", shard, told, deadline)
-        answer = _named(reply)
-        if answer["answer"] == "refused":
-            return _refusal(answer)
+        answer = look.named(reply)
+        refusal = stopped(look.stop(answer, "pause_"), look.stop(answer, "drain_"))
+        if refusal is not None:
+            self._record_refusal(lease, answer, refusal, deadline)
+            return refusal
         if answer["answer"] == "lost":
             return None
         if error := self._unreplicated("the next attempt", deadline):
@@ -209,17 +253,35 @@ class RedisLeaseStore:
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Count a skip that the store did not decide; see `LeaseStore.skip`."""
+        shard = scripts.shard_of(firing.key, firing.shard)
+        self._count_skip(shard, firing.tick.text, firing.holder, refusal, deadline)
+
+    def _record_refusal(
+        self, lease: Lease, asker: dict[str, str], refusal: Refusal, deadline: float
+    ) -> None:
+        """Count a skip if possible."""
+        shard = scripts.shard_of(lease.key, lease.shard)
+        holder = Holder(asker["host"], int(asker["pid"]), asker["user"])
+        patience = clock.lease_time(self.lease_clock) + SKIP_TIMEOUT
+        try:
+            self._count_skip(shard, lease.tick, holder, refusal, min(deadline, patience))
+        except StoreError:
+            return  # a skip that cannot be recorded does not change the answer
+
+    def _count_skip(
+        self, shard: str, tick: str | None, asker: Holder, refusal: Refusal, deadline: float
+    ) -> None:
         host, pid, _ = refusal.holder or (None, None, None)
         values: Values = {
-            "tick": firing.tick.text,
-            "host": firing.holder.host,
-            "pid": firing.holder.pid,
+            "tick": tick,
+            "host": asker.host,
+            "pid": asker.pid,
             "reason": refusal.reason,
             "detail": refusal.detail,
             "holder_host": host,
             "holder_pid": pid,
         }
-        self._step("skip", scripts.shard_of(firing.key, firing.shard), values, deadline)
+        self._step("skip", shard, values, deadline)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
@@ -251,7 +313,7 @@ class RedisLeaseStore:
         firing = self._firing
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
             return {}
-        return _described(firing)
+        return look.described(firing)
 
     def _connected(self, deadline: float) -> RedisClient:
         if self._client is None:
@@ -328,55 +390,3 @@ def _get_ready() -> None:
     from oncecron.stores.redis import explain, holding  # noqa: F401
 
     scripts.read_all()
-
-
-def _described(firing: Firing) -> Values:
-    tick, holder = firing.tick, firing.holder
-    return {
-        "key": firing.key,
-        "shard": firing.shard,
-        "tick": tick.text,
-        "tick_instant": tick.instant,
-        "owner": firing.owner,
-        **holder._asdict(),
-        "command": firing.command,
-        "fired_at": firing.fired_at,
-        "shards": firing.shards,
-        "retries": firing.retries,
-    }
-
-
-def _named(flat: Reply) -> dict[str, str]:
-    """Return an answer as a dictionary."""
-    words = [
-        word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)
-        for word in (flat if isinstance(flat, list) else [])
-    ]
-    return dict(zip(words[::2], words[1::2], strict=True))
-
-
-def _refusal(answer: dict[str, str]) -> Refusal:
-    holder = None
-    if "holder_host" in answer:
-        pid, user = answer.get("holder_pid", "0"), answer.get("holder_user", "")
-        holder = Holder(answer["holder_host"], int(pid), user)
-    since = float(answer["since"]) if "since" in answer else None
-    way = None
-    if "execution_id" in answer:
-        way = BlockingLease(
-            int(answer["execution_id"]),
-            ends_in=float(answer["ends_in"]),
-            heartbeat=answer["watched"],
-            same_tick="same_tick" in answer,
-        )
-    return Refusal(answer.get("reason", "held"), holder, since, answer.get("detail"), way)  # type: ignore[arg-type]
-
-
-def _again(answer: dict[str, str]) -> AskAgain:
-    return AskAgain(
-        answer["why"],  # type: ignore[arg-type]
-        after=float(answer["after"]),
-        ends_in=float(answer["ends_in"]),
-        refusal=_refusal(answer),
-        watched=answer.get("watched"),
-    )

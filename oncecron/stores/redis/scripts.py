@@ -26,7 +26,11 @@ LAYOUT = "1"
 """The version of the data layout; another version is refused before the claim."""
 
 _FILES = {
-    "claim": ("shared", "starting", "refused_settings", "claim"),
+    "look": ("shared", "server", "facts", "look"),
+    "grant": ("shared", "server", "facts", "starting", "grant"),
+    "expire": ("shared", "server", "facts", "expire"),
+    "cut": ("shared", "cut"),
+    "regain": ("shared", "starting", "regain"),
     "renew": ("shared", "renew"),
     "keep": ("shared", "attempts", "keep"),
     "retry": ("shared", "starting", "attempts", "retry"),
@@ -38,7 +42,10 @@ _FILES = {
     "request": ("shared", "request"),
     "release": ("shared", "release"),
 }
-_OF_A_RUN = ("renew", "keep", "retry", "finish", "skip", "deliver")
+_OF_A_RUN = (
+    *("grant", "expire", "cut", "regain", "skip"),
+    *("renew", "keep", "retry", "finish", "deliver"),
+)
 _OF_NAMESPACE = ("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains")
 _OF_SHARD = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows")
 
@@ -52,7 +59,7 @@ def text(step: str) -> str:
 
 
 def read_all() -> None:
-    """Read every step that may come after the claim: eight small files, some 80 microseconds."""
+    """Read every step that may come after the first look: twelve more small files, some 180 microseconds."""
     for step in _OF_A_RUN:
         text(step)
 

@@ -2,12 +2,8 @@
 local name, field = shared.pauses, given.key
 if given.drained then name, field = shared.drains, given.drained end
 
-local function living(text)
-  local ends = text and cjson.decode(text)['until']
-  return text and not (ends and tonumber(ends) <= now) and text or ''
-end
-
-local before = living(redis.call('HGET', name, field))
+local before = redis.call('HGET', name, field)
+before = in_force(before) and before or ''
 if not given.author then
   redis.call('HDEL', name, field)
   return {'', before}

@@ -1,15 +1,18 @@
--- Begin the next attempt under the lease that was kept, once even if the call is repeated. Returns what a claim returns, or 'lost'.
+-- Begin the next attempt under the lease that was kept, once even if the call is repeated. Returns what a grant returns, the
+-- pause or the drain in the way, 'lost', or 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end
+
+local function stopped_by(row, pause, drain)
+  return {answer = 'stopped', host = row.host, pid = row.pid, user = row.user, drain_author = drain.author, drain_at = drain.at,
+    pause_author = pause.author, pause_reason = pause.reason, pause_at = pause.at}
+end
 
 local function next_attempt(id, row)
   local lease = hash(own.lease)
   local waiting = lease.execution_id
   if waiting == id then
-    local refusal = stopped_by_people(row.key, row.host)
-    if refusal then
-      record_refusal(refusal, row)
-      return refusal
-    end
+    local pause, drain = pause_of(row.key), drain_of(row.host)
+    if pause or drain then return stopped_by(row, pause or {}, drain or {}) end
     local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick)) or row
     waiting = start(row, hash(own.key), whole(newest.attempt + 1), 'retry')
     forget_request()

@@ -5,14 +5,14 @@
 -- part, for an end a part whose retention is due). Notifications about a part go to the channel `events:KEY#SHARD`, with the same
 -- prefix:
 --
---   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see claim
+--   namespace   hash     last_execution_id, layout; run_id, promotion, guard_from, largest_ttl: see server.lua
 --   parts       zset     every KEY#SHARD, by when its retention was last looked at
 --   executions  hash     execution_id -> the row of the job-execution log, JSON of texts; absent is null
 --   outputs     hash     execution_id -> "CUT:TEXT": what was captured, and how many bytes before it were not
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
 --   drains      hash     host -> JSON: author, at
---   key         hash     fence, high_water, high_water_tick, running, last_start ...: what retention may not remove
+--   key         hash     fence, high_water, running, last_start ...: what retention may not remove
 --   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
 --                        evict keys with one: expires_at is compared with TIME
 --   ticks       hash     tick -> execution_id of its newest attempt
@@ -55,12 +55,9 @@ local now = time[1] + time[2] / 1000000
 local microseconds = time[1] * 1000000 + time[2]
 
 -- Whether the client has given up by now: after a freeze, the server reads what was sent to it meanwhile, and would grant or renew
--- a lease for nobody. `sent_at` is this server's time as the client knows it from an earlier answer, or the time of the client's
--- own clock if it knows none. A client that still waits learns the time from the answer and asks again.
-local function is_late()
-  if given.sent_at then return now - given.sent_at > tonumber(given.waits) end
-  return given.host_now and math.abs(now - given.host_now) > tonumber(given.waits)
-end
+-- a lease for nobody. `sent_at` is this server's time as the client knows it from an earlier answer. A client that still waits
+-- learns the time from the answer and asks again.
+local function is_late() return given.sent_at and now - given.sent_at > tonumber(given.waits) end
 
 local function seconds(value) return string.format('%.6f', value) end
 local function whole(value) return string.format('%.0f', value) end
@@ -120,17 +117,8 @@ local function execution_known_as(id, owner)
   end
 end
 
--- An attempt, or the newest one before it that may have started, or else one that did not start. An attempt that did not start has
--- as `earlier` the last one before it that may have, of its tick or, without a tick, of its owner. If retention has removed that
--- one, there is no answer.
-local function started(row)
-  while row and row.outcome == 'not-started' and row.earlier do row = execution(row.earlier) end
-  return row
-end
-
--- The newest attempt of a tick that counts.
-local function attempt_that_counts(tick) return started(tick and execution(redis.call('HGET', own.ticks, tick))) end
-
+-- An attempt that did not start has as `earlier` the last one before it that may have, of its tick or, without a tick, of its
+-- owner.
 local function insert_execution(row)
   local before = row.tick and redis.call('HGET', own.ticks, row.tick) or not row.tick and execution_of(row.owner)
   local last = execution(before)
@@ -167,7 +155,7 @@ local function mark_key(row)
   if row.outcome == 'not-started' then return set(own.key, marks) end
   local instant = tonumber(row.tick_instant)
   if instant and instant <= now + given.max_skew and instant > tonumber(key.high_water or '-inf') then
-    marks.high_water, marks.high_water_tick = row.tick_instant, row.tick
+    marks.high_water = row.tick_instant
   end
   if tonumber(row.started_at) > tonumber(key.last_start or '-inf') then
     marks.last_start, marks.last_lateness = row.started_at, seconds(row.fired_at % 60)
@@ -217,6 +205,13 @@ local function extend(lease)
   set(own.lease, {heartbeat_at = seconds(now), expires_at = seconds(now + lease.ttl)})
 end
 
+-- A lease that ends later than any renewal can have set it: this server's clock was set back. Returns what it is now.
+local function cut(lease)
+  if not lease.owner or lease.expires_at - now <= tonumber(lease.ttl) then return lease end
+  set(own.lease, {heartbeat_at = seconds(math.min(lease.heartbeat_at, now)), expires_at = seconds(now + lease.ttl)})
+  return hash(own.lease)
+end
+
 local function grant_lease(id, row)
   set(own.lease, {execution_id = id, owner = row.owner, ttl = given.ttl, acquired_at = seconds(now),
     heartbeat_at = seconds(now), expires_at = seconds(now + given.ttl)})
@@ -225,6 +220,11 @@ end
 local function forget_request()
   redis.call('HDEL', own.lease, 'request', 'requested_by', 'request_signal', 'request_grace', 'request_acknowledged_at')
 end
+
+local function next_token(fence) return whole(math.max((fence or 0) + 1, microseconds)) end
+
+-- The job of an earlier execution then fails its fence check.
+local function raise_fence() set(own.key, {fence = next_token(redis.call('HGET', own.key, 'fence') or 0)}) end
 
 -- An execution that runs without a lease is lost: its job is dead by then.
 local function declare_lost(reason, note)
@@ -325,4 +325,20 @@ local function count_skip(skip)
   row.pid, row.holder_host, row.holder_pid, row.detail = skip.pid, skip.holder_host, skip.holder_pid, skip.detail
   redis.call('ZADD', own.skips, 'GT', skip.at or seconds(now), member)
   redis.call('HSET', own.skip_rows, member, cjson.encode(row))
+end
+
+-- A pause that has not ended.
+local function in_force(text)
+  local pause = text and cjson.decode(text)
+  if pause and (not pause['until'] or tonumber(pause['until']) > now) then return pause end
+end
+
+-- The pause that keeps a key from starting: its own before that of all keys.
+local function pause_of(key)
+  return in_force(redis.call('HGET', shared.pauses, key)) or in_force(redis.call('HGET', shared.pauses, '*'))
+end
+
+local function drain_of(host)
+  local text = redis.call('HGET', shared.drains, host)
+  return text and cjson.decode(text)
 end

@@ -1,0 +1,94 @@
+-- What a claim has to know of a key and a firing. oncecron.core.claim explains the facts (`State`), and alone says what follows.
+
+-- Add values to a list of names and values in turn, without those that are absent.
+local function add(list, prefix, values, names)
+  for _, name in ipairs(names) do
+    if values[name] then
+      list[#list + 1] = prefix .. name
+      list[#list + 1] = values[name]
+    end
+  end
+end
+
+-- A number of parts with which the tick was granted, other than the firing's; for a tick before the last eight, from the
+-- execution of its first part.
+local function other_shards()
+  if not given.tick then return end
+  local shards = division_of(given.key, given.tick, given.shards)
+  if not shards then
+    local row = execution(redis.call('HGET', other.ticks or own.ticks, given.tick))
+    shards = row and (row.shards or '1')
+  end
+  return shards and shards ~= given.shards and shards or nil
+end
+
+-- Of the awaited execution and those without a tick since: the newest that may have started, else the newest.
+local function newest_awaited()
+  local row = execution(given.awaited)
+  if not row or row.tick then return end
+  local newest, newest_id, from, entries
+  repeat
+    entries = redis.call('XREVRANGE', own.log, from or '+', given.awaited .. '-0', 'COUNT', 100)
+    for _, entry in ipairs(entries) do
+      from = '(' .. entry[1]
+      local id = string.match(entry[1], '^%d+')
+      local found = execution(id)
+      if found and not found.tick then
+        if found.outcome ~= 'not-started' then return id, found end
+        if not newest then newest_id, newest = id, found end
+      end
+    end
+  until #entries < 100
+  return newest_id, newest
+end
+
+-- The newest attempt of the tick that may have started, else the newest; the highest number of an attempt; and whether retention
+-- has removed one that may have started. An attempt that did not start has as `earlier` the last one before it that may have.
+local function newest_of_tick()
+  local newest_id = redis.call('HGET', own.ticks, given.tick)
+  local newest = execution(newest_id)
+  if not newest then return end
+  local id, row = newest_id, newest
+  while row and row.outcome == 'not-started' and row.earlier do id, row = row.earlier, execution(row.earlier) end
+  if row then return id, row, newest.attempt end
+  return newest_id, newest, newest.attempt, 'yes'
+end
+
+local ATTEMPT = {'attempt', 'outcome', 'retrying', 'requested_by', 'started_at', 'host', 'pid', 'user', 'fencing_token', 'cause'}
+
+local function add_attempt(list, prefix, id, row)
+  if not row then return end
+  add(list, prefix, {id = id}, {'id'})
+  add(list, prefix, row, ATTEMPT)
+end
+
+local function add_lease(list)
+  local lease = hash(own.lease)
+  if not lease.owner then return end
+  add(list, 'lease_', lease, {'execution_id', 'owner', 'ttl', 'acquired_at', 'heartbeat_at', 'expires_at'})
+  add(list, 'lease_', execution(lease.execution_id) or {}, {'tick', 'started_at', 'host', 'pid', 'user'})
+end
+
+-- All facts that are not time itself, in a fixed order: names and values in turn.
+local function facts()
+  local list, key = {}, hash(own.key)
+  add_attempt(list, 'own_', execution_of(given.owner))
+  add(list, 'pause_', pause_of(given.key) or {}, {'author', 'reason', 'at'})
+  add(list, 'drain_', drain_of(given.host) or {}, {'author', 'at'})
+  add(list, '', {other_shards = other_shards()}, {'other_shards'})
+  add_lease(list)
+  local id, row, attempts, forgotten
+  if given.tick then
+    id, row, attempts, forgotten = newest_of_tick()
+  else
+    id, row = newest_awaited()
+  end
+  add_attempt(list, 'newest_', id, row)
+  add(list, '', {attempts = attempts, forgotten = forgotten}, {'attempts', 'forgotten'})
+  add(list, '', key, {'high_water', 'last_start', 'last_lateness', 'running', 'fence'})
+  add(list, 'last_', execution(key.last_execution_id) or {}, {'host', 'pid', 'user'})
+  return list
+end
+
+-- What two looks have in common if nothing has changed between them.
+local function version_of(list) return redis.sha1hex(table.concat(list, '\0')) end

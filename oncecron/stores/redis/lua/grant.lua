@@ -1,0 +1,35 @@
+-- Grant (key, tick) if nothing has changed since the look. Returns names and values in turn ('changed': look again), or
+-- 'late TIME'.
+if is_late() then return 'late ' .. seconds(now) end
+
+-- Whatever was decided: one lease for a part, one running execution, and each attempt of a tick once.
+local function is_taken(key)
+  if redis.call('EXISTS', own.lease) == 1 or key.running then return true end
+  local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
+  return newest and tonumber(newest.attempt) >= tonumber(given.attempt)
+end
+
+local function grant(key)
+  local id, row = start(given, key, given.attempt, given.cause)
+  grant_lease(id, row)
+  local marks = {schedule = given.schedule, zone = given.zone}
+  if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
+    marks.high_water = given.tick_instant
+  end
+  redis.call('HDEL', own.key, 'schedule', 'zone')
+  if next(marks) then set(own.key, marks) end
+  divide(row)
+  if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
+    set(shared.namespace, {largest_ttl = given.ttl})
+  end
+  notify('granted')
+  return granted(id, row)
+end
+
+local key = hash(own.key)
+if version_of(facts()) ~= given.if_version or is_taken(key) then return {'answer', 'changed'} end
+local wrong = has_wrong_settings()
+if wrong then return flat(wrong) end
+if is_recovering() then return {'answer', 'changed'} end
+register() -- the first write: a full memory refuses it, and with it the claim
+return flat(grant(key))
