@@ -20,8 +20,6 @@ class Breakable(Protocol):
     """What a claim that grants has in its request, and nothing else has."""
     finish: bytes
     """The same of an end."""
-    turns: tuple[int, int]
-    """Round trips of a firing that wins, and of one that loses, once it is connected."""
 
     def url(self, via: Any = None) -> str:
         """Return the store's URL, on demand by way of a proxy."""
@@ -48,9 +46,8 @@ class Breakable(Protocol):
 class BreakablePostgres:
     """A database on a server of its own."""
 
-    claim = b"claim_v1"
+    claim = b"grant_v1"
     finish = b"finish_v1"
-    turns = (2, 1)
 
     def __init__(self, server: PostgresServer, *, prefix: list[str] | None = None) -> None:
         self.server = server
@@ -85,8 +82,8 @@ class BreakablePostgres:
         self._database.execute("select pg_terminate_backend(%s)", session)
 
     def take_leases_away(self) -> None:
-        """Delete the rows."""
-        self._database.execute("delete from oncecron.lease")
+        """Empty their columns."""
+        self._database.execute("select oncecron.settle_v1(key_id, true) from oncecron.job_key")
 
     def leases(self) -> int:
         """Count rows and locks."""
@@ -99,7 +96,6 @@ class BreakableRedis:
 
     claim = b"if_version"
     finish = b"keep_executions"
-    turns = (3, 2)
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server

@@ -88,7 +88,7 @@ def test_a_takeover_that_waited_in_vain_names_the_backend(
     with ready.connect("jobber", autocommit=False) as transaction:
         transaction.execute("select oncecron.assert_fence('k', %s)", (token,))
         kill_everything_of(firing)
-        ready.execute("update oncecron.lease set expires_at = now() - interval '1 s'")
+        ready.execute("update oncecron.job_key set expires_at = now() - interval '1 s'")
         second = Oncecron(ready.url(), public_path, "host-b")
         ended = second.run(
             "k", "--ttl", TTL, "--connect-timeout", "2s", "--tick", "two", "--", "true"
@@ -102,7 +102,7 @@ def test_a_takeover_that_waited_in_vain_names_the_backend(
 def test_a_job_that_checks_its_fence_does_not_delay_its_own_heartbeats(
     ready: Database, public_path: Path, journal: Journal
 ) -> None:
-    """Renew and finish never touch the fence's row."""
+    """Renew and finish do not wait for it, though they write the same row."""
     host = Oncecron(ready.url(), public_path)
     firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 8))
     journal.wait_for("start")
@@ -117,7 +117,7 @@ def test_a_job_that_checks_its_fence_does_not_delay_its_own_heartbeats(
 
 def _waits_for_the_fence(ready: Database) -> bool:
     rows = ready.execute(
-        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%claim_v1%%'"
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%expire_v1%%'"
     )
     return bool(rows[0][0])
 

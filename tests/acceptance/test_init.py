@@ -261,7 +261,7 @@ def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
     """Its share of retention finds what is due by the index on time."""
     with large.connect(autocommit=False) as connection:
         connection.execute(
-            "select oncecron.expire_v1(1, interval '400 d', interval '7 d', 100, 1000)"
+            "select oncecron.prune_v1(1, interval '400 d', interval '7 d', 100, 1000)"
         )
         scans = connection.execute(
             "select relname, seq_tup_read from pg_stat_xact_user_tables where relname in ('job_execution', 'skip')"

@@ -77,20 +77,20 @@ def test_a_run_role_runs(granted: Database, public_path: Path) -> None:
     [
         "delete from oncecron.job_execution",
         "update oncecron.job_execution set outcome = 'succeeded'",
-        "insert into oncecron.lease select * from oncecron.lease",
+        "update oncecron.job_key set expires_at = now()",
         "delete from oncecron.skip",
         "update oncecron.job_key set fence = 0",
         "truncate oncecron.job_execution cascade",
-        "select oncecron.expire_v1(1, '0 s', '0 s', 100, 0)",
+        "select oncecron.prune_v1(1, '0 s', '0 s', 100, 0)",
         "select oncecron.request_v1('k', 0, 1, 'stop', 'me', 15, null)",
         "select * from oncecron.release_v1('k', 0, 1, 'me')",
-        "select oncecron.give_up_v1(1, null, null, null)",
-        "select oncecron.lose_v1(null, 1, 'expired', 'me', now())",
+        "select oncecron.give_up_v1(1, null, null)",
+        "select oncecron.lose_v1(1, 'expired', 'me')",
         "select oncecron.notify_v1(1)",
         "select oncecron.put_output_v1(1, 'x', 0)",
         "select * from oncecron.executions",
         "select * from oncecron.outputs",
-        "select * from oncecron.listened",
+        "select * from oncecron.job_key",
         "drop table oncecron.job_execution",
         "create table oncecron.x ()",
     ],
@@ -161,13 +161,13 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
     assert operator.run("key", "--tick", "two", "--", "true").status == 78
     for statement in (
         "delete from oncecron.pause",
-        "insert into oncecron.drain (host, author) values ('h', 'me')",
-        "select oncecron.gate_v1('key', 'h')",
-        "select oncecron.await_claims_v1('key')",
-        "select oncecron.lose_v1(null, 1, 'expired', 'me', now())",
+        "insert into oncecron.pause (kind, name, author) values ('host', 'h', 'me')",
+        "select * from oncecron.look_v1('key', 0, 'h', null, null)",
+        "select oncecron.stop_starts_v1('key', 'key', 'me', null, null)",
+        "select oncecron.lose_v1(1, 'expired', 'me')",
         "select oncecron.keep_v1(1, null, 'failed', 1, null, 0, null, null, null)",
         "select * from oncecron.outputs",
-        "select * from oncecron.lease",
+        "select * from oncecron.job_key",
     ):
         assert refused(granted, "operator", statement)
 
@@ -189,7 +189,7 @@ def test_an_operator_role_stops_and_releases(granted: Database) -> None:
     assert kept
     assert holder.retry(lease, deadline=deadline())
     holder.close()
-    granted.execute("update oncecron.lease set expires_at = now()")
+    granted.execute("update oncecron.job_key set expires_at = now()")
     assert (
         operator.release("k", 0, lease.execution_id, author="ann@a", force=False).answer == "other"
     )
@@ -209,7 +209,7 @@ def test_only_an_operator_role_stops_and_releases(granted: Database, role: str) 
     holder = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
     lease = holder.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
-    granted.execute("update oncecron.lease set expires_at = now()")
+    granted.execute("update oncecron.job_key set expires_at = now()")
     other = PostgresInspector(granted.url(role), namespace="oncecron")
     with pytest.raises(StoreRefusesError, match="--operator-role"):
         other.request("k", 0, lease.execution_id, Request("stop", "ann@a", 15, None))

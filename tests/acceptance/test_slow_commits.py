@@ -36,7 +36,7 @@ def test_a_claim_that_is_committed_late_is_not_in_its_own_way(
         eventually(lambda: server.execute("show synchronous_standby_names") == [(names,)])
 
     def claim_waits_for(event: str) -> bool:
-        claims = "from pg_stat_activity where query like '%%claim_v1%%' and wait_event = %s"
+        claims = "from pg_stat_activity where query like '%%grant_v1%%' and wait_event = %s"
         return server.execute(f"select count(*) {claims}", event) == [(1,)]
 
     standbys("none")

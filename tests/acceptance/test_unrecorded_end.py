@@ -59,7 +59,7 @@ def test_a_record_that_cannot_be_written_is_spooled_and_delivered_once(
     assert "the record is spooled, and the next firing delivers it" in ended.err
     ready.execute(repair)
     eventually(
-        lambda: ready.execute("select 1 from oncecron.lease where expires_at > now()") == [], 20
+        lambda: ready.execute("select 1 from oncecron.job_key where expires_at > now()") == [], 20
     )
     for _ in range(2):
         assert host.run("k", "--ttl", TTL, "--tick", "two", "--", "true")[::2] == (0, "")

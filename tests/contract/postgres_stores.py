@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 TTL = 60.0
 TIMES = {
-    "job_key": ("last_started_at", "previous_started_at"),
+    "job_key": (
+        *("last_started_at", "previous_started_at", "newest_started_at"),
+        *("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
+    ),
     "job_execution": ("started_at", "finished_at", "lost_at"),
-    "lease": ("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
     "skip": ("at",),
     "pause": ("created_at", "until"),
-    "drain": ("created_at",),
 }
 
 
@@ -88,9 +89,9 @@ class PostgresKind:
         for store in self._given:
             store.close()
         self.database.execute(
-            "update oncecron.lease set expires_at = clock_timestamp() - interval '1 s',"
+            "update oncecron.job_key set expires_at = clock_timestamp() - interval '1 s',"
             " heartbeat_at = clock_timestamp() - interval '1 s' - ttl"
-            " where key_id = (select key_id from oncecron.job_key where key = %s and shard = %s)",
+            " where owner is not null and key = %s and shard = %s",
             *(key, shard),
         )
         eventually(lambda: self.database.execute(
@@ -105,19 +106,20 @@ class PostgresKind:
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Insert the row."""
         self.database.execute(
-            "insert into oncecron.pause (key, until, reason, author) values (%s, to_timestamp(%s), %s, %s)",
+            "insert into oncecron.pause (kind, name, until, reason, author)"
+            " values ('key', %s, to_timestamp(%s), %s, %s)",
             *(key, until, reason, author),
         )
 
     def drain(self, host: str, author: str) -> None:
         """Insert the row."""
         self.database.execute(
-            "insert into oncecron.drain (host, author) values (%s, %s)", host, author
+            "insert into oncecron.pause (kind, name, author) values ('host', %s, %s)", host, author
         )
 
     def empty(self) -> None:
         """Delete the rows, which for a few is faster than to truncate the tables."""
-        tables = ("lease", "listened", "skip", "pause", "drain", "job_output", "job_execution")
+        tables = ("skip", "pause", "job_output", "job_execution")
         statements = [f"delete from oncecron.{table}" for table in (*tables, "job_key")]
         self.database.execute("; ".join(statements))
 

@@ -48,7 +48,7 @@ def listen(host: Host, **parts: Any) -> None:
 def lapse(store: PostgresKind) -> None:
     """Let the lease end while its holder's session still has the lock."""
     store.database.execute(
-        "update oncecron.lease set expires_at = clock_timestamp() - interval '1 s'"
+        "update oncecron.job_key set expires_at = clock_timestamp() - interval '1 s' where owner is not null"
     )
 
 
@@ -205,7 +205,7 @@ def test_behind_a_pooler_nobody_listens(a: Host, store: PostgresKind, pgbouncer:
     lease = pooled.win(minute(2))
     listen(pooled, owner=lease.owner)
     assert pooled.finish(lease)
-    assert store.database.execute("select * from oncecron.listened") == []
+    assert store.database.execute("select 1 from oncecron.job_key where listened") == []
     with store.database.connect("runner", via=pgbouncer) as next_of_the_pool:
         assert next_of_the_pool.execute("select pg_listening_channels()").fetchall() == []
 
@@ -272,19 +272,70 @@ def test_who_works_on_the_key_is_no_silent_holder(
 
 def test_parts_are_granted_one_after_another(a: Host, b: Host, store: PostgresKind) -> None:
     """What one claim divides by is committed before the next one looks, whatever part it asks for."""
+    for part in (0, 1):
+        a.run(minute(1), shard=part, shards=2)
     with store.database.connect(autocommit=False) as other:
-        other.execute(
-            "select pg_advisory_xact_lock('oncecron.job_execution'::regclass::oid::int4, hashtext(%s))",
-            (KEY,),
-        )
+        other.execute("select from oncecron.job_key where shard = 0 for update")
         for host, part in ((a, 0), (b, 1)):
             answer = host.store.claim(
-                host.firing(minute(1), shard=part, shards=2), deadline=host.deadline()
+                host.firing(minute(2), shard=part, shards=2), deadline=host.deadline()
             )
             assert isinstance(answer, AskAgain)
             assert answer.why == "fenced"
-    a.win(minute(1), shard=0, shards=2)
-    b.win(minute(1), shard=1, shards=2)
+    a.win(minute(2), shard=0, shards=2)
+    b.win(minute(2), shard=1, shards=2)
+
+
+# The fence
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_heartbeat_passes_by_a_fence_that_is_held(
+    a: Host, b: Host, store: PostgresKind, jobs: int
+) -> None:
+    """It writes the row that the jobs' transactions have locked, and their locks go with it."""
+    lease = a.win(minute(1))
+    with ExitStack() as stack:
+        pids = set()
+        for _ in range(jobs):
+            a.renew(lease)
+            job = stack.enter_context(store.database.connect(autocommit=False))
+            job.execute("select oncecron.assert_fence(%s, %s)", (KEY, lease.token))
+            pids.add(job.info.backend_pid)
+        assert [bool(a.renew(lease)) for _ in range(5)] == [True] * 5
+        store.expire(KEY)
+        answer = b.fire(minute(2))
+        assert isinstance(answer, AskAgain)
+        assert (answer.why, answer.backend_pid in pids) == ("fenced", True)
+        assert answer.refusal.detail == f"by PostgreSQL backend {answer.backend_pid}"
+    assert b.win(minute(2)).token > lease.token
+
+
+def test_a_fence_that_is_checked_waits_for_a_takeover(
+    a: Host, b: Host, store: PostgresKind
+) -> None:
+    """Either the job's transaction is first, or its token is stale."""
+    lease = a.win(minute(1))
+    store.expire(KEY)
+    assert isinstance(b.store, PostgresLeaseStore)
+    session = b.store._connected(b.deadline())
+    session.ask(b"begin", (), deadline=b.deadline())
+    b.win(minute(2))
+    with store.database.connect(autocommit=False) as job:
+        errors: list[BaseException] = []
+
+        def check() -> None:
+            try:
+                job.execute("select oncecron.assert_fence(%s, %s)", (KEY, lease.token))
+            except psycopg.Error as error:
+                errors.append(error)
+
+        checks = threading.Thread(target=check)
+        checks.start()
+        eventually(lambda: store.database.execute("select 1 from pg_locks where not granted") != [])
+        session.ask(b"commit", (), deadline=b.deadline())
+        checks.join()
+    assert ["stale fencing token" in str(error) for error in errors] == [True]
 
 
 # Attempts
@@ -354,7 +405,7 @@ def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind, l
     """The least of rights: neither a superuser's nor the schema's owner's."""
     lease = a.win(minute(1))
     lapse(store)
-    [[started]] = store.database.execute("select backend_start from oncecron.lease")
+    [[started]] = store.database.execute("select backend_start from oncecron.job_key")
     store.database.execute("grant execute on function oncecron.release_v1 to runner")
     store.database.execute("grant select on oncecron.meta to runner")
     people = PostgresInspector(store.database.url("runner"), namespace="oncecron")
@@ -452,7 +503,7 @@ def test_a_session_that_is_just_ending_is_waited_for(
 def test_an_end_without_a_lease_says_so(a: Host, store: PostgresKind, log: Log) -> None:
     """Somebody removed the row behind its holder's back, and no claim has found that yet."""
     lease = a.win(minute(1))
-    store.database.execute("delete from oncecron.lease")
+    store.database.execute("select oncecron.settle_v1(key_id, true) from oncecron.job_key")
     assert not a.finish(lease)
     assert (log.newest().outcome, log.newest().lost_reason) == ("succeeded", "revoked")
 
@@ -462,7 +513,7 @@ def test_what_was_lost_is_put_back_with_its_cause(a: Host, store: PostgresKind, 
     first = a.run(minute(1))
     lease = a.win(minute(1), again=True)
     store.database.execute(
-        "delete from oncecron.lease; "
+        "select oncecron.settle_v1(key_id, true) from oncecron.job_key; "
         f"delete from oncecron.job_execution where execution_id = {lease.execution_id}; "
         "update oncecron.job_execution set outcome = 'running', finished_at = null, duration = null; "
         f"update oncecron.job_key set fence = {first.token}"

@@ -10,7 +10,8 @@ from hosts import KEY, Host, minute
 from servers import eventually
 
 from oncecron.core.log_rows import ALL_KEYS
-from oncecron.core.model import Lease
+from oncecron.core.model import AskAgain, Lease, Refusal
+from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -19,11 +20,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
 
 
+def stop(log: Log, what: str) -> None:
+    """Pause a key or all keys, or drain the host."""
+    if what == "a host":
+        log.people.drain("a.example", author="ann@web1")
+    else:
+        log.people.pause(what, author="ann@web1", reason=None, seconds=None)
+
+
+def somebody_waits(store: PostgresKind) -> bool:
+    """Return whether a session waits for a lock."""
+    return store.database.execute("select 1 from pg_locks where not granted") != []
+
+
 @pytest.mark.parametrize("what", [KEY, ALL_KEYS, "a host"])
-def test_a_claim_that_was_waiting_is_refused(
+def test_a_claim_that_waits_for_a_fence_is_refused_later(
     a: Host, store: PostgresKind, log: Log, what: str
 ) -> None:
-    """It had passed the gate, and a job's own transaction kept it from the key's row."""
+    """A pause waits until that claim has given up for now: it does not start anything any more."""
     a.run(minute(1))
     answers = []
     with store.database.connect("owner") as job:
@@ -31,16 +45,59 @@ def test_a_claim_that_was_waiting_is_refused(
         job.execute("select from oncecron.job_key for share")
         claim = threading.Thread(target=lambda: answers.append(a.fire(minute(2))))
         claim.start()
-        eventually(lambda: store.database.execute("select 1 from pg_locks where not granted") != [])
-        if what == "a host":
-            log.people.drain(a.holder.host, author="ann@web1")
-        else:
-            log.people.pause(what, author="ann@web1", reason=None, seconds=None)
+        eventually(lambda: somebody_waits(store))
+        stop(log, what)
         job.execute("commit")
     claim.join()
-    assert [answer.reason for answer in answers] == ["drained" if what == "a host" else "paused"]
+    assert [getattr(answer, "why", answer) for answer in answers] == ["fenced"]
+    assert a.lose(minute(2)).reason == ("drained" if what == "a host" else "paused")
     assert log.outcomes() == ["succeeded"]
     assert store.database.execute("select 1 from pg_locks where locktype = 'advisory'") == []
+
+
+@pytest.mark.parametrize("fired", [True, False])
+@pytest.mark.parametrize("what", [KEY, ALL_KEYS, "a host"])
+def test_a_claim_that_waited_for_a_pause_sees_it(
+    a: Host, store: PostgresKind, what: str, fired: bool
+) -> None:
+    """It had looked before; its grant takes the lock on the table before its snapshot. So does a key's first claim."""
+    if fired:
+        a.run(minute(1))
+    answers: list[Lease | Refusal | AskAgain] = []
+    with store.database.connect("owner") as people:
+        people.execute("begin")
+        if what == "a host":
+            people.execute("select oncecron.drain_v1('a.example', 'ann@web1')")
+        else:
+            people.execute("select oncecron.pause_v1(%s, 'ann@web1', null, null)", (what,))
+        claim = threading.Thread(target=lambda: answers.append(a.fire(minute(2))))
+        claim.start()
+        eventually(lambda: somebody_waits(store))
+        people.execute("commit")
+    claim.join()
+    [answer] = answers
+    assert isinstance(answer, Refusal)
+    assert answer.reason == ("drained" if what == "a host" else "paused")
+    assert store.database.execute("select 1 from pg_locks where locktype = 'advisory'") == []
+
+
+def test_an_attempt_that_waited_for_a_pause_sees_it(a: Host, store: PostgresKind, log: Log) -> None:
+    """It is a start like any other."""
+    lease = a.win(minute(1), retries=1)
+    assert a.keep(lease, "failed")
+    answers: list[object] = []
+    with store.database.connect("owner") as people:
+        people.execute("begin")
+        people.execute("select oncecron.pause_v1(%s, 'ann@web1', null, null)", (KEY,))
+        retry = threading.Thread(target=lambda: answers.append(a.retry(lease)))
+        retry.start()
+        eventually(lambda: somebody_waits(store))
+        people.execute("commit")
+    retry.join()
+    [answer] = answers
+    assert isinstance(answer, Refusal)
+    assert answer.reason == "paused"
+    assert log.outcomes() == ["failed"]
 
 
 def test_a_pause_waits_for_a_claim_that_is_being_granted(
@@ -48,17 +105,18 @@ def test_a_pause_waits_for_a_claim_that_is_being_granted(
 ) -> None:
     """When it returns whatever still starts is there to be seen."""
     a.run(minute(1))
-    with store.database.connect("owner") as claim:
-        claim.execute("begin")
-        claim.execute("select from oncecron.job_key for update")
-        pause = threading.Thread(target=lambda: log.people.pause(
-            KEY, author="ann@web1", reason=None, seconds=None))  # fmt: skip
-        pause.start()
-        eventually(lambda: store.database.execute("select 1 from pg_locks where not granted") != [])
-        assert store.people().pauses() == []
-        claim.execute("commit")
+    assert isinstance(a.store, PostgresLeaseStore)
+    session = a.store._connected(a.deadline())
+    session.ask(b"begin", (), deadline=a.deadline())
+    a.win(minute(2))
+    pause = threading.Thread(target=lambda: stop(log, KEY))
+    pause.start()
+    eventually(lambda: somebody_waits(store))
+    assert store.people().pauses() == []
+    session.ask(b"commit", (), deadline=a.deadline())
     pause.join()
     assert [each.key for each in store.people().pauses()] == [KEY]
+    assert log.outcomes() == ["succeeded", "running"]
 
 
 def test_a_pause_leaves_a_job_that_checks_its_fence_alone(

@@ -225,7 +225,7 @@ class HostFaults:
 
     def _lose_an_answer(self) -> Done:
         """Of any request, or of the next claim, told by a word that only claims have."""
-        of_a_claim = b"if_version" if self.host.store.startswith("redis") else b"claim_v1"
+        of_a_claim = b"if_version" if self.host.store.startswith("redis") else b"grant_v1"
         if self._random.random() < 0.3:
             return self._tell("drop_next_reply", self._random.randint(1, 4))
         return self._tell("drop_next_reply", 1, of_a_claim)

@@ -25,14 +25,14 @@ _MUTATIONS = (
         "come back at once; another host fires the next tick before the holder's child is dead, up to 11/12 ttl later.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "    if l.expires_at > v_now then\n",
-                "    if l.expires_at > v_now and not v_got and {ns}.lock_holder_v1(v_id) is not null then\n",
+                "core/claim.py",
+                "    if lease is not None and lease.ends_in > 0:\n",
+                '    if lease is not None and lease.ends_in > 0 and state.lock != "free":\n',
             ),
             Change(
-                "stores/postgres/sql/claim.sql",
-                "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
-                "delete from {ns}.lease x where x.key_id = v_id;",
+                "stores/postgres/sql/grant.sql",
+                "      and (k.expires_at <= clock_timestamp() or k.owner is null and k.running is not null)\n",
+                "",
             ),
         ),
     ),
@@ -44,9 +44,9 @@ _MUTATIONS = (
         "No fault is needed: a second host fires the same tick when the job of the first has ended.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "      if not p_again and not v_goes_on and t.outcome <> 'not-started'\n",
-                "      if false\n",
+                "core/claim.py",
+                "    if started is not None and follows is None:\n",
+                "    if False:\n",
             ),
             Change(
                 "core/claim.py",
@@ -189,14 +189,14 @@ _MUTATIONS = (
         "All processes of a holder are killed at once, and others fire more often than once a ttl.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "    if found and l.expires_at > v_now + l.ttl then\n",
-                "    if found then\n",
+                "core/claim.py",
+                "    if lease is not None and lease.ends_in > lease.ttl:  # 2\n",
+                "    if lease is not None and not 0 <= lease.ttl - lease.ends_in < 1:\n",
             ),
             Change(
-                "stores/postgres/sql/claim.sql",
-                "        where x.key_id = v_id and x.expires_at > v_now + x.ttl returning x.* into l;\n",
-                "        where x.key_id = v_id returning x.* into l;\n",
+                "stores/postgres/sql/grant.sql",
+                "   where k.key_id = p_key_id and k.expires_at > clock_timestamp() + k.ttl\n",
+                "   where k.key_id = p_key_id\n",
             ),
             Change(
                 "stores/redis/lua/shared.lua",
@@ -263,9 +263,9 @@ _MUTATIONS = (
         "No fault is needed: two starts of a key have the same token.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "  a.fencing_token := greatest(k.fence + 1, ({ns}.epoch(v_now) * 1e6)::bigint);\n",
-                "  a.fencing_token := greatest(k.fence, 1);\n",
+                "stores/postgres/sql/grant.sql",
+                "greatest(own.fence + 1, (date_part('epoch', b.at) * 1e6)::bigint),\n",
+                "greatest(own.fence, 1),\n",
             ),
             Change(
                 "stores/redis/lua/shared.lua",
@@ -318,9 +318,9 @@ _MUTATIONS = (
         "No fault is needed: a firing that was refused has neither an execution nor a skip.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "  if a.answer = 'refused' and not (a.reason = 'held' and p_awaited is not null) then\n",
-                "  if false then\n",
+                "stores/claiming.py",
+                '            if answer.reason != "held" or awaited is None:\n',
+                "            if False:\n",
             ),
             Change(
                 "stores/claiming.py",
@@ -338,14 +338,17 @@ _MUTATIONS = (
         "No fault is needed: a firing with --failover waits, and asks once more before the job has ended.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "    if l.expires_at > v_now then\n",
-                "    if l.expires_at > v_now and (p_awaited is null or not p_failover) then\n",
+                "stores/claiming.py",
+                "        answer = decide(state, firing, watched=watched, alone=alone)\n",
+                "        told = state\n"
+                "        if firing.failover and awaited and state.lease:\n"
+                "            told = state._replace(lease=state.lease._replace(ends_in=0.0))\n"
+                "        answer = decide(told, firing, watched=watched, alone=alone or told is not state)\n",
             ),
             Change(
-                "stores/postgres/sql/claim.sql",
-                "delete from {ns}.lease x where x.key_id = v_id and x.expires_at <= v_now;",
-                "delete from {ns}.lease x where x.key_id = v_id;",
+                "stores/postgres/sql/grant.sql",
+                "      and (k.expires_at <= clock_timestamp() or k.owner is null and k.running is not null)\n",
+                "",
             ),
             Change(
                 "stores/redis/lua/expire.lua",
@@ -379,9 +382,9 @@ _MUTATIONS = (
         "Somebody stops a job for whose end another host waits (--failover), or its wrapper is killed.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "(t.outcome = 'lost' or t.retrying), false)",
-                "(t.outcome in ('lost', 'stopped') or t.retrying), false)",
+                "core/claim.py",
+                '    left_over = newest.outcome == "lost" or newest.retrying\n',
+                '    left_over = newest.outcome in ("lost", "stopped") or newest.retrying\n',
             ),
             Change(
                 "core/claim.py",
@@ -412,10 +415,15 @@ _MUTATIONS = (
         "No fault is needed: a firing asks for the next part when it has run one.",
         (
             Change(
-                "stores/postgres/sql/claim.sql",
-                "where x.key_id = v_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;",
-                "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = p_key)"
-                " and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1;",
+                "stores/postgres/sql/look.sql",
+                "where x.key_id = k.key_id and x.tick = p_tick order by x.outcome",
+                "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = k.key)"
+                " and x.tick = p_tick order by x.outcome",
+            ),
+            Change(
+                "stores/postgres/look.py",
+                "    is_new = _is_after(firing.tick.instant, row.seen_until)\n",
+                "    is_new = False\n",
             ),
             Change(
                 "stores/sqlite/sql/firing.sql",

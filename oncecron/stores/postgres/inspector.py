@@ -222,7 +222,7 @@ class PostgresInspector:
         executions = skips = 0
         for key_id in (None, *parts):
             while True:
-                row = self._ask("expire", {**values, "key_id": key_id}, _OWNERS_CURE)[0]
+                row = self._ask("prune", {**values, "key_id": key_id}, _OWNERS_CURE)[0]
                 if not any(row):
                     break
                 executions += row[0]

@@ -1,56 +1,48 @@
-"""The store of a firing on PostgreSQL: each method is one statement and one round trip."""
+"""The store of a firing on PostgreSQL: each step is one statement and one round trip."""
 
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import ConfigurationError, StoreError, StoreUnavailable
+from oncecron.core.claim import stopped
+from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import (
-    AskAgain,
-    BlockingLease,
-    Firing,
-    Holder,
-    Lease,
-    Refusal,
-    Request,
-    trust_after,
-    why_not_yet,
-    why_other_shards,
-)
-from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
-from oncecron.stores.postgres import schema
-from oncecron.stores.postgres.client import PostgresClient, StatementError
+from oncecron.core.model import AskAgain, Lease, Refusal, Request, trust_after
+from oncecron.stores import claiming
+from oncecron.stores.postgres.client import StatementError
+from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
+from oncecron.stores.postgres.rows import GrantRow, KeyRow, LogRow, RenewRow, RetryRow
+from oncecron.stores.postgres.session import BACKEND_START, PostgresSession
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
-    from oncecron.core.model import Cause, Ending, Retention
-    from oncecron.stores.postgres.client import Value
-    from oncecron.stores.postgres.libpq import Row
+    from oncecron.core.claim import Attempt, Grant, State
+    from oncecron.core.model import Ending, Firing, Retention, Unconfirmed
+    from oncecron.stores.postgres.client import PostgresClient, Value
+    from oncecron.stores.postgres.rows import Column
 
-# When the client's backend started, queried as the client: a function of the schema's owner may not see it.
-_BACKEND_START = (
-    "(select s.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)"
-)
+    Backend = tuple[int | None, str | None]
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_UNIQUE_VIOLATION = "23505"
 
 
-class PostgresLeaseStore:
+class PostgresLeaseStore(PostgresSession):
     """The firing half of the store on PostgreSQL; see `oncecron.stores.api.LeaseStore`."""
 
-    lease_clock = clock.BOOTTIME
-
     def __init__(self, url: str, *, namespace: str, ttl: float) -> None:
-        self._url = url
-        self._schema = schema.quoted(namespace)
-        self._namespace = namespace
-        self._server_timeout = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
-        self._client: PostgresClient | None = None
-        self._locked = False
+        super().__init__(url, namespace=namespace, ttl=ttl)
         self._firing: Firing | None = None
+        self._key_id: int | None = None
         self._awaited: int | None = None
-        self._dead: tuple[int, str | None] | None = None
-        """The session of a dead holder whose key was taken over: it may still hold the lock."""
+        self._granting: set[tuple[str, int]] = set()
+        """The owners and shards that may have been granted something."""
+        self._expired: tuple[int, Backend] | None = None
+        """The key whose lease this store took away, and the session of its holder."""
+        self._dead: Backend | None = None
+        """That session, if it may still hold the lock of the key that was granted."""
+
+    # The claim, and its steps (`ClaimSteps`)
 
     def claim(
         self,
@@ -60,69 +52,166 @@ class PostgresLeaseStore:
         watched: float | str | None = None,
         alone: bool = False,
         awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain:
+    ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Claim (key, tick); see `LeaseStore.claim`."""
-        self._firing = firing
+        self._serve(firing)
+        answer = claiming.claim(
+            self, firing, deadline=deadline, watched=watched, alone=alone, awaited=awaited
+        )
+        refusal = answer.refusal if isinstance(answer, AskAgain) else answer
+        blocked_by = refusal.blocked_by if isinstance(refusal, Refusal) else None
+        self._awaited = None if blocked_by is None else blocked_by.execution_id
+        return answer
+
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> State:
+        """Return what the store knows; see `ClaimSteps.look`."""
+        if firing.tick.text is not None or not firing.failover:
+            awaited = None
+        is_name = firing.tick.text is not None and firing.tick.instant is None
+        closely = closely or is_name or (firing.owner, firing.shard) in self._granting
+        row, log, host_now = self._looked(firing, awaited, deadline, closely=closely)
+        if row.key_id is None:
+            [key_id] = self._call("register_v1", (firing.key, firing.shard), deadline)
+            row, log = registered(row, key_id), None
+        if log is None and not suffices(row, firing, awaited):
+            row, log, host_now = self._looked(firing, awaited, deadline, closely=True)
+        state = state_of(row, log, firing, host_now)
+        self._key_id = state.version.key_id
+        return state
+
+    def _looked(
+        self, firing: Firing, awaited: int | None, deadline: float, *, closely: bool
+    ) -> tuple[KeyRow, LogRow | None, float]:
+        """Return the key's row, what the log tells, if it was asked, and the host's clock."""
         client = self._connected(deadline)
+        host, backend = firing.holder.host, client.backend_pid
+        values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend]
+        sources = f"{self._schema}.look_v1($1,$2,$3,$4,$5) k"
+        if closely:
+            sources += f",{self._schema}.look_at_log_v1(k.key_id,$4,$6,$7,$8,$5) l"
+            values += [firing.tick.text, firing.shards, awaited]
+        host_now = clock.wall()
+        columns = self._call_installed(sources, values, deadline)
+        width = len(KeyRow._fields)
+        row = KeyRow(*columns[:width])
+        self._check_server(row)
+        return row, LogRow(*columns[width:]) if closely else None, host_now
+
+    def _check_server(self, row: KeyRow) -> None:
+        """Raise `StoreRefusesError` where a claim would not be safe."""
+        if row.in_recovery == b"t":  # it grants session locks that its primary has already granted
+            raise self._refused(StatementError("OC003", "the server is a hot standby"))
+        if row.isolation != b"read committed":
+            why = "a claim needs the isolation level read committed"
+            raise self._refused(StatementError("OC002", why))
+
+    def grant(
+        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+    ) -> Lease | AskAgain | None:
+        """Write the execution, the lease and the marks; see `ClaimSteps.grant`."""
+        client = self._connected(deadline)
+        owned = (firing.owner, firing.shard)
+        self._granting.add(owned)
         sent = clock.lease_time(self.lease_clock)
         values = (
-            *_described(firing),
-            MAX_CLOCK_SKEW,
-            client.backend_pid,
-            _BACKEND_START,
-            watched,
-            alone,
-            awaited,
+            *state.version,
+            *(firing.tick.text, firing.tick.instant, grant.attempt, grant.cause, firing.owner),
+            *firing.holder,
+            *(firing.command, firing.fired_at, firing.fired_at % 60, firing.ttl),
+            *(firing.schedule, firing.zone, firing.shards, firing.retries),
+            *(client.backend_pid, BACKEND_START, alone),
         )
-        row = self._call_installed("claim_v1", values, deadline)
-        return self._answer(firing, row, sent)
+        row = self._compare_and_set("grant_v1", values, state, deadline)
+        if isinstance(row, AskAgain):
+            self._granting.discard(owned)
+            return row
+        granted = GrantRow(*row) if row else None
+        if granted is None or granted.execution_id is None:
+            self._granting.discard(owned)
+            return None
+        self._locked = granted.locked == b"t"
+        expired = self._expired if granted.own_backend == b"t" and not self._locked else None
+        self._dead = expired[1] if expired and expired[0] == self._key_id else None
+        return Lease(
+            key=firing.key,
+            shard=firing.shard,
+            tick=firing.tick.text,
+            owner=firing.owner,
+            attempt=grant.attempt,
+            execution_id=int(granted.execution_id),
+            token=int(granted.token or 0),
+            ttl=firing.ttl,
+            started_at=float(granted.started_at or 0),
+            trusted_until=trust_after(sent, firing.ttl),
+            cause=grant.cause,
+        )
 
-    def _call_installed(self, function: str, values: Sequence[Value], deadline: float) -> Row:
-        """Call a function; install the schema first if there is none."""
+    def expire(
+        self, firing: Firing, state: State, note: str, *, deadline: float
+    ) -> AskAgain | None:
+        """Take the expired lease away; see `ClaimSteps.expire`."""
+        del firing
+        key_id, version, *_ = state.version
+        row = self._compare_and_set("expire_v1", (key_id, version, note), state, deadline)
+        if isinstance(row, AskAgain):
+            return row
+        lease = state.lease
+        if row is not None and row[0] == b"t" and lease is not None and lease.has_session:
+            self._expired = (key_id, (lease.backend_pid, lease.backend_start))
+        return None
+
+    def _compare_and_set(
+        self, function: str, values: tuple[Value, ...], state: State, deadline: float
+    ) -> tuple[Column, ...] | AskAgain | None:
+        """Return the answer of a write, or None if the log shows that something has changed."""
         try:
-            return self._call(function, values, deadline)
+            return self._try(function, values, deadline)
         except StatementError as error:
-            if error.sqlstate not in schema.MISSING:
+            if error.sqlstate == _LOCK_NOT_AVAILABLE:
+                return self._fenced(state.version.key_id, deadline)
+            if error.sqlstate != _UNIQUE_VIOLATION:
                 raise self._refused(error) from error
-        try:
-            schema.install(self._connected(deadline), self._namespace, deadline=deadline)
-            return self._call(function, values, deadline)
-        except StatementError as error:
-            raise self._refused(error) from error
+        # A session lock survives the abort of its transaction.
+        self._ask(b"select pg_catalog.pg_advisory_unlock_all()", (), deadline)
+        return None
 
-    def _answer(self, firing: Firing, row: Row, sent: float) -> Lease | Refusal | AskAgain:
-        answer = _Answer(row)
-        self._awaited = None
-        if answer.text(0) == "lease":
-            self._locked = answer.text(6) == "t"
-            self._dead = (answer.integer(15), answer.text(16)) if answer.text(15) else None
-            return Lease(
-                key=firing.key,
-                shard=firing.shard,
-                tick=firing.tick.text,
-                owner=firing.owner,
-                attempt=answer.integer(3),
-                execution_id=answer.integer(2),
-                token=answer.integer(4),
-                ttl=firing.ttl,
-                started_at=answer.number(5),
-                trusted_until=trust_after(sent, firing.ttl),
-                cause=answer.cause(),
-            )
-        if answer.text(0) == "parts":
-            raise ConfigurationError(why_other_shards(firing, int(answer.text(11) or 1)))
-        if answer.text(0) == "clocks":
-            if firing.tick.rule == "name":
-                raise ConfigurationError(why_not_yet(firing.tick, answer.number(12)))
-            raise ConfigurationError(
-                f"tick {firing.tick.text}: this host's clock and the store's clock are "
-                f"{abs(answer.number(12)):.0f} s apart; compare `date -u` on this host with `select now()` on the "
-                "server, and correct the clock that is wrong"
-            )
-        self._awaited = answer.integer(2) or None
-        if answer.text(0) == "again":
-            return answer.again()
-        return answer.refusal()
+    def _fenced(self, key_id: int, deadline: float) -> AskAgain:
+        backend = self._fence_holder(key_id, deadline)
+        detail = None if backend is None else f"by PostgreSQL backend {backend}"
+        held = Refusal("held", detail=detail)
+        return AskAgain("fenced", 0.0, 0.0, held, backend_pid=backend)
+
+    def _fence_holder(self, key_id: int | None, deadline: float) -> int | None:
+        """Return the session whose transaction holds the fence, if it is still there."""
+        [backend] = self._call("fence_holder_v1", (key_id,), deadline)
+        return None if backend is None else int(backend)
+
+    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
+        """Let a lease that ends too far ahead end a ttl from now; see `ClaimSteps.cut`."""
+        del firing
+        self._call("cut_v1", (state.version.key_id,), deadline)
+
+    def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
+        """Renew the lease that this owner was granted before; see `ClaimSteps.regain`."""
+        sent = clock.lease_time(self.lease_clock)
+        row = self._renewed(own.execution_id, firing.owner, deadline, listens=False)
+        if row.locked is None:
+            return None
+        return Lease(
+            key=firing.key,
+            shard=firing.shard,
+            tick=firing.tick.text,
+            owner=firing.owner,
+            attempt=own.number,
+            execution_id=own.execution_id,
+            token=own.token,
+            ttl=firing.ttl,
+            started_at=own.started_at,
+            trusted_until=trust_after(sent, firing.ttl),
+            cause=own.cause,
+        )
+
+    # With the lease
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease, or adopt it on a new connection; see `LeaseStore.renew`."""
@@ -130,16 +219,22 @@ class PostgresLeaseStore:
             self._terminate(*self._dead, deadline)
         client = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
-        values = (lease.execution_id, lease.owner, self._locked, client.backend_pid, _BACKEND_START)
-        row = self._step("renew_v1", values, deadline)
-        locked = row[0]
-        if locked is None:
+        row = self._renewed(lease.execution_id, lease.owner, deadline, listens=True)
+        if row.locked is None:
             execution_id = self._put_back(client, lease, deadline)
             if execution_id is None:
                 return None
             lease = lease._replace(execution_id=execution_id)
-        self._locked = locked == b"t"
-        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row[1:]))
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row))
+
+    def _renewed(
+        self, execution_id: int, owner: str, deadline: float, *, listens: bool
+    ) -> RenewRow:
+        client = self._connected(deadline)
+        values = (execution_id, owner, self._locked, client.backend_pid, BACKEND_START, listens)
+        row = RenewRow(*self._call("renew_v1", values, deadline))
+        self._locked = row.locked == b"t"
+        return row
 
     def _put_back(self, client: PostgresClient, lease: Lease, deadline: float) -> int | None:
         """Put back an execution that the store has lost; None if the store knows it, or granted another claim."""
@@ -150,48 +245,54 @@ class PostgresLeaseStore:
             *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
             *firing.holder,
             *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
-            *(lease.cause, lease.token, lease.ttl, client.backend_pid, _BACKEND_START),
+            *(lease.cause, lease.token, lease.ttl, client.backend_pid, BACKEND_START),
         )
-        execution_id = self._step("adopt_v1", values, deadline)[0]
+        execution_id = self._call("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
         values = (lease.execution_id, lease.owner, *_ending_values(ending))
-        return self._step("keep_v1", values, deadline)[0] == b"t"
+        return self._call("keep_v1", values, deadline)[0] == b"t"
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         """Begin the next attempt under the lease that was kept; see `LeaseStore.retry`."""
         client = self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
-        values = (lease.execution_id, lease.owner, self._locked, client.backend_pid, _BACKEND_START)
-        answer = _Answer(self._step("retry_v1", values, deadline))
-        if answer.text(0) is None:
-            return None
-        if answer.text(0) == "refused":
-            return answer.refusal()
-        if answer.text(0) == "again":
+        values = (lease.execution_id, lease.owner, self._locked, client.backend_pid, BACKEND_START)
+        try:
+            row = RetryRow(*self._try("retry_v1", values, deadline))
+        except StatementError as error:
+            if error.sqlstate != _LOCK_NOT_AVAILABLE:
+                raise self._refused(error) from error
             raise StoreUnavailable(
-                f"key {lease.key}: PostgreSQL backend {answer.integer(15) or '-'} still holds the fence: "
-                "a transaction of the last attempt has not ended"
-            )
-        self._locked = answer.text(6) == "t"
+                f"key {lease.key}: PostgreSQL backend {self._fence_holder(self._key_id, deadline) or '-'} still holds "
+                "the fence: a transaction of the last attempt has not ended"
+            ) from error
+        refusal = stopped(*stop_of(row))
+        if refusal is not None:
+            if self._firing is not None:
+                self.skip(self._firing._replace(shard=lease.shard), refusal, deadline=deadline)
+            return refusal
+        if row.execution_id is None:
+            return None
+        self._locked = row.locked == b"t"
         return lease._replace(
-            attempt=answer.integer(3),
-            execution_id=answer.integer(2),
-            token=answer.integer(4),
-            started_at=answer.number(5),
+            attempt=int(row.attempt or 0),
+            execution_id=int(row.execution_id),
+            token=int(row.token or 0),
+            started_at=float(row.started_at or 0),
             trusted_until=trust_after(sent, lease.ttl),
             request=None,
-            cause=answer.cause(),
+            cause=cause_of(row.cause),
         )
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         """Make the socket readable when something happens to the shard; see `LeaseStore.listen`."""
-        self._firing = firing
+        self._serve(firing)
         client = self._connected(deadline)
         values = (firing.key, firing.shard, firing.owner, self._awaited, client.backend_pid)
-        [happened] = self._step("listen_v1", values, deadline)
+        [happened] = self._call("listen_v1", values, deadline)
         client.notified_before |= happened == b"t"
         return happened is not None
 
@@ -202,7 +303,7 @@ class PostgresLeaseStore:
         kind, author, *_ = ending.request or (None, None)
         told = (*_ending_values(ending), ending.lost_reason, kind, author)
         values = (lease.execution_id, lease.owner, *told, *retention)
-        return self._step("finish_v1", values, deadline)[0] == b"t"
+        return self._call("finish_v1", values, deadline)[0] == b"t"
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Record a skip that the store did not decide; see `LeaseStore.skip`."""
@@ -211,7 +312,12 @@ class PostgresLeaseStore:
             *(firing.key, firing.shard, firing.tick.text, firing.holder.host, refusal.reason),
             *(firing.holder.pid, firing.fired_at, host, pid, refusal.detail, None, 1, None),
         )
-        self._call_installed("skip_v1", values, deadline)
+        places = ",".join(f"${number}" for number in range(1, len(values) + 1))
+        sources = f"{self._schema}.skip_v1({places})"
+        [key_id] = self._call_installed(sources, values, deadline)
+        if key_id is None:
+            self._call("register_v1", (firing.key, firing.shard), deadline)
+            self._call_installed(sources, values, deadline)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
@@ -220,7 +326,7 @@ class PostgresLeaseStore:
         import json  # noqa: PLC0415 - only where there is such a record
 
         values = (json.dumps(record), *(retention or (None, None)))
-        self._call_installed("deliver_v1", values, deadline)
+        self._call_installed(f"{self._schema}.deliver_v1($1,$2,$3)", values, deadline)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Terminate the dead session; see `LeaseStore.evict`."""
@@ -238,141 +344,21 @@ class PostgresLeaseStore:
         except StatementError:  # another role's session: the lease row alone decides
             return
 
-    def watch_fd(self) -> int | None:
-        """Return the session's socket: readable when the server has closed it."""
-        return self._client.fileno() if self._client else None
-
-    def close(self) -> None:
-        """Close the session, which frees its lock."""
-        client, self._client, self._locked = self._client, None, False
-        if client:
-            client.close()
-
-    def _connected(self, deadline: float) -> PostgresClient:
-        if self._client is None:
-            firing = self._firing
-            name = (
-                "oncecron"
-                if firing is None
-                else "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
-            )
-            self._client = PostgresClient(
-                self._url,
-                clock=self.lease_clock,
-                deadline=deadline,
-                server_timeout=self._server_timeout,
-                name=name,
-            )
-        return self._client
-
-    def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
-        client = self._connected(deadline)
-        try:
-            return client.ask(statement, values, deadline=deadline)
-        except StoreUnavailable as error:
-            error.unanswered = True
-            self.close()  # its answer may still come, so this session is never used again
-            raise
-
-    def _call(self, function: str, values: Sequence[Value], deadline: float) -> Row:
-        arguments = []
-        sent: list[Value] = []
-        for value in values:
-            if value is _BACKEND_START:
-                arguments.append(_BACKEND_START)
-            else:
-                sent.append(value)
-                arguments.append(f"${len(sent)}")
-        statement = f"select * from {self._schema}.{function}({','.join(arguments)})"
-        return self._ask(statement.encode(), sent, deadline)[0]
-
-    def _step(self, function: str, values: Sequence[Value], deadline: float) -> Row:
-        try:
-            return self._call(function, values, deadline)
-        except StatementError as error:
-            raise self._refused(error) from error
-
-    def _refused(self, error: StatementError) -> StoreError:
-        """Return the oncecron error of a failed statement, and close the session."""
-        client, self._client = self._client, None
-        try:
-            return schema.explain(error, self._namespace, client, self._url)
-        finally:
-            if client:
-                client.close()
-            self._locked = False
-
-
-def _described(firing: Firing) -> tuple[Value, ...]:
-    tick = firing.tick
-    return (
-        *(firing.key, firing.shard, tick.text, tick.instant, tick.rule, firing.owner),
-        *firing.holder,
-        *(firing.command, firing.fired_at, clock.wall(), firing.ttl, firing.min_gap),
-        *(firing.starting_deadline, firing.again, firing.schedule, firing.zone),
-        *(firing.shards, firing.failover, firing.retries),
-    )
+    def _serve(self, firing: Firing) -> None:
+        self._firing = firing
+        self._name = "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
 
 
 def _ending_values(ending: Ending) -> tuple[Value, ...]:
     return (*ending[:5], *(ending.output or (None, None)))
 
 
-def _request(columns: Row) -> Request | None:
-    kind, author, signal, grace = columns
-    if kind is None:
+def _request(row: RenewRow) -> Request | None:
+    if row.kind is None:
         return None
     return Request(
-        "release" if kind == b"release" else "stop",
-        (author or b"").decode("utf-8", "replace"),
-        int(signal or 0),
-        None if grace is None else float(grace),
+        "release" if row.kind == b"release" else "stop",
+        (row.author or b"").decode("utf-8", "replace"),
+        int(row.signal or 0),
+        None if row.grace is None else float(row.grace),
     )
-
-
-class _Answer:
-    """The columns of type `answer`, in their order."""
-
-    def __init__(self, row: Row) -> None:
-        self._row = row
-
-    def text(self, column: int) -> str | None:
-        value = self._row[column]
-        return None if value is None else value.decode("utf-8", "replace")
-
-    def integer(self, column: int) -> int:
-        return int(self._row[column] or 0)
-
-    def number(self, column: int) -> float:
-        return float(self._row[column] or 0)
-
-    def cause(self) -> Cause:
-        return self.text(18)  # type: ignore[return-value]
-
-    def refusal(self) -> Refusal:
-        host = self.text(7)
-        holder = Holder(host, self.integer(8), self.text(9) or "") if host else None
-        since = None if self._row[10] is None else self.number(10)
-        blocked_by = (
-            BlockingLease(
-                self.integer(2), self.number(12), self.text(14) or "", self.text(17) == "t"
-            )
-            if self._row[2]
-            else None
-        )
-        return Refusal(self.text(1) or "held", holder, since, self.text(11), blocked_by)  # type: ignore[arg-type]
-
-    def again(self) -> AskAgain:
-        backend = self.integer(15) or None
-        held = self.refusal()._replace(
-            reason="held", detail=f"by PostgreSQL backend {backend}" if backend else None
-        )
-        return AskAgain(
-            self.text(1) or "contended",  # type: ignore[arg-type]
-            after=self.number(13),
-            ends_in=self.number(12),
-            refusal=held,
-            watched=self.text(14),
-            backend_pid=backend,
-            backend_start=self.text(16),
-        )

@@ -25,11 +25,15 @@ VERSION = 1
 MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
-_PARTS = ("tables.sql", "shared.sql", "claim.sql", "lease.sql", "operator.sql")
+_PARTS = (
+    *("tables.sql", "shared.sql", "look.sql", "grant.sql"),
+    *("lease.sql", "prune.sql", "deliver.sql", "operator.sql"),
+)
 """The files of the schema; each needs those before it."""
 
 _FIRING = (
-    *("claim_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
+    *("look_v1", "look_at_log_v1", "register_v1", "grant_v1", "expire_v1", "cut_v1"),
+    *("fence_holder_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
     *("skip_v1", "deliver_v1"),
 )
 _OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1")

@@ -194,8 +194,8 @@ select case when a.backend_start is not null then pg_catalog.pg_terminate_backen
 -- The keys and shards with named ticks, for retention.
 select key_id from {ns}.keys order by key_id
 
--- name: expire
+-- name: prune
 -- One batch of retention in its own transaction; without a key, no named ticks.
 select executions, skips
-  from {ns}.expire_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
+  from {ns}.prune_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
                       pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)

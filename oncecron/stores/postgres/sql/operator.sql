@@ -6,7 +6,7 @@ create view {ns}.executions as
          e.key_id, e.lost_at, e.shards, e.retries, e.cause, e.lost_reason, e.request, e.requested_by,
          -- The dead letters: failed, could have been retried, and will not be.
          e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost')
-           and not exists (select from {ns}.lease l where l.execution_id = e.execution_id)
+           and k.execution_id is distinct from e.execution_id
            and not exists (select from {ns}.job_execution n where n.key_id = e.key_id and n.tick = e.tick
                               and n.attempt > e.attempt and n.outcome <> 'not-started')
            and not exists (select from {ns}.job_execution n where e.tick is null and n.owner = e.owner and n.key_id = e.key_id
@@ -27,83 +27,72 @@ create view {ns}.skips as
 
 -- Leases and session locks side by side: also a lease without its lock, and a lock without a lease.
 create view {ns}.leases as
-  select k.key, k.shard, e.tick, l.execution_id, e.attempt,
-         case when l.key_id is null then 'stale'
-              when l.expires_at <= pg_catalog.clock_timestamp() then 'stale'
-              when l.session_lock and b.pid is null then 'orphaned'
-              when pg_catalog.clock_timestamp() - l.heartbeat_at > l.ttl / 3 then 'stale'
+  select k.key, k.shard, e.tick, k.execution_id, e.attempt,
+         case when k.owner is null then 'stale'
+              when k.expires_at <= pg_catalog.clock_timestamp() then 'stale'
+              when k.session_lock and b.pid is null then 'orphaned'
+              when pg_catalog.clock_timestamp() - k.heartbeat_at > k.ttl / 3 then 'stale'
               else 'held' end as state,
-         e.host, e.pid, e.user_name as "user", l.acquired_at, l.heartbeat_at, l.expires_at, e.fencing_token,
-         coalesce(b.pid, l.backend_pid) as backend_pid, pg_catalog.host(s.client_addr) as client_address, s.application_name,
-         coalesce(e.shards, k.shards) as shards, l.request_author as requested_by, l.request_acknowledged_at
+         e.host, e.pid, e.user_name as "user", k.acquired_at, k.heartbeat_at, k.expires_at, e.fencing_token,
+         coalesce(b.pid, k.backend_pid) as backend_pid, pg_catalog.host(s.client_addr) as client_address, s.application_name,
+         coalesce(e.shards, k.shards) as shards, k.request_author as requested_by, k.request_acknowledged_at
     from {ns}.job_key k
-    left join {ns}.lease l on l.key_id = k.key_id
-    left join {ns}.job_execution e on e.execution_id = l.execution_id
+    left join {ns}.job_execution e on e.execution_id = k.execution_id
     left join pg_catalog.pg_locks b
       on b.locktype = 'advisory' and b.granted and b.objsubid = 2 and b.classid = '{ns}.job_key'::pg_catalog.regclass
      and b.objid = k.key_id::pg_catalog.oid
      and b.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
-    left join pg_catalog.pg_stat_activity s on s.pid = coalesce(b.pid, l.backend_pid)
-   where l.key_id is not null or b.pid is not null;
+    left join pg_catalog.pg_stat_activity s on s.pid = coalesce(b.pid, k.backend_pid)
+   where k.owner is not null or b.pid is not null;
 
 -- The pauses of a key or of all keys (`*`), and the drained hosts.
 create view {ns}.pauses as
-  select p.key, null::text as host, p.author, p.reason, p.created_at as since, p.until
-    from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp()
-   union all
-  select null, d.host, d.author, null, d.created_at, null from {ns}.drain d;
+  select case p.kind when 'key' then p.name end as key, case p.kind when 'host' then p.name end as host,
+         p.author, p.reason, p.created_at as since, p.until
+    from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp();
 
--- Wait for the claims of a key, or of all keys, that have passed the gate, and block others before it until this transaction
--- ends.  The lock conflicts with that of a claim, not with that of a job that checks its fence.  A key that fires for
--- the first time in this very moment has no row to lock yet.
-create function {ns}.await_claims_v1(p_key text) returns void
-language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select 1 from {ns}.job_key k where p_key in (k.key, '*') order by k.key_id for key share
-$$;
-
--- The commands for people.  Each returns the pause that is there now, if any, and then the one that was there before.
-create function {ns}.pause_v1(p_key text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+-- Stop the starts of a key, of all keys or of a host.  The lock on the table waits for the grants that are under way and keeps
+-- others waiting until this transaction ends; it does not touch a job that checks its fence.
+create function {ns}.stop_starts_v1(p_kind text, p_name text, p_author text, p_reason text, p_seconds double precision)
+returns setof {ns}.pauses
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_before {ns}.pauses;
 begin
-  perform {ns}.await_claims_v1(p_key);
-  perform 1 from {ns}.pause x where x.key = p_key for update;
-  select x.* into v_before from {ns}.pauses x where x.key = p_key;
-  insert into {ns}.pause (key, until, reason, author)
-    values (p_key, clock_timestamp() + make_interval(secs => p_seconds), p_reason, p_author)
-    on conflict (key) do update
+  lock table {ns}.job_key in share mode;
+  perform 1 from {ns}.pause x where x.kind = p_kind and x.name = p_name for update;
+  select x.* into v_before from {ns}.pauses x where p_name = case p_kind when 'key' then x.key else x.host end;
+  insert into {ns}.pause (kind, name, until, reason, author)
+    values (p_kind, p_name, clock_timestamp() + make_interval(secs => p_seconds), p_reason, p_author)
+    on conflict (kind, name) do update
       set until = excluded.until, reason = excluded.reason, author = excluded.author, created_at = excluded.created_at;
-  return query select x.* from {ns}.pauses x where x.key = p_key;
-  if v_before.key is not null then return next v_before; end if;
+  return query select x.* from {ns}.pauses x where p_name = case p_kind when 'key' then x.key else x.host end;
+  if v_before.author is not null then return next v_before; end if;
 end $$;
+
+-- The commands for people.  Each returns the pause that is there now, if any, and then the one that was there before.
+create function {ns}.pause_v1(p_key text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
+language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+  select * from {ns}.stop_starts_v1('key', p_key, p_author, p_reason, p_seconds)
+$$;
 
 create function {ns}.resume_v1(p_key text) returns setof {ns}.pauses
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select x.* from {ns}.pauses x where x.key = p_key;
-  delete from {ns}.pause x where x.key = p_key;
+  delete from {ns}.pause x where x.kind = 'key' and x.name = p_key;
 end $$;
 
 create function {ns}.drain_v1(p_host text, p_author text) returns setof {ns}.pauses
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
-declare
-  v_before {ns}.pauses;
-begin
-  perform {ns}.await_claims_v1('*');
-  perform 1 from {ns}.drain x where x.host = p_host for update;
-  select x.* into v_before from {ns}.pauses x where x.host = p_host;
-  insert into {ns}.drain (host, author) values (p_host, p_author)
-    on conflict (host) do update set author = excluded.author, created_at = excluded.created_at;
-  return query select x.* from {ns}.pauses x where x.host = p_host;
-  if v_before.host is not null then return next v_before; end if;
-end $$;
+language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+  select * from {ns}.stop_starts_v1('host', p_host, p_author, null, null)
+$$;
 
 create function {ns}.undrain_v1(p_host text) returns setof {ns}.pauses
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select x.* from {ns}.pauses x where x.host = p_host;
-  delete from {ns}.drain x where x.host = p_host;
+  delete from {ns}.pause x where x.kind = 'host' and x.name = p_host;
 end $$;
 
 -- A request to a holder stays on its lease until the next renewal, which comes soon if the holder listens.  The execution keeps
@@ -112,14 +101,17 @@ create function {ns}.request_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_kind text, p_author text, p_signal integer, p_grace double precision
 ) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+declare
+  v_id integer;
 begin
-  update {ns}.lease x
-     set request_kind = p_kind, request_author = p_author, request_signal = p_signal, request_grace = p_grace, request_acknowledged_at = null
-    from {ns}.job_key k
-   where k.key = p_key and k.shard = p_shard and x.key_id = k.key_id and x.execution_id = p_execution_id;
+  update {ns}.job_key x
+     set version = {ns}.next_version(x.version), request_kind = p_kind, request_author = p_author, request_signal = p_signal,
+         request_grace = p_grace, request_acknowledged_at = null, requested_by = p_author
+   where x.key = p_key and x.shard = p_shard and x.execution_id = p_execution_id
+  returning x.key_id into v_id;
   if not found then return false; end if;
   update {ns}.job_execution x set request = p_kind, requested_by = p_author where x.execution_id = p_execution_id;
-  perform pg_notify({ns}.channel_v1(k.key_id), '') from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  perform pg_notify({ns}.channel_v1(v_id), '');
   return true;
 end $$;
 
@@ -131,34 +123,32 @@ create function {ns}.release_v1(
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
 declare
-  l    {ns}.lease;
+  k    {ns}.job_key;
   v_id integer;
 begin
   ends_in := 0;
-  select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  select x.key_id into v_id from {ns}.job_key x where x.key = p_key and x.shard = p_shard;
   for v_pass in 1 .. 2 loop
     if v_pass = 2 then
       if not pg_try_advisory_xact_lock('{ns}.job_key'::regclass::oid::int4, v_id) then
         answer := 'locked'; backend_pid := {ns}.lock_holder_v1(v_id);
-        if backend_pid = l.backend_pid then backend_start := l.backend_start; end if;
+        if backend_pid = k.backend_pid then backend_start := k.backend_start; end if;
         return;
       end if;
       perform 1 from {ns}.job_key x where x.key_id = v_id for update;
     end if;
-    update {ns}.lease x set expires_at = clock_timestamp() + x.ttl, heartbeat_at = least(x.heartbeat_at, clock_timestamp())
-      where x.key_id = v_id and x.expires_at > clock_timestamp() + x.ttl;
-    select x.* into l from {ns}.lease x where x.key_id = v_id for update;
-    if l.execution_id <> p_execution_id or l.execution_id is not null and p_execution_id is null then
+    perform {ns}.cut_v1(v_id);
+    select x.* into k from {ns}.job_key x where x.key_id = v_id;
+    if k.execution_id <> p_execution_id or k.execution_id is not null and p_execution_id is null then
       answer := 'other';
       return;
     end if;
-    if l.expires_at > clock_timestamp() then
-      answer := 'alive'; ends_in := extract(epoch from l.expires_at - clock_timestamp()); backend_pid := l.backend_pid;
+    if k.expires_at > clock_timestamp() then
+      answer := 'alive'; ends_in := extract(epoch from k.expires_at - clock_timestamp()); backend_pid := k.backend_pid;
       return;
     end if;
   end loop;
-  delete from {ns}.lease x where x.key_id = v_id;
-  perform {ns}.lose_v1(l, v_id, 'released', 'released by ' || p_author, clock_timestamp());
+  perform {ns}.lose_v1(v_id, 'released', 'released by ' || p_author);
   perform {ns}.notify_v1(v_id);
   answer := 'free';
 exception when lock_not_available then

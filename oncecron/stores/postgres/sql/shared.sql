@@ -3,7 +3,13 @@
 create function {ns}.epoch(timestamptz) returns double precision
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select extract(epoch from $1)::float8 $$;
 
-create function {ns}.key_id_v1(p_key text, p_shard integer) returns integer
+-- What an update of a key's row sets its version to. By the clock, so that it does not come back after a failover that lost
+-- the last updates.
+create function {ns}.next_version(bigint) returns bigint
+language sql volatile as $$ select greatest($1 + 1, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint) $$;
+
+-- The row of a key's shard, which is made if there is none. That of shard 0 keeps how many shards the key's ticks have.
+create function {ns}.register_v1(p_key text, p_shard integer) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_id integer;
@@ -11,7 +17,8 @@ begin
   -- SELECT first: an INSERT that conflicts would use up an identity value at every firing.
   select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
   if v_id is null then
-    insert into {ns}.job_key (key, shard) values (p_key, p_shard) on conflict (key, shard) do nothing;
+    insert into {ns}.job_key (key, shard) select p_key, x.shard from unnest(array[0, nullif(p_shard, 0)]) x (shard)
+      where x.shard is not null on conflict (key, shard) do nothing;
     select k.key_id into strict v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
   end if;
   return v_id;
@@ -29,24 +36,30 @@ $$;
 
 -- The session that holds it.
 create function {ns}.lock_holder_v1(p_key_id integer) returns integer
-language sql volatile set search_path = pg_catalog, pg_temp as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select x.pid from pg_locks x
    where x.locktype = 'advisory' and x.objsubid = 2 and x.granted
      and x.database = (select d.oid from pg_database d where d.datname = current_database())
      and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid
 $$;
 
--- Whether that session is in the middle of a claim or an end: it is in a transaction, or has just ended.
-create function {ns}.lock_busy_v1(p_key_id integer) returns boolean
-language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select h.pid is null or exists (select from pg_locks x where x.locktype = 'virtualxid' and x.pid = h.pid)
+-- The session lock of a key as this session finds it.  `busy`: its holder is in the middle of a claim or an end, for it is in a
+-- transaction, or has just ended.  `none`: this is no session of the client's own (p_client_backend), but a pooler's.  This
+-- session's own lock is another firing's, if that has a valid lease.
+create function {ns}.lock_state_v1(p_key_id integer, p_client_backend integer, p_is_valid boolean) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select case when p_client_backend is distinct from pg_backend_pid() then 'none'
+              when h.pid is null or h.pid = pg_backend_pid() and p_is_valid is not true then 'free'
+              when h.pid <> pg_backend_pid() and exists (select from pg_locks x where x.locktype = 'virtualxid' and x.pid = h.pid)
+                then 'busy'
+              else 'taken' end
     from {ns}.lock_holder_v1(p_key_id) h (pid)
 $$;
 
--- A session whose transaction has checked its fence and has not ended.  The row's FOR SHARE lock stands in xmax: a transaction
--- id, or where several share it a multixact id, which looks alike; each backend holds its transaction id's own lock.
+-- A session whose transaction has checked its fence and has not ended.  The row's FOR KEY SHARE lock stands in xmax: a
+-- transaction id, or where several share it a multixact id, which looks alike; each backend holds its transaction id's own lock.
 create function {ns}.fence_holder_v1(p_key_id integer) returns integer
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_xmax    xid;
   v_members xid[];
@@ -66,32 +79,36 @@ end $$;
 create function {ns}.channel_v1(p_key_id integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select '{ns} ' || p_key_id $$;
 
+-- Only if a session other than the holder's has ever listened: commits that notify wait for each other in the whole cluster, so
+-- the keys that nobody waits for would wait for the disk one after another.
 create function {ns}.notify_v1(p_key_id integer) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select pg_notify({ns}.channel_v1(x.key_id), '') from {ns}.listened x where x.key_id = p_key_id
+  select pg_notify({ns}.channel_v1(x.key_id), '') from {ns}.job_key x where x.key_id = p_key_id and x.listened
 $$;
 
 -- A skip is a row per (key, tick, host, reason) with a count.  It does not wait for the disk, unless it is delivered from a spool,
--- where it is then removed; a delivered one is identified by its firing's owner.
+-- where it is then removed; a delivered one is identified by its firing's owner.  No answer: the shard is not registered.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
   p_delivered_of text
-) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  if p_at is null then
-    perform set_config('synchronous_commit', 'off', true);
-  end if;
-  insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
-    values ({ns}.key_id_v1(p_key, p_shard), coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
-            p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of)
-    on conflict (key_id, tick, host, reason) do update
-      set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
-          holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
-          delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
-      where (strpos(s.delivered, excluded.delivered) > 0) is not true;
-end $$;
+) returns integer
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  with k as materialized (
+    select x.key_id from {ns}.job_key x
+     where x.key = p_key and x.shard = p_shard
+       and (p_at is not null or set_config('synchronous_commit', 'off', true) is not null)),
+  put as (
+    insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
+      select k.key_id, coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
+             p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of from k
+      on conflict (key_id, tick, host, reason) do update
+        set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
+            holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
+            delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
+        where (strpos(s.delivered, excluded.delivered) > 0) is not true)
+  select k.key_id from k
+$$;
 
 -- Join notes into one text without repetition.
 create function {ns}.joined_v1(variadic p_notes text[]) returns text
@@ -108,15 +125,73 @@ begin
   return v_text;
 end $$;
 
--- Executions without a lease are lost, and so is one whose host died between two attempts; the fencing token rises.
-create function {ns}.lose_v1(l {ns}.lease, p_key_id integer, p_reason text, p_note text, p_now timestamptz) returns void
+-- The row tells of its newest and of its running execution what the log tells.  A start that did not happen is taken back, so
+-- that `recent` ignores it.  Every change of the log that is made after the grant ends with this.  p_frees: the lease is over.
+create function {ns}.settle_v1(p_key_id integer, p_frees boolean) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  with log as materialized (
+    select e.outcome, e.retrying, e.requested_by, e.outcome = 'not-started' and j.last_execution_id = e.execution_id as taken_back,
+           (select x.execution_id from {ns}.job_execution x where x.key_id = j.key_id and x.outcome = 'running') as running
+      from {ns}.job_key j left join {ns}.job_execution e on e.execution_id = j.newest_id
+     where j.key_id = p_key_id)
+  update {ns}.job_key k
+     set version = {ns}.next_version(k.version), running = l.running,
+         newest_outcome = coalesce(l.outcome, k.newest_outcome), retrying = coalesce(l.retrying, k.retrying),
+         requested_by = coalesce(l.requested_by, k.requested_by),
+         last_execution_id = case when l.taken_back is not true then k.last_execution_id end,
+         last_started_at = case when l.taken_back then k.previous_started_at else k.last_started_at end,
+         last_lateness = case when l.taken_back then k.previous_lateness else k.last_lateness end,
+         owner = case when not p_frees then k.owner end,
+         execution_id = case when not p_frees then k.execution_id end,
+         session_lock = case when not p_frees then k.session_lock end,
+         backend_pid = case when not p_frees then k.backend_pid end,
+         backend_start = case when not p_frees then k.backend_start end,
+         acquired_at = case when not p_frees then k.acquired_at end,
+         heartbeat_at = case when not p_frees then k.heartbeat_at end,
+         expires_at = case when not p_frees then k.expires_at end,
+         request_kind = case when not p_frees then k.request_kind end,
+         request_author = case when not p_frees then k.request_author end,
+         request_signal = case when not p_frees then k.request_signal end,
+         request_grace = case when not p_frees then k.request_grace end,
+         request_acknowledged_at = case when not p_frees then k.request_acknowledged_at end
+    from log l
+   where k.key_id = p_key_id
+$$;
+
+-- Another shard, or a record that was delivered, may have found out how many shards a tick has.
+create function {ns}.divide_v1(p_key text, p_tick text, p_tick_at timestamptz, p_shards integer) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_line  text := p_shards || ' ' || p_tick;
+  v_lines text[];
+begin
+  if p_tick is null then return; end if;
+  select coalesce(string_to_array(d.divisions, e'\n'), '{}') into v_lines
+    from {ns}.job_key d where d.key = p_key and d.shard = 0 for no key update;
+  if v_line = any (v_lines) then return; end if;
+  v_lines := v_lines || v_line;
+  update {ns}.job_key d
+     set version = {ns}.next_version(d.version), divided_until = greatest(d.divided_until, p_tick_at),
+         divisions = array_to_string(v_lines[greatest(1, cardinality(v_lines) - 7):], e'\n')
+   where d.key = p_key and d.shard = 0;
+end $$;
+
+-- The lease of a key is over, if it has one: its execution is lost, and so is one that waits for its next attempt; the fencing
+-- token rises.  The caller has locked the row FOR UPDATE.
+create function {ns}.lose_v1(p_key_id integer, p_reason text, p_note text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+  v_now timestamptz := clock_timestamp();
 begin
   update {ns}.job_execution x
-     set outcome = 'lost', lost_at = p_now, lost_reason = p_reason, note = {ns}.joined_v1(x.note, p_note)
+     set outcome = 'lost', lost_at = v_now, lost_reason = p_reason, note = {ns}.joined_v1(x.note, p_note)
    where x.key_id = p_key_id and x.outcome = 'running';
   update {ns}.job_execution x
-     set lost_at = p_now, lost_reason = p_reason, note = {ns}.joined_v1(x.note, p_note)
-   where x.execution_id = l.execution_id and x.retrying and x.lost_at is null;
-  update {ns}.job_key x set fence = greatest(x.fence + 1, ({ns}.epoch(p_now) * 1e6)::bigint) where x.key_id = p_key_id;
+     set lost_at = v_now, lost_reason = p_reason, note = {ns}.joined_v1(x.note, p_note)
+    from {ns}.job_key k
+   where k.key_id = p_key_id and x.execution_id = k.execution_id and x.retrying and x.lost_at is null;
+  update {ns}.job_key k
+     set version = {ns}.next_version(k.version), fence = greatest(k.fence + 1, (date_part('epoch', v_now) * 1e6)::bigint)
+   where k.key_id = p_key_id;
+  perform {ns}.settle_v1(p_key_id, true);
 end $$;

@@ -1,6 +1,6 @@
 -- The schema of oncecron, PostgreSQL 13 or newer.  {ns} stands for the quoted name of the schema (the namespace).
 -- Run in one transaction behind an advisory lock.  Every function is qualified by hand and carries a version: hosts
--- with the next release call claim_v2 beside this one, so that they can be upgraded in any order.
+-- with the next release call look_v2 beside look_v1, so that they can be upgraded in any order.
 
 create schema if not exists {ns};
 comment on schema {ns} is 'oncecron: leases and the job-execution log';
@@ -11,14 +11,49 @@ create table {ns}.meta (
 );
 insert into {ns}.meta (version) values (1);
 
--- One row per (key, shard).  Its oid and key_id are the two halves of the session advisory lock.  A claim locks the row, a
--- takeover raises the fence, assert_fence() shares it; heartbeats, ends, pauses and stops never touch it.
+-- The hot row of a (key, shard): all that a claim must know in the plain case. Its oid and key_id are the two halves of the
+-- session advisory lock.
+--
+-- The lease stands in it, from `owner` to `request_acknowledged_at`: all null without one. So does the newest start, from
+-- `newest_id` to `newest_owner`; where there is a lease, that is its execution. Whatever changes the row sets `version`, which
+-- a grant compares. Whatever raises the fence first locks the row FOR UPDATE, and assert_fence() takes it FOR KEY SHARE; all
+-- other updates (heartbeats, ends, requests) pass by a job's transaction that holds the fence.
 create table {ns}.job_key (
   key_id            integer generated always as identity primary key,
   key               text not null,
   shard             integer not null default 0,
+  version           bigint not null default 0,
   fence             bigint not null default 0,
-  high_water        timestamptz,
+  high_water        timestamptz,             -- the newest instant that was granted
+  seen_until        timestamptz,             -- the newest instant of an execution: above it the log has none
+  running           bigint,                  -- the execution that is recorded as running
+  listened          boolean not null default false,   -- whether a session other than the holder's has ever listened
+  owner             uuid,
+  execution_id      bigint,
+  ttl               interval,                -- as last claimed
+  session_lock      boolean,                 -- false behind a transaction pooler: the row alone
+  backend_pid       integer,
+  backend_start     timestamptz,
+  acquired_at       timestamptz,
+  heartbeat_at      timestamptz,
+  expires_at        timestamptz,
+  request_kind      text check (request_kind in ('stop', 'release')),   -- the request to the holder
+  request_author    text,
+  request_signal    integer,
+  request_grace     double precision,
+  request_acknowledged_at timestamptz,       -- when a renewal delivered it
+  newest_id         bigint,                  -- null: retention has removed it
+  tick              text,
+  tick_known        boolean not null default true,    -- whether the newest start is also the tick's last attempt in the log
+  tick_attempt      integer,
+  newest_outcome    text,
+  retrying          boolean,
+  requested_by      text,
+  host              text,
+  pid               integer,
+  user_name         text,
+  newest_started_at timestamptz,
+  newest_owner      uuid,
   last_execution_id bigint,
   last_started_at   timestamptz,
   last_lateness     double precision,        -- seconds into its own minute, by its own host's clock
@@ -27,9 +62,12 @@ create table {ns}.job_key (
   schedule          text,
   zone              text,
   shards            integer not null default 1,
-  ttl               interval,
-  unique (key, shard)
-);
+  divisions         text,                    -- on shard 0's row: a line "SHARDS TICK" for each of the key's last eight ticks
+  divided_until     timestamptz,             -- on shard 0's row: the newest instant of an execution of any shard
+  unique (key, shard),
+  check (num_nonnulls(owner, execution_id, session_lock, acquired_at, heartbeat_at, expires_at) in (0, 6)),
+  check (execution_id = newest_id)
+) with (fillfactor = 50);
 
 create table {ns}.job_execution (
   execution_id  bigint generated always as identity primary key,
@@ -83,32 +121,6 @@ create table {ns}.job_output (
   cut          bigint not null               -- bytes that came before
 );
 
--- The lease: one per key by its primary key.  Updated at every heartbeat, hence the free space in its pages.
-create table {ns}.lease (
-  key_id        integer primary key references {ns}.job_key,
-  execution_id  bigint not null unique references {ns}.job_execution,
-  owner         uuid not null,
-  ttl           interval not null,
-  session_lock  boolean not null,            -- false behind a transaction pooler: the row alone
-  backend_pid   integer,
-  backend_start timestamptz,
-  acquired_at   timestamptz not null,
-  heartbeat_at  timestamptz not null,
-  expires_at    timestamptz not null,
-  request_kind  text check (request_kind in ('stop', 'release')),   -- the request to the holder
-  request_author   text,
-  request_signal   integer,
-  request_grace    double precision,
-  request_acknowledged_at timestamptz               -- when a renewal delivered it
-) with (fillfactor = 50);
-
--- The parts of keys that a session other than the holder's has ever listened to.  Only their grants and ends send a notification:
--- commits that notify wait for each other in the whole cluster, so the keys that nobody waits for would wait for the disk one
--- after another.
-create table {ns}.listened (
-  key_id integer primary key references {ns}.job_key
-);
-
 create table {ns}.skip (
   key_id      integer not null references {ns}.job_key,
   tick        text not null,                 -- '' for no tick
@@ -126,38 +138,13 @@ create table {ns}.skip (
 );
 create index skip_at on {ns}.skip using brin (at) with (autosummarize = on, pages_per_range = 32);
 
+-- The pauses of keys, and the drains of hosts.
 create table {ns}.pause (
-  key        text primary key,               -- '*' for all
+  kind       text not null check (kind in ('key', 'host')),
+  name       text not null,                  -- the key, '*' for all keys, or the drained host
   until      timestamptz,
   reason     text,
   author     text not null,
-  created_at timestamptz not null default pg_catalog.clock_timestamp()
-);
-
-create table {ns}.drain (
-  host       text primary key,               -- the drained host
-  author     text not null,
-  created_at timestamptz not null default pg_catalog.clock_timestamp()
-);
-
-create type {ns}.answer as (
-  answer        text,     -- lease | refused | again | clocks | parts
-  reason        text,     -- of a refusal, or of `again`
-  execution_id  bigint,
-  attempt       integer,
-  fencing_token bigint,
-  started_at    double precision,
-  locked        boolean,
-  holder_host   text,
-  holder_pid    integer,
-  holder_user   text,
-  holder_since  double precision,
-  detail        text,
-  ends_in       double precision,
-  after         double precision,
-  watched       text,
-  backend_pid   integer,
-  backend_start text,
-  same_tick     boolean,  -- of `held`: whether the lease in the way is for the claimed tick
-  cause         text      -- of a lease: why its execution started
+  created_at timestamptz not null default pg_catalog.clock_timestamp(),
+  primary key (kind, name)
 );

@@ -1,0 +1,112 @@
+"""A session that calls the functions of the schema; it connects at the first call, and at the next after an error."""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL
+from oncecron.stores.postgres import schema
+from oncecron.stores.postgres.client import PostgresClient, StatementError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncecron.stores.postgres.client import Value
+    from oncecron.stores.postgres.libpq import Row
+
+BACKEND_START = (
+    "(select s.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)"
+)
+"""When the client's backend started, queried as the client: a function of the schema's owner may not see it."""
+
+
+class PostgresSession:
+    """The functions of one schema, each call one statement and one round trip."""
+
+    lease_clock = clock.BOOTTIME
+
+    def __init__(self, url: str, *, namespace: str, ttl: float) -> None:
+        self._url = url
+        self._schema = schema.quoted(namespace)
+        self._namespace = namespace
+        self._server_timeout = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
+        self._client: PostgresClient | None = None
+        self._locked = False
+        """Whether this session has the session lock."""
+        self._name = "oncecron"
+
+    def watch_fd(self) -> int | None:
+        """Return the session's socket: readable when the server has closed it."""
+        return self._client.fileno() if self._client else None
+
+    def close(self) -> None:
+        """Close the session, which frees its lock."""
+        client, self._client, self._locked = self._client, None, False
+        if client:
+            client.close()
+
+    def _connected(self, deadline: float) -> PostgresClient:
+        if self._client is None:
+            self._client = PostgresClient(
+                self._url,
+                clock=self.lease_clock,
+                deadline=deadline,
+                server_timeout=self._server_timeout,
+                name=self._name,
+            )
+        return self._client
+
+    def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
+        client = self._connected(deadline)
+        try:
+            return client.ask(statement, values, deadline=deadline)
+        except StoreUnavailable as error:
+            error.unanswered = True
+            self.close()  # its answer may still come, so this session is never used again
+            raise
+
+    def _select(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
+        """Return the row of the functions in a FROM clause."""
+        return self._ask(f"select * from {sources}".encode(), values, deadline)[0]
+
+    def _try(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+        """Call a function. Raises `StatementError` where the session can go on."""
+        sent = [value for value in values if value is not BACKEND_START]
+        number = iter(range(1, len(sent) + 1))
+        places = (
+            BACKEND_START if value is BACKEND_START else f"${next(number)}" for value in values
+        )
+        return self._select(
+            f"{self._schema}.{function}({','.join(places)})", values=sent, deadline=deadline
+        )
+
+    def _call(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+        """Call a function."""
+        try:
+            return self._try(function, values, deadline)
+        except StatementError as error:
+            raise self._refused(error) from error
+
+    def _call_installed(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
+        """Return the row of functions in a FROM clause; install the schema first if there is none."""
+        try:
+            return self._select(sources, values, deadline)
+        except StatementError as error:
+            if error.sqlstate not in schema.MISSING:
+                raise self._refused(error) from error
+        try:
+            schema.install(self._connected(deadline), self._namespace, deadline=deadline)
+            return self._select(sources, values, deadline)
+        except StatementError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: StatementError) -> StoreError:
+        """Return the oncecron error of a failed statement, and close the session."""
+        client, self._client = self._client, None
+        try:
+            return schema.explain(error, self._namespace, client, self._url)
+        finally:
+            if client:
+                client.close()
+            self._locked = False

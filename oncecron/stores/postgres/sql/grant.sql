@@ -1,0 +1,96 @@
+-- The writes of a claim, each a compare-and-set on the version that was looked at.  Without an answer nothing was written.
+--
+-- All wait for a job's own transaction that holds the fence (lock_not_available: for too long), and for a pause that is being
+-- written: it locks the table against them, and a function locks its tables before it takes its snapshot.
+
+-- The execution, the lease and the marks.  p_divisions: the lines of shard 0's row that were looked at; p_divided: the same with
+-- this tick, or null if they have it.  p_alone: the session lock is taken only if it is free.
+create function {ns}.grant_v1(
+  p_key_id integer, p_version bigint, p_divisions text, p_divided text,
+  p_tick text, p_tick_at double precision, p_attempt integer, p_cause text, p_owner uuid,
+  p_host text, p_pid integer, p_user text, p_command text, p_fired_at double precision, p_lateness double precision,
+  p_ttl double precision, p_schedule text, p_zone text, p_shards integer, p_retries integer,
+  p_client_backend integer, p_backend_start timestamptz, p_alone boolean,
+  out execution_id bigint, out token bigint, out started_at double precision, out own_backend boolean, out locked boolean
+)
+language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
+  with own as materialized (
+    select k.key_id, k.key, k.shard, k.fence from {ns}.job_key k where k.key_id = p_key_id and k.version = p_version for update),
+  -- Another shard of this tick may have been granted since, but not with another number of shards.
+  first as materialized (
+    select d.key_id from own join {ns}.job_key d on d.key = own.key and d.shard = 0
+     where own.shard > 0 and p_tick is not null
+       and (d.divisions is not distinct from p_divisions
+            or concat_ws(' ', p_shards, p_tick) = any (string_to_array(d.divisions, e'\n'))) for no key update of d),
+  bolt as materialized (
+    select clock_timestamp() as at, p_client_backend is not distinct from pg_backend_pid() as own_backend,
+           p_client_backend is not distinct from pg_backend_pid()
+             and pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, own.key_id) as locked
+      from own
+     where (own.shard = 0 or p_tick is null or exists (select from first))
+       and not exists (select from {ns}.stop_v1(own.key, p_host))),
+  started as (
+    insert into {ns}.job_execution
+        (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
+         owner, shards, retries, cause)
+      select own.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command,
+             to_timestamp(p_fired_at), b.at, greatest(own.fence + 1, (date_part('epoch', b.at) * 1e6)::bigint),
+             p_owner, p_shards, p_retries, p_cause
+        from own, bolt b where b.locked or not b.own_backend or p_alone
+      returning execution_id, fencing_token, started_at),
+  held as (
+    update {ns}.job_key k
+       set version = {ns}.next_version(k.version), fence = s.fencing_token,
+           high_water = greatest(k.high_water, to_timestamp(p_tick_at)), seen_until = greatest(k.seen_until, to_timestamp(p_tick_at)),
+           running = s.execution_id, owner = p_owner, execution_id = s.execution_id, ttl = make_interval(secs => p_ttl),
+           session_lock = b.own_backend, backend_pid = pg_backend_pid(), backend_start = p_backend_start,
+           acquired_at = b.at, heartbeat_at = b.at, expires_at = b.at + make_interval(secs => p_ttl),
+           newest_id = s.execution_id, tick = p_tick, tick_known = true, tick_attempt = p_attempt, newest_outcome = 'running',
+           retrying = false, requested_by = null, host = p_host, pid = p_pid, user_name = p_user, newest_started_at = b.at,
+           newest_owner = p_owner, last_execution_id = s.execution_id, last_started_at = b.at, last_lateness = p_lateness,
+           previous_started_at = k.last_started_at, previous_lateness = k.last_lateness,
+           schedule = p_schedule, zone = p_zone, shards = p_shards,
+           divisions = case when k.shard = 0 then coalesce(p_divided, k.divisions) end,
+           divided_until = case when k.shard = 0 then greatest(k.divided_until, to_timestamp(p_tick_at)) end
+      from started s, bolt b
+     where k.key_id = p_key_id
+    returning k.listened),
+  divided as (
+    update {ns}.job_key d
+       set version = {ns}.next_version(d.version), divisions = p_divided,
+           divided_until = greatest(d.divided_until, to_timestamp(p_tick_at))
+      from started s, first f
+     where d.key_id = f.key_id and p_divided is not null and d.divisions is not distinct from p_divisions)
+  select s.execution_id, s.fencing_token, date_part('epoch', s.started_at), b.own_backend, b.locked
+    from started s, bolt b, held h
+   where (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
+     -- The settings free the lock soon after packets stop.  They would stick to a pooler's connection.
+     and (not b.own_backend
+          or set_config('tcp_keepalives_idle', '10', false) || set_config('tcp_keepalives_interval', '5', false)
+             || set_config('tcp_keepalives_count', '3', false) || set_config('tcp_user_timeout', '25000', false) is not null
+         and (current_setting('server_version_num')::int < 140000
+              or set_config('client_connection_check_interval', '5000', false)
+                 || set_config('idle_session_timeout', (greatest(600, 10 * p_ttl) * 1000)::bigint::text, false) is not null))
+$$;
+
+-- The lease has expired, or there is none and an execution is recorded as running.
+create function {ns}.expire_v1(p_key_id integer, p_version bigint, p_note text) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
+begin
+  perform 1 from {ns}.job_key k
+    where k.key_id = p_key_id and k.version = p_version
+      and (k.expires_at <= clock_timestamp() or k.owner is null and k.running is not null)
+    for update;
+  if not found then return false; end if;
+  perform {ns}.lose_v1(p_key_id, 'expired', p_note);
+  return true;
+end $$;
+
+-- A lease that ends more than its ttl ahead is cut: the server's clock was set back.
+create function {ns}.cut_v1(p_key_id integer) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  update {ns}.job_key k
+     set version = {ns}.next_version(k.version), expires_at = clock_timestamp() + k.ttl,
+         heartbeat_at = least(k.heartbeat_at, clock_timestamp())
+   where k.key_id = p_key_id and k.expires_at > clock_timestamp() + k.ttl
+$$;

@@ -1,0 +1,79 @@
+-- What a claim looks at (core/claim.py, `State`).  Neither function locks or writes anything.  Times are seconds since the epoch.
+
+-- What keeps a firing from its start: the key's own pause, else that of all keys, else the drain of its host.
+create function {ns}.stop_v1(p_key text, p_host text) returns setof {ns}.pause
+language sql stable as $$
+  select x.* from {ns}.pause x
+   where (x.kind = 'key' and x.name in (p_key, '*') or x.kind = 'host' and x.name = p_host)
+     and (x.until is null or x.until > pg_catalog.clock_timestamp())
+   order by x.kind desc, x.name = '*' limit 1
+$$;
+
+-- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.
+create function {ns}.look_v1(
+  p_key text, p_shard integer, p_host text, p_owner uuid, p_client_backend integer,
+  out in_recovery boolean, out isolation text, out own_backend boolean, out now double precision,
+  out stop_kind text, out stop_author text, out stop_reason text, out stopped_at double precision,
+  out key_id integer, out version bigint, out first_id integer, out divisions text, out divided_until double precision,
+  out fence bigint, out high_water double precision, out seen_until double precision, out running bigint,
+  out execution_id bigint, out ttl double precision, out ends_in double precision, out silent_for double precision,
+  out heartbeat double precision, out session_lock boolean, out backend_pid integer,
+  out newest_id bigint, out tick text, out tick_known boolean, out tick_attempt integer, out outcome text, out retrying boolean,
+  out requested_by text, out started_at double precision, out host text, out pid integer, out user_name text, out is_own boolean,
+  out last_execution_id bigint, out last_started_at double precision, out last_lateness double precision
+)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select pg_is_in_recovery(), current_setting('transaction_isolation'), p_client_backend is not distinct from pg_backend_pid(),
+         date_part('epoch', n.at),
+         s.kind, s.author, s.reason, date_part('epoch', s.created_at),
+         k.key_id, k.version, d.key_id, d.divisions, date_part('epoch', d.divided_until),
+         k.fence, date_part('epoch', k.high_water), date_part('epoch', k.seen_until), k.running,
+         k.execution_id, date_part('epoch', k.ttl), date_part('epoch', k.expires_at - n.at), date_part('epoch', n.at - k.heartbeat_at),
+         date_part('epoch', k.heartbeat_at), k.session_lock, k.backend_pid,
+         k.newest_id, k.tick, k.tick_known, k.tick_attempt, k.newest_outcome, k.retrying,
+         k.requested_by, date_part('epoch', k.newest_started_at), k.host, k.pid, k.user_name, k.newest_owner = p_owner,
+         k.last_execution_id, date_part('epoch', k.last_started_at), k.last_lateness
+    from (select clock_timestamp() as at) n
+    left join {ns}.job_key k on k.key = p_key and k.shard = p_shard
+    left join {ns}.job_key d on d.key = p_key and d.shard = 0
+    left join {ns}.stop_v1(p_key, p_host) s on true
+$$;
+
+-- What only the log tells, and the session lock.  Called in the same statement as look_v1, it sees the same instant.
+-- p_awaited: only without a tick.
+create function {ns}.look_at_log_v1(
+  p_key_id integer, p_owner uuid, p_tick text, p_shards integer, p_awaited bigint, p_client_backend integer,
+  out own_id bigint, out own_number integer, out own_outcome text, out own_retrying boolean, out own_requested_by text,
+  out own_started_at double precision, out own_host text, out own_pid integer, out own_user_name text, out own_token bigint,
+  out own_cause text,
+  out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
+  out last_started_at double precision, out last_host text, out last_pid integer, out last_user_name text,
+  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start text
+)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select o.execution_id, o.attempt, o.outcome, o.retrying, o.requested_by,
+         date_part('epoch', o.started_at), o.host, o.pid, o.user_name, o.fencing_token,
+         o.cause,
+         t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
+         date_part('epoch', t.started_at), t.host, t.pid, t.user_name,
+         a.highest, a.highest > a.found,    -- an attempt that retention has removed may have started
+         (select x.shards from {ns}.job_key j join {ns}.job_execution x on x.key_id = j.key_id
+           where j.key = k.key and x.tick = p_tick and x.shards <> p_shards limit 1),
+         {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp()), k.backend_start::text
+    from {ns}.job_key k
+    left join lateral (
+      select x.* from {ns}.job_execution x
+       where x.owner = p_owner and x.key_id = k.key_id order by x.owner_attempt desc limit 1) o on true
+    left join lateral (
+      (select x.* from {ns}.job_execution x
+        where x.key_id = k.key_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1)
+      union all
+      (select x.* from {ns}.job_execution x
+        where x.key_id = k.key_id and x.tick is null and x.execution_id >= p_awaited
+          and exists (select from {ns}.job_execution y where y.execution_id = p_awaited and y.tick is null)
+        order by x.outcome = 'not-started', x.execution_id desc limit 1)) t on true
+    left join lateral (
+      select max(x.attempt) as highest, count(*) as found from {ns}.job_execution x
+       where x.key_id = k.key_id and x.tick = p_tick) a on true
+   where k.key_id = p_key_id
+$$;

@@ -1,0 +1,102 @@
+"""What a claim looks at on PostgreSQL: where the key's row suffices, the log says the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import story_stores
+from hosts import Host, minute
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from postgres_stores import PostgresKind
+from programs import PROGRAMS, Program, Step
+from test_same_answers import PROGRAMS_TRIED
+from worlds import World
+
+from oncecron.stores.postgres import lease_store, look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.core.claim import State
+    from oncecron.core.model import Firing
+
+COMPARED = (
+    *("version", "own", "own_has_lease", "pause", "drain", "other_shards", "newest", "attempts"),
+    *("high_water", "last_start", "last_lateness", "last_holder", "running", "fence"),
+)
+
+
+class Compared(lease_store.PostgresLeaseStore):
+    """Looks closely after each look."""
+
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> State:
+        """Compare the two looks; nobody else writes between them."""
+        state = super().look(firing, awaited=awaited, closely=closely, deadline=deadline)
+        closer = super().look(firing, awaited=awaited, closely=True, deadline=deadline)
+        for name in COMPARED:
+            assert getattr(state, name) == getattr(closer, name), name
+        assert _lasting(state.lease) == _lasting(closer.lease)
+        return state
+
+
+def _lasting(lease: Any) -> Any:
+    return lease and lease._replace(ends_in=0, silent_for=0, backend_start=None)
+
+
+class ComparedKind(PostgresKind):
+    """Hosts that compare."""
+
+    @staticmethod
+    def connect(address: str) -> Compared:
+        """Open a session of its own at the first call."""
+        return Compared(address, namespace="oncecron", ttl=60.0)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Make the store once."""
+    made = World(ComparedKind(request))
+    yield made
+    made.kind.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # a failure is made short
+@seed(story_stores.seed())
+@settings(
+    max_examples=PROGRAMS_TRIED,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+@given(steps=PROGRAMS)
+def test_the_row_tells_what_the_log_tells(world: World, steps: list[Step]) -> None:
+    """Whatever was written before, in whatever order."""
+    program = Program()
+    world.begin()
+    for step in steps:
+        world.do(step, program.given(step))
+
+
+def test_most_claims_read_the_row_alone(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new tick, and one that is running or done."""
+    asked: list[bool] = []
+
+    def suffices(*given: Any) -> bool:
+        asked.append(look.suffices(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(lease_store, "suffices", suffices)
+    kind = PostgresKind(request)
+    a, b = Host(kind.firing(), "a"), Host(kind.firing(), "b")
+    for number in range(1, 4):
+        lease = a.win(minute(number))
+        assert b.lose(minute(number)).reason == "held"
+        a.finish(lease)
+        assert b.lose(minute(number)).reason == "done"
+    kind.close()
+    assert asked == [True] * 9
