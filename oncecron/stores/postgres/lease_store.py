@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _UNIQUE_VIOLATION = "23505"
+_UNLOCK = b"select pg_catalog.pg_advisory_unlock_all() where pg_catalog.pg_backend_pid() = $1"
 
 
 class PostgresLeaseStore(PostgresSession):
@@ -171,8 +172,9 @@ class PostgresLeaseStore(PostgresSession):
                 return self._fenced(state.version.key_id, deadline)
             if error.sqlstate != _UNIQUE_VIOLATION:
                 raise self._refused(error) from error
-        # A session lock survives the abort of its transaction.
-        self._ask(b"select pg_catalog.pg_advisory_unlock_all()", (), deadline)
+        # A session lock survives the abort of its transaction. A pooler's connection is not ours to free.
+        pid = self._connected(deadline).backend_pid
+        self._ask(_UNLOCK, (pid,), deadline)
         return None
 
     def _fenced(self, key_id: int, deadline: float) -> AskAgain:

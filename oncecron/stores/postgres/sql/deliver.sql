@@ -24,7 +24,8 @@ begin
   if v_held then perform {ns}.notify_v1(e.key_id); end if;
 end $$;
 
--- Insert an execution that this store never saw, with a number that no other attempt of its tick has.  False: it is there.
+-- Insert an execution that this store never saw, with a number that no other attempt of its tick has. False: it is
+-- there.
 create function {ns}.insert_late_v1(p jsonb, p_key_id integer, p_outcome text, p_lost_reason text, p_note text) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -57,8 +58,8 @@ begin
   return true;
 end $$;
 
--- What such an execution writes on its key.  It ran, so its tick and those before it are passed.  An instant far ahead is ignored:
--- every tick before it would be skipped.
+-- What such an execution writes on its key. It ran, so its tick and those before it are passed. An instant far ahead is
+-- ignored: every tick before it would be skipped.
 create function {ns}.mark_key_v1(p jsonb, p_key_id integer) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -79,9 +80,9 @@ begin
   perform {ns}.divide_v1(p ->> 'key', p ->> 'tick', v_at, coalesce((p ->> 'shards')::int, 1));
 end $$;
 
--- Delivers a record.  It is idempotent by (owner, attempt), replaces `running` and `lost` by what happened, releases only its own
--- lease, inserts what this store never saw, and never fails on a conflict.  With ages it also removes a few expired rows, as an
--- end does.
+-- Delivers a record. It is idempotent by (owner, attempt), replaces `running` and `lost` by what happened, releases
+-- only its own lease, inserts what this store never saw, and never fails on a conflict. With ages it also removes a few
+-- expired rows, as an end does.
 create function {ns}.deliver_v1(p jsonb, p_keep_executions double precision, p_keep_skips double precision) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare

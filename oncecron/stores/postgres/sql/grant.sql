@@ -1,10 +1,11 @@
--- The writes of a claim, each a compare-and-set on the version that was looked at.  Without an answer nothing was written.
+-- The writes of a claim, each a compare-and-set on the version that was looked at. Without an answer nothing was
+-- written.
 --
--- All wait for a job's own transaction that holds the fence (lock_not_available: for too long), and for a pause that is being
--- written: it locks the table against them, and a function locks its tables before it takes its snapshot.
+-- All wait for a job's own transaction that holds the fence (lock_not_available: for too long), and for a pause that is
+-- being written: it locks the table against them, and a function locks its tables before it takes its snapshot.
 
--- The execution, the lease and the marks.  p_divisions: the lines of shard 0's row that were looked at; p_divided: the same with
--- this tick, or null if they have it.  p_alone: the session lock is taken only if it is free.
+-- The execution, the lease and the marks. p_divisions: the lines of shard 0's row that were looked at; p_divided: the
+-- same with this tick, or null if they have it. p_alone: the session lock is taken only if it is free.
 create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text, p_divided text,
   p_tick text, p_tick_at double precision, p_attempt integer, p_cause text, p_owner uuid,

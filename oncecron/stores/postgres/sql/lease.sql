@@ -1,7 +1,7 @@
 -- What a firing calls with a lease, the delivery of spooled records, and the fence check of a job.
 
--- Makes the connection readable when something happens to the part.  It does nothing behind a transaction pooler, where the
--- connection is shared.  True: something has already happened.
+-- Makes the connection readable when something happens to the part. It does nothing behind a transaction pooler, where
+-- the connection is shared. True: something has already happened.
 create function {ns}.listen_v1(p_key text, p_shard integer, p_owner uuid, p_awaited bigint, p_client_backend integer) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -21,9 +21,9 @@ begin
   return p_awaited is not null and k.execution_id is distinct from p_awaited;
 end $$;
 
--- A heartbeat: compare-and-set on (execution, owner).  Null: lost for good.  It sets the expiry, even if the old one was later.
--- On a new backend (a re-adoption) it also takes the session lock again, if it is free.  It returns the request to the holder,
--- which has heard it then; p_listens: false for a claim that was sent again.
+-- A heartbeat: compare-and-set on (execution, owner). Null: lost for good. It sets the expiry, even if the old one was
+-- later. On a new backend (a re-adoption) it also takes the session lock again, if it is free. It returns the request
+-- to the holder, which has heard it then; p_listens: false for a claim that was sent again.
 create function {ns}.renew_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz, p_listens boolean,
   out locked boolean, out request_kind text, out request_author text, out request_signal integer, out request_grace double precision
@@ -49,8 +49,8 @@ begin
   request_signal := k.request_signal; request_grace := k.request_grace;
 end $$;
 
--- The store has lost the execution of a running holder (a failover to a standby that did not have it).  It is put back with
--- its old token, but only if no claim of the key was granted since.
+-- The store has lost the execution of a running holder (a failover to a standby that did not have it). It is put back
+-- with its old token, but only if no claim of the key was granted since.
 create function {ns}.adopt_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
   p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_shards integer, p_retries integer,
@@ -128,8 +128,8 @@ begin
   return true;
 end $$;
 
--- The next attempt under the lease that was kept; no answer: the lease is lost.  A repeated call returns the same attempt.
--- A request to the holder was for the attempt before.  A pause or a drain, if there is one, is the answer.
+-- The next attempt under the lease that was kept; no answer: the lease is lost. A repeated call returns the same
+-- attempt. A request to the holder was for the attempt before. A pause or a drain, if there is one, is the answer.
 create function {ns}.retry_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz,
   out stop_kind text, out stop_author text, out stop_reason text, out stopped_at double precision,
@@ -183,9 +183,9 @@ begin
   locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
 end $$;
 
--- The owner gives up after an attempt that it had kept.  This is final, unless another firing has taken over.  A next attempt
--- whose answer the owner never got did not start.  Returns whether the owner still had the key's lease.  The caller has locked
--- the key's row.
+-- The owner gives up after an attempt that it had kept. This is final, unless another firing has taken over. A next
+-- attempt whose answer the owner never got did not start. Returns whether the owner still had the key's lease. The
+-- caller has locked the key's row.
 create function {ns}.give_up_v1(p_execution_id bigint, p_owner uuid, variadic p_notes text[]) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

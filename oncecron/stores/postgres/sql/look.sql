@@ -1,4 +1,5 @@
--- What a claim looks at (core/claim.py, `State`).  Neither function locks or writes anything.  Times are seconds since the epoch.
+-- What a claim looks at (core/claim.py, `State`). Neither function locks or writes anything. Times are seconds since
+-- the epoch.
 
 -- What keeps a firing from its start: the key's own pause, else that of all keys, else the drain of its host.
 create function {ns}.stop_v1(p_key text, p_host text) returns setof {ns}.pause

@@ -51,8 +51,8 @@ create view {ns}.pauses as
          p.author, p.reason, p.created_at as since, p.until
     from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp();
 
--- Stop the starts of a key, of all keys or of a host.  The lock on the table waits for the grants that are under way and keeps
--- others waiting until this transaction ends; it does not touch a job that checks its fence.
+-- Stop the starts of a key, of all keys or of a host. The lock on the table waits for the grants that are under way and
+-- keeps others waiting until this transaction ends; it does not touch a job that checks its fence.
 create function {ns}.stop_starts_v1(p_kind text, p_name text, p_author text, p_reason text, p_seconds double precision)
 returns setof {ns}.pauses
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -95,8 +95,8 @@ begin
   delete from {ns}.pause x where x.kind = 'host' and x.name = p_host;
 end $$;
 
--- A request to a holder stays on its lease until the next renewal, which comes soon if the holder listens.  The execution keeps
--- it on record.
+-- A request to a holder stays on its lease until the next renewal, which comes soon if the holder listens. The
+-- execution keeps it on record.
 create function {ns}.request_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_kind text, p_author text, p_signal integer, p_grace double precision
 ) returns boolean
@@ -115,8 +115,8 @@ begin
   return true;
 end $$;
 
--- Free a part whose lease has expired or is missing, as a claim would, but without a start.  The second look holds the two locks
--- of a claim; the first is released with this transaction.
+-- Free a part whose lease has expired or is missing, as a claim would, but without a start. The second look holds the
+-- two locks of a claim; the first is released with this transaction.
 create function {ns}.release_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_author text,
   out answer text, out ends_in double precision, out backend_pid integer, out backend_start text

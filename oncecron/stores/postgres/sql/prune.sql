@@ -1,7 +1,7 @@
 -- Retention.
 
--- Remove executions of the log whose rows are locked.  A key whose newest start is among them knows it no more; where its row
--- is locked just now, that execution stays for the next time.
+-- Remove executions of the log whose rows are locked. A key whose newest start is among them knows it no more; where
+-- its row is locked just now, that execution stays for the next time.
 create function {ns}.remove_executions_v1(p_ids bigint[]) returns bigint
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   with old as materialized (
@@ -21,10 +21,10 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select count(*) from gone
 $$;
 
--- Remove at most p_most expired executions and as many skips.  Only the log keeps named ticks unique, so the newest p_names of a
--- key are kept however old they are; only the given key's names are examined.  An execution that has ended has a lease only if a
--- retry is to follow.  It uses now(), because clock_timestamp() is volatile and uses no index, and plans for the given ages.
--- Otherwise every finish reads the whole log (500 ms at a million rows, instead of 1 ms).
+-- Remove at most p_most expired executions and as many skips. Only the log keeps named ticks unique, so the newest
+-- p_names of a key are kept however old they are; only the given key's names are examined. An execution that has ended
+-- has a lease only if a retry is to follow. It uses now(), because clock_timestamp() is volatile and uses no index, and
+-- plans for the given ages. Otherwise every finish reads the whole log (500 ms at a million rows, instead of 1 ms).
 create function {ns}.prune_v1(
   p_key_id integer, p_keep_executions interval, p_keep_skips interval, p_most bigint, p_names integer,
   out executions bigint, out skips bigint

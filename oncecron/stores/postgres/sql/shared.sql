@@ -3,8 +3,8 @@
 create function {ns}.epoch(timestamptz) returns double precision
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select extract(epoch from $1)::float8 $$;
 
--- What an update of a key's row sets its version to. By the clock, so that it does not come back after a failover that lost
--- the last updates.
+-- What an update of a key's row sets its version to. By the clock, so that it does not come back after a failover that
+-- lost the last updates.
 create function {ns}.next_version(bigint) returns bigint
 language sql volatile as $$ select greatest($1 + 1, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint) $$;
 
@@ -43,9 +43,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
      and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid
 $$;
 
--- The session lock of a key as this session finds it.  `busy`: its holder is in the middle of a claim or an end, for it is in a
--- transaction, or has just ended.  `none`: this is no session of the client's own (p_client_backend), but a pooler's.  This
--- session's own lock is another firing's, if that has a valid lease.
+-- The session lock of a key as this session finds it. `busy`: its holder is in the middle of a claim or an end, for it
+-- is in a transaction, or has just ended. `none`: this is no session of the client's own (p_client_backend), but a
+-- pooler's. This session's own lock is another firing's, if that has a valid lease.
 create function {ns}.lock_state_v1(p_key_id integer, p_client_backend integer, p_is_valid boolean) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select case when p_client_backend is distinct from pg_backend_pid() then 'none'
@@ -56,8 +56,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from {ns}.lock_holder_v1(p_key_id) h (pid)
 $$;
 
--- A session whose transaction has checked its fence and has not ended.  The row's FOR KEY SHARE lock stands in xmax: a
--- transaction id, or where several share it a multixact id, which looks alike; each backend holds its transaction id's own lock.
+-- A session whose transaction has checked its fence and has not ended. The row's FOR KEY SHARE lock stands in xmax: a
+-- transaction id, or where several share it a multixact id, which looks alike; each backend holds its transaction id's
+-- own lock.
 create function {ns}.fence_holder_v1(p_key_id integer) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -79,15 +80,16 @@ end $$;
 create function {ns}.channel_v1(p_key_id integer) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select '{ns} ' || p_key_id $$;
 
--- Only if a session other than the holder's has ever listened: commits that notify wait for each other in the whole cluster, so
--- the keys that nobody waits for would wait for the disk one after another.
+-- Only if a session other than the holder's has ever listened: commits that notify wait for each other in the whole
+-- cluster, so the keys that nobody waits for would wait for the disk one after another.
 create function {ns}.notify_v1(p_key_id integer) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select pg_notify({ns}.channel_v1(x.key_id), '') from {ns}.job_key x where x.key_id = p_key_id and x.listened
 $$;
 
--- A skip is a row per (key, tick, host, reason) with a count.  It does not wait for the disk, unless it is delivered from a spool,
--- where it is then removed; a delivered one is identified by its firing's owner.  No answer: the shard is not registered.
+-- A skip is a row per (key, tick, host, reason) with a count. It does not wait for the disk, unless it is delivered
+-- from a spool, where it is then removed; a delivered one is identified by its firing's owner. No answer: the shard is
+-- not registered.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
@@ -125,8 +127,9 @@ begin
   return v_text;
 end $$;
 
--- The row tells of its newest and of its running execution what the log tells.  A start that did not happen is taken back, so
--- that `recent` ignores it.  Every change of the log that is made after the grant ends with this.  p_frees: the lease is over.
+-- The row tells of its newest and of its running execution what the log tells. A start that did not happen is taken
+-- back, so that `recent` ignores it. Every change of the log that is made after the grant ends with this. p_frees: the
+-- lease is over.
 create function {ns}.settle_v1(p_key_id integer, p_frees boolean) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   with log as materialized (
@@ -176,8 +179,8 @@ begin
    where d.key = p_key and d.shard = 0;
 end $$;
 
--- The lease of a key is over, if it has one: its execution is lost, and so is one that waits for its next attempt; the fencing
--- token rises.  The caller has locked the row FOR UPDATE.
+-- The lease of a key is over, if it has one: its execution is lost, and so is one that waits for its next attempt; the
+-- fencing token rises. The caller has locked the row FOR UPDATE.
 create function {ns}.lose_v1(p_key_id integer, p_reason text, p_note text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
