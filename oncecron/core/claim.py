@@ -275,22 +275,20 @@ def _without_valid_lease(
     state: State, firing: Firing, watched: float | str | None, *, alone: bool
 ) -> Refusal | AskAgain | Grant | Expire | LookCloser:
     newest = state.newest
+    safeguard = _second_safeguard(state, firing, watched, alone=alone)  # 6
     expire = Expire(f"its lease ended, found by {firing.holder.host}")
     if _has_unknown_end(newest, state.lease):  # 3
-        safeguard = _second_safeguard(state, firing, watched, alone=alone)
         return expire if safeguard is None else safeguard
     follows = newest if newest is not None and _is_taken_over(newest, firing) else None
     refusal = _already_ran(state, firing, follows) or _too_soon(state, firing, follows)  # 4, 5
     if refusal is not None:
         return refusal
-    safeguard = _second_safeguard(state, firing, watched, alone=alone)  # 6
     if state.lease is not None or state.running:
         return expire if safeguard is None else safeguard  # 7
     if isinstance(safeguard, AskAgain):
         return safeguard
-    return Grant(
-        state.attempts + 1, _cause(firing, follows)
-    )  # 8: the grant looks at what was not looked at
+    cause = _cause(firing, follows)
+    return Grant(state.attempts + 1, cause)  # 8; the grant looks at the safeguards itself
 
 
 def _has_unknown_end(newest: Attempt | None, lease: HeldLease | None) -> bool:

@@ -1,5 +1,7 @@
 """The fencing token, checked by the job's own transaction."""
 
+import os
+import signal
 from pathlib import Path
 
 import psycopg
@@ -31,7 +33,9 @@ def token_of_the_lease(ready: Database) -> int:
 
 def kill_everything_of(firing: Firing) -> None:
     """Do what the death of its host does: only a transaction that was opened elsewhere lives on."""
-    for process in (firing.job(), firing.guard(), firing.wrapper):
+    job, guard = firing.job(), firing.guard()
+    os.kill(guard.pid, signal.SIGSTOP)  # it does not record the end of the job
+    for process in (job, guard, firing.wrapper):
         _kill(process.pid)
 
 

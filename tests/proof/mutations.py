@@ -26,8 +26,8 @@ _MUTATIONS = (
         (
             Change(
                 "core/claim.py",
-                "    if lease is not None and lease.ends_in > 0:\n",
-                '    if lease is not None and lease.ends_in > 0 and state.lock != "free":\n',
+                "    if lease is None or lease.ends_in <= 0:\n",
+                '    if lease is None or lease.ends_in <= 0 or state.lock == "free":\n',
             ),
             Change(
                 "stores/postgres/sql/grant.sql",
@@ -43,11 +43,6 @@ _MUTATIONS = (
         (),
         "No fault is needed: a second host fires the same tick when the job of the first has ended.",
         (
-            Change(
-                "core/claim.py",
-                "    if started is not None and follows is None:\n",
-                "    if False:\n",
-            ),
             Change(
                 "core/claim.py",
                 "    if firing.again:\n        return None\n    started",
@@ -189,11 +184,6 @@ _MUTATIONS = (
         "All processes of a holder are killed at once, and others fire more often than once a ttl.",
         (
             Change(
-                "core/claim.py",
-                "    if lease is not None and lease.ends_in > lease.ttl:  # 2\n",
-                "    if lease is not None and not 0 <= lease.ttl - lease.ends_in < 1:\n",
-            ),
-            Change(
                 "stores/postgres/sql/grant.sql",
                 "   where k.key_id = p_key_id and k.expires_at > clock_timestamp() + k.ttl\n",
                 "   where k.key_id = p_key_id\n",
@@ -322,11 +312,6 @@ _MUTATIONS = (
                 '            if answer.reason != "held" or awaited is None:\n',
                 "            if False:\n",
             ),
-            Change(
-                "stores/claiming.py",
-                '            if answer.reason != "held" or awaited is None:\n',
-                "            if False:\n",
-            ),
         ),
     ),
     Mutation(
@@ -337,14 +322,6 @@ _MUTATIONS = (
         (),
         "No fault is needed: a firing with --failover waits, and asks once more before the job has ended.",
         (
-            Change(
-                "stores/claiming.py",
-                "        answer = decide(state, firing, watched=watched, alone=alone)\n",
-                "        told = state\n"
-                "        if firing.failover and awaited and state.lease:\n"
-                "            told = state._replace(lease=state.lease._replace(ends_in=0.0))\n"
-                "        answer = decide(told, firing, watched=watched, alone=alone or told is not state)\n",
-            ),
             Change(
                 "stores/postgres/sql/grant.sql",
                 "      and (k.expires_at <= clock_timestamp() or k.owner is null and k.running is not null)\n",
@@ -359,8 +336,8 @@ _MUTATIONS = (
                 "stores/claiming.py",
                 "        answer = decide(state, firing, watched=watched, alone=alone)\n",
                 "        if awaited and firing.failover and state.lease:\n"
-                "            state = state._replace(lease=state.lease._replace(ends_in=0.0))\n"
-                "        answer = decide(state, firing, watched=watched, alone=alone)\n",
+                "            state = state._replace(lease=state.lease._replace(ends_in=0.0), lock='free')\n"
+                "        answer = decide(state, firing, watched=watched, alone=True)\n",
             ),
             Change(
                 "stores/sqlite/sql/firing.sql",
@@ -381,11 +358,6 @@ _MUTATIONS = (
         ("kill the wrapper",),
         "Somebody stops a job for whose end another host waits (--failover), or its wrapper is killed.",
         (
-            Change(
-                "core/claim.py",
-                '    left_over = newest.outcome == "lost" or newest.retrying\n',
-                '    left_over = newest.outcome in ("lost", "stopped") or newest.retrying\n',
-            ),
             Change(
                 "core/claim.py",
                 'newest.outcome == "lost" or newest.retrying',
@@ -422,7 +394,7 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/postgres/look.py",
-                "    is_new = _is_after(firing.tick.instant, row.seen_until)\n",
+                "    is_new = is_untouched or _is_after(firing.tick.instant, row.seen_until)\n",
                 "    is_new = False\n",
             ),
             Change(

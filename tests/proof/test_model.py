@@ -29,6 +29,10 @@ PAN = ("-DSAFETY", "-DNOFAIR", "-DNOREDUCE", "-DVECTORSZ=512", f"-DMEMLIM={MEGAB
 
 NEVER_FROZEN = {"freezes", "thaws", "loses_guard_and_wrapper", "runs_beside_another"}
 NEVER_FENCED = {"writes_with_its_token", "is_refused_a_stale_write"}
+NEVER_STOPPED = {
+    "key_is_paused", "key_is_resumed", "is_refused_as_paused",
+    "another_shard_is_granted", "is_refused_as_otherwise_divided",
+}  # fmt: skip
 NO_SESSION = {"is_told_stale", "is_told_contended", "goes_on_past_a_dead_session"}
 NEVER_STRUCK_ALONE = {
     "guard_is_killed", "wrapper_is_killed", "guard_is_stopped", "wrapper_is_stopped", "goes_on",
@@ -60,27 +64,49 @@ class Wrong(NamedTuple):
 
 
 RIGHT = [
-    Right("row", "FAULTS=1", "HOSTS=3 TICKS=3 FAULTS=2", NEVER_FROZEN | NEVER_FENCED | NO_SESSION),
-    Right("session", "SESSION FAULTS=1", "SESSION FAULTS=2", NEVER_FROZEN | NEVER_FENCED),
-    Right("freeze", "FREEZE FAULTS=2", "FREEZE HOSTS=3 FAULTS=1", NEVER_STRUCK_ALONE | NO_SESSION),
+    Right(
+        "row",
+        "FAULTS=1",
+        "HOSTS=3 TICKS=3 FAULTS=2",
+        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED,
+    ),
+    # What a claim looks at and a grant compares besides the row of the key.
+    Right(
+        "pauses-shards",
+        "PAUSES SHARDS FAULTS=1",
+        "PAUSES SHARDS FAULTS=2",
+        NEVER_FROZEN | NEVER_FENCED | NO_SESSION,
+    ),
+    Right(
+        "session",
+        "SESSION FAULTS=1",
+        "SESSION FAULTS=2",
+        NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED,
+    ),
+    Right(
+        "freeze",
+        "FREEZE FAULTS=2",
+        "FREEZE HOSTS=3 FAULTS=1",
+        NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED,
+    ),
     Right(
         "session-freeze",
         "SESSION FREEZE FIRINGS=2 FAULTS=2",
         "SESSION FREEZE FAULTS=2",
-        NEVER_STRUCK_ALONE,
+        NEVER_STRUCK_ALONE | NEVER_STOPPED,
     ),
     # No firing is kept waiting for longer than a ttl, or than two with a session lock and a request heard late.
     Right(
         "prompt",
         "PROMPT LONGEST_WAIT=3 FAULTS=3",
         "PROMPT LONGEST_WAIT=3 HOSTS=3 TICKS=3 FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_GIVES_UP,
+        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP,
     ),
     Right(
         "session-prompt",
         "SESSION PROMPT LONGEST_WAIT=6 FAULTS=2",
         "SESSION PROMPT LONGEST_WAIT=6 TICKS=3 FIRINGS=4 FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NEVER_GIVES_UP,
+        NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP,
     ),
 ]
 
@@ -103,11 +129,18 @@ WRONG = [
     Wrong("LOST_CALLED_NOT_STARTED", "every_record_has_its_start"),
     Wrong("LATE_HEARTBEATS", "nothing_is_killed_without_a_fault", "PROMPT LONGEST_WAIT=3"),
     Wrong("WAITS_FOR_THE_SESSION", "no_key_is_blocked", "SESSION PROMPT LONGEST_WAIT=6"),
+    # Between a look and its write.
+    Wrong("GRANT_WITHOUT_COMPARE", "never_two_at_a_time"),
+    Wrong("EXPIRE_WITHOUT_COMPARE", "never_two_at_a_time"),
+    Wrong("COMPARE_WITHOUT_HEARTBEAT", "never_two_at_a_time"),
+    Wrong("COMPARE_WITHOUT_FENCE", "one_start_a_tick"),
+    Wrong("COMPARE_WITHOUT_PAUSE", "no_start_after_a_pause_has_returned", "PAUSES"),
+    Wrong("COMPARE_WITHOUT_SHARDS", "a_tick_is_divided_once", "SHARDS FIRINGS=2"),
 ]
 
 
 RIGHT_NOW = RIGHT if LONG else rotated(RIGHT, 3 * seed(), 3)
-WRONG_NOW = WRONG if LONG else rotated(WRONG, 6 * seed(), 6)
+WRONG_NOW = WRONG if LONG else rotated(WRONG, 8 * seed(), 8)
 
 
 def search(directory: Path, macros: list[str], *optimise: str) -> str:
@@ -166,7 +199,7 @@ def test_every_promise_can_be_broken() -> None:
     macros = named(r"^#ifn?def (\w+)")
     sizes = {"HOSTS", "TICKS", "FIRINGS", "FAULTS"}
     assert {wrong.macro for wrong in WRONG} == macros - sizes - {
-        "SESSION", "FREEZE", "PROMPT", "ONLY",
+        "SESSION", "FREEZE", "PROMPT", "PAUSES", "SHARDS", "ONLY",
     }  # fmt: skip
 
 

@@ -49,6 +49,9 @@ proctype Guard(byte h) {
 #if TICKS > 2
   :: d_step { fires_now -> fire(3) }
 #endif
+#ifdef SHARDS
+  :: d_step { fires_now -> fire(1); shards[fired] = 2 }
+#endif
 #ifndef PROMPT /* told to stop, or the budget has ended; the command cannot be executed */
   :: d_step { guard_up(h) && MY.phase == Claiming -> SEEN(h, gives_up_asking); spool(NotStarted); gone() }
   :: d_step { guard_up(h) && (MY.phase == Leased || MY.phase == Published || MY.phase == Ready) ->
@@ -138,8 +141,9 @@ proctype Nemesis(byte h) {
        fault(loses_guard_and_wrapper) }
 #endif
   :: d_step { may_fail && MY.owner != 0 -> gone(); fault(vanishes) }
-  :: d_step { may_fail && late == None && asks -> hold_up(Claim) }
-  :: d_step { may_fail && late == None && renews -> hold_up(Renew) }
+  :: d_step { may_fail && late == None && asks && MY.decided == Grant -> MY.decided = Undecided; hold_up(Grant) }
+  :: d_step { may_fail && late == None && asks && MY.decided == Expire -> MY.decided = Undecided; hold_up(Expire) }
+  :: d_step { may_fail && late == None && (renews || asks && has_it(MY.owner)) -> hold_up(Renew) }
   :: d_step { may_fail && late == None && guard_up(h) && MY.phase == Ending -> hold_up(Finish) }
   od
 }

@@ -6,9 +6,10 @@
  * one ends the search with a trail, whose story `pan -r -S` tells line by line.
  *
  * WHAT STANDS FOR WHAT
- *   Store     store.py: claim (its steps 0, 2, 3, 5 and 7), renew, finish; each one atomic step, as in decide_v1,
- *             renew_v1 and finish_v1 of lease.sql and in claim.lua, renew.lua and finish.lua. SESSION adds
- *             PostgreSQL's session lock.
+ *   Store     look and decide: core/claim.py, its steps 0 to 2, 4 and 6 to 8. What was decided is written by expire or
+ *             grant (stores/claiming.py), only if nothing has changed since the look; else the claimer looks again.
+ *             Between the two anything may happen for any time. renew and finish. Each is one atomic step. SESSION adds
+ *             PostgreSQL's session lock, PAUSES a pause, SHARDS the other shards of the key.
  *   Guard     run/guard.py, run/job.py, heartbeat.py. Claiming: _Claim. Leased, Published, Ready: _granted and _start, down to
  *             child.start. Running: Job.judge. Ending: _record. trust: Lease.trusted_until; published: it stands in
  *             the page of trust.py.
@@ -19,7 +20,8 @@
  *             on, or guard and wrapper are killed together and the tree runs on.
  *   Late      a request whose asker has gone or has asked again, heard at any time later; the spool's records
  *             (deliver); the server noticing that a session's client has gone.
- *   Time      the store's clock and all lease clocks, in units of a third of the ttl.
+ *   Time      the store's clock and all lease clocks, in units of a third of the ttl. The store's may be set back.
+ *   Others    who pauses and resumes the key, and a host that is granted another shard of tick 1.
  *
  * WHAT IS LEFT OUT, AND WHY IT HIDES NOTHING
  *   Absolute time: only how long each lease and each trust still lasts is kept, so that a run may last for ever.
@@ -32,7 +34,10 @@
  *   once, with as much less trust as the request was slow (0, 1 or 2 units), or it is lost. A request may take for ever:
  *   that is a cut connection. One at a time is held up, to be heard when nobody listens any more.
  *   Stops where nobody has to act in time: to be stopped is then no more than to be slow. Only who has a lease is struck.
- *   A store that forgets (put back), pause, drain, min_gap, --wait, --again, names, retention, the minute rule: not here.
+ *   Answers to a look and to expire that are lost: the claimer looks again, as it does in any case.
+ *   Constraints of the store (one lease a key, each attempt once): the comparison has to be enough without them.
+ *   A store that forgets (put back, a failover that loses the last write: its version must not come again), drain,
+ *   min_gap, --wait, --again, names, retention, the minute rule: not here.
  *
  * PROMPT leaves out slowness instead, and asks that nobody waits longer than LONGEST_WAIT units for an answer.
  *
@@ -55,9 +60,10 @@
 #define NOBODY (FIRINGS + 1) /* a session whose client has gone */
 
 /* What happens, counted, so that a promise is known to be kept where it is at stake. */
-#define EVENTS(X) X(a_third_of_the_ttl_passes) X(fires) X(is_granted_the_lease) X(is_refused_as_held) \
-  X(is_refused_as_done) X(is_refused_as_passed) X(is_told_orphaned) X(is_told_stale) X(is_told_contended) \
-  X(takes_an_expired_lease_away) X(goes_on_past_a_dead_session) X(is_told_of_its_own_lease_again) \
+#define EVENTS(X) X(a_third_of_the_ttl_passes) X(fires) X(finds_nothing_in_the_way) X(finds_an_expired_lease) \
+  X(has_to_look_again) X(is_granted_the_lease) X(is_refused_as_held) X(is_refused_as_done) X(is_refused_as_passed) \
+  X(is_refused_as_paused) X(is_refused_as_otherwise_divided) X(is_told_orphaned) X(is_told_stale) X(is_told_contended) \
+  X(takes_an_expired_lease_away) X(cuts_a_lease) X(goes_on_past_a_dead_session) X(is_told_of_its_own_lease_again) \
   X(has_its_answer_lost) X(has_a_request_held_up) X(has_a_request_heard_late) X(has_a_lease_granted_to_nobody) \
   X(has_its_lease_renewed) X(has_too_little_trust_to_start) X(gives_its_tick_back) X(gives_up_asking) \
   X(starts_its_job) X(starts_after_somebody_was_lost) X(takes_what_was_given_back) X(has_its_job_ended) \
@@ -65,7 +71,8 @@
   X(wrapper_kills_for_the_guard) X(learns_that_its_lease_is_lost) X(records_the_end) X(spools_its_record) \
   X(has_its_record_delivered) X(guard_is_killed) X(wrapper_is_killed) X(guard_is_stopped) X(wrapper_is_stopped) \
   X(goes_on) X(vanishes) X(freezes) X(thaws) X(loses_guard_and_wrapper) X(writes_with_its_token) \
-  X(is_refused_a_stale_write) X(runs_beside_another)
+  X(is_refused_a_stale_write) X(runs_beside_another) X(clock_is_set_back) X(key_is_paused) X(key_is_resumed) \
+  X(another_shard_is_granted)
 #define NAME(event) event,
 #define QUOTED(event) #event,
 c_decl {
@@ -97,15 +104,17 @@ __attribute__((constructor)) static void at_the_end(void) { atexit(tell); }
 #define NUMBER_nobody_is_refused_because_of_himself 8
 #define NUMBER_no_key_is_blocked 9
 #define NUMBER_nothing_is_killed_without_a_fault 10
+#define NUMBER_no_start_after_a_pause_has_returned 11
+#define NUMBER_a_tick_is_divided_once 12
 #define promise(name, condition) \
   if :: (!at_stake(name) || (condition)) :: else -> c_code { printf(TEXT(broken: name\n)); }; assert(false) fi
 
 mtype:process = { Up, Stopped, Dead };
 mtype:tree = { Nothing, Runs, Killed };
 mtype:phase = { Idle, Claiming, Leased, Looked, Published, Ready, Running, Ending };
-mtype:call = { None, Claim, Renew, Finish };
+mtype:call = { None, Undecided, Expire, Grant, Renew, Finish };
 mtype:outcome = { Unknown, InProgress, Ended, Lost, NotStarted };
-mtype:answer = { Lease, Refused, AskAgain };
+mtype:answer = { Lease, Refused, AskAgain, Decided };
 
 typedef Host {
   byte owner;                   /* of its present firing; 0: it has none */
@@ -114,6 +123,7 @@ typedef Host {
   mtype:tree tree;
   byte trust;
   mtype:outcome ending;
+  mtype:call decided;           /* what it is to write after its look, if nothing changes */
   bool told_to_wait;            /* has asked in this unit (PROMPT) */
   bool patient;                 /* has been told `stale` or `contended` before: goes on without the session lock */
   bool early;                   /* in two wrong variants: an answer is on its way; the look for a known owner is over */
@@ -137,6 +147,22 @@ byte late_owner;
 byte fired, faults, last_token, last_tick, asked_before[FIRINGS + 1];
 bool ran[TICKS + 1], started[FIRINGS + 1];
 hidden byte answer, i;
+
+/* What a claim looks at besides the row of its key and shard: a pause, and the row of shard 0. */
+#ifdef PAUSES
+bool paused;
+#else
+#define paused false
+#endif
+#ifdef SHARDS
+byte shards[FIRINGS + 1], divided[TICKS + 1]; /* 0: no shard of the tick was granted yet */
+#define otherwise_divided(x) (divided[tick[x]] != 0 && divided[tick[x]] != shards[x])
+#define divide(x) divided[tick[x]] = shards[x]
+#else
+#define otherwise_divided(x) false
+#define divide(x) skip
+#endif
+#define stopped(x) (paused || otherwise_divided(x))
 
 #define guard_up(h) (host[h].guard == Up && !host[h].frozen)
 #define wrapper_up(h) (host[h].wrapper == Up && !host[h].frozen)
@@ -206,6 +232,7 @@ inline gone() {
   token[MY.owner] = 0;
   if :: execution[MY.owner] == Unknown && late_owner != MY.owner -> tick[MY.owner] = 0 :: else fi;
   MY.owner = 0; MY.phase = Idle; MY.guard = Up; MY.wrapper = Up; MY.tree = Nothing; MY.trust = 0; MY.ending = Unknown;
+  MY.decided = Undecided;
   MY.told_to_wait = false; MY.patient = false; MY.early = false; MY.frozen = false; MY.blind = false; MY.waited = 0
 }
 inline leave() { close_session; gone() }
@@ -235,6 +262,20 @@ inline leave() { close_session; gone() }
 #define counts(h) true
 #endif
 
+#if defined(PAUSES) || defined(SHARDS)
+proctype Others() {
+  do
+#ifdef PAUSES
+  :: d_step { !paused -> paused = true; MARK(key_is_paused) } /* and the command that paused it has returned */
+  :: d_step { paused -> paused = false; MARK(key_is_resumed) }
+#endif
+#ifdef SHARDS
+  :: d_step { divided[1] == 0 -> divided[1] = 2; MARK(another_shard_is_granted) }
+#endif
+  od
+}
+#endif
+
 proctype Time() {
   byte h;
   do
@@ -258,6 +299,8 @@ proctype Time() {
        h = 0;
        do :: h < HOSTS -> never_two_at_a_time(); h++ :: else -> break od;
        h = 0 }
+  :: d_step { may_fail && lease_owner != 0 && lease_left <= TTL ->
+       lease_left = TTL + 1; faults++; wait_anew(); MARK(clock_is_set_back) }
   od
 }
 
@@ -265,13 +308,20 @@ init {
   byte h;
   atomic {
     do
-    :: h <= FIRINGS -> execution[h] = Unknown; spooled[h] = Unknown; h++
+    :: h <= FIRINGS -> execution[h] = Unknown; spooled[h] = Unknown;
+#ifdef SHARDS
+       shards[h] = 1;
+#endif
+       h++
     :: else -> h = 0; break
     od;
     do
     :: h < HOSTS -> gone(); run Store(h); run Guard(h); run Tree(h); run Wrapper(h); run Nemesis(h); h++
     :: else -> break
     od;
+#if defined(PAUSES) || defined(SHARDS)
+    run Others();
+#endif
     run Late(); run Time()
   }
 }

@@ -1,58 +1,127 @@
 /* What the store does with what it is asked, at once or late: see oncecron.pml. */
 
+/*
+ * Something that a claim looks at has changed. A write that compares with what was looked at, and finds another version,
+ * writes nothing, and its claimer looks again. So to forget a look at the moment of the change is the same as to compare
+ * at the moment of the write, and no version has to be kept.
+ */
+inline forget(write) {
+  i = 0;
+  do
+  :: i < HOSTS ->
+     if :: host[i].decided == write -> host[i].decided = Undecided; SEEN(i, has_to_look_again) :: else fi;
+     i++
+  :: else -> break
+  od;
+  i = 0;
+  if :: late == write -> late = None; late_owner = 0 :: else fi
+}
+inline changed() {
+#ifndef EXPIRE_WITHOUT_COMPARE
+  forget(Expire);
+#endif
+#ifndef GRANT_WITHOUT_COMPARE
+#ifndef COMPARE_WITHOUT_FENCE
+  forget(Grant);
+#endif
+#endif
+}
+#ifdef COMPARE_WITHOUT_HEARTBEAT
+#define renewed lease_left = TTL
+#else
+#define renewed lease_left = TTL; changed()
+#endif
+
 /* finish, and deliver: the end of an execution, whose own lease goes. */
 inline record(x, outcome) {
   promise(every_record_has_its_start, started[x] == (outcome == Ended));
   if :: lease_owner == x -> lease_owner = 0; lease_left = 0 :: else fi;
-  if :: execution[x] == InProgress || execution[x] == Lost -> execution[x] = outcome :: else fi
+  if
+  :: execution[x] == InProgress || execution[x] == Lost -> execution[x] = outcome; changed()
+  :: else
+  fi
 }
 inline spool(outcome) {
   if
-  :: execution[MY.owner] == InProgress || execution[MY.owner] == Lost || late_owner == MY.owner && late == Claim ->
+  :: execution[MY.owner] == InProgress || execution[MY.owner] == Lost || late_owner == MY.owner && late == Grant ->
      spooled[MY.owner] = outcome; SEEN(h, spools_its_record)
   :: else   /* says nothing to a store that does not know it */
   fi
 }
 
-/* claim: the steps of store.py. */
+/* look, and decide: core/claim.py. Who is known and has its lease still does not look, but renews it. */
 #define known(x) (execution[x] != Unknown && !(looked))
 #define has_it(x) (execution[x] == InProgress && lease_owner == x)
 #define maybe_dead(x) (tick[lease_owner] != tick[x] && (lease_left < TTL - 1 || session_free))
 #define over(t) (is_done(t) || is_passed(t))
-inline claim(h, x, goes_on, looked) {
+#define in_the_way(x, goes_on) (session != 0 && session != x && !(goes_on))
+inline look(h, x, goes_on, looked) {
   answer = Refused;
   if
-  :: known(x) && has_it(x) -> lease_left = TTL; answer = Lease; SEEN(h, is_told_of_its_own_lease_again)       /* 0 */
-  :: known(x) && !has_it(x) -> SEEN(h, is_refused_as_done)
-  :: !known(x) && held && maybe_dead(x) -> answer = AskAgain; SEEN(h, is_told_orphaned)                        /* 2 */
-  :: !known(x) && held && !maybe_dead(x) -> SEEN(h, is_refused_as_held);
+  :: known(x) -> SEEN(h, is_refused_as_done)                                                                   /* 0 */
+  :: !known(x) && paused -> SEEN(h, is_refused_as_paused)                                                      /* 1 */
+  :: !known(x) && !paused && otherwise_divided(x) -> SEEN(h, is_refused_as_otherwise_divided)
+  :: !known(x) && !stopped(x) && held && maybe_dead(x) -> answer = AskAgain; SEEN(h, is_told_orphaned)         /* 2 */
+  :: !known(x) && !stopped(x) && held && !maybe_dead(x) -> SEEN(h, is_refused_as_held);
      promise(nobody_is_refused_because_of_himself, lease_owner != x && lease_owner != asked_before[x])
-  :: !known(x) && !held && is_done(tick[x]) -> SEEN(h, is_refused_as_done)
-  :: !known(x) && !held && is_passed(tick[x]) -> SEEN(h, is_refused_as_passed)
-  :: !known(x) && !held && !over(tick[x]) && session != 0 && session != x && !(goes_on) -> answer = AskAgain; /* 3 */
+  :: !known(x) && !stopped(x) && !held && is_done(tick[x]) -> SEEN(h, is_refused_as_done)                      /* 4 */
+  :: !known(x) && !stopped(x) && !held && is_passed(tick[x]) -> SEEN(h, is_refused_as_passed)
+  :: !known(x) && !stopped(x) && !held && !over(tick[x]) && in_the_way(x, goes_on) -> answer = AskAgain;       /* 6 */
      if :: lease_owner != 0 -> SEEN(h, is_told_stale) :: else -> SEEN(h, is_told_contended) fi
   :: else ->
-     if :: session != 0 && session != x -> SEEN(h, goes_on_past_a_dead_session) :: else fi;
+     answer = Decided;
      if
-     :: lease_owner != 0 && execution[lease_owner] == InProgress ->                                            /* 5 */
-        execution[lease_owner] = Lost; fence++; SEEN(h, takes_an_expired_lease_away)
-     :: else
-     fi;
-     lease_owner = 0;
-     if
-     :: is_done(tick[x]) -> SEEN(h, is_refused_as_done)
-     :: !is_done(tick[x]) && is_passed(tick[x]) -> SEEN(h, is_refused_as_passed)
-     :: else ->                                                                                                /* 7 */
-        if :: newest[tick[x]] != 0 -> SEEN(h, takes_what_was_given_back) :: else fi;
-#ifndef TOKEN_STAYS
-        fence++;
-#endif
-        token[x] = fence; execution[x] = InProgress; newest[tick[x]] = x;
-        if :: tick[x] > high_water -> high_water = tick[x] :: else fi;
-        lease_owner = x; lease_left = TTL; answer = Lease; SEEN(h, is_granted_the_lease)
+     :: lease_owner != 0 -> MY.decided = Expire; SEEN(h, finds_an_expired_lease)                               /* 7 */
+     :: else -> MY.decided = Grant; SEEN(h, finds_nothing_in_the_way)                                          /* 8 */
      fi
+  fi
+}
+
+/* expire: only if nothing has changed since the look. It does not ask again whether the lease has expired. */
+inline expire(h) {
+  if
+  :: lease_owner != 0 && execution[lease_owner] == InProgress ->
+     execution[lease_owner] = Lost; fence++; SEEN(h, takes_an_expired_lease_away)
+  :: else
   fi;
-  if :: answer == Lease -> take_session(x) :: else fi
+  lease_owner = 0; lease_left = 0;
+  changed()
+}
+
+/* grant: only if nothing has changed since the look, and nothing that is not in the row is in the way. */
+#ifdef COMPARE_WITHOUT_FENCE
+#define same_lease (lease_owner == 0)
+#else
+#define same_lease true
+#endif
+#ifdef COMPARE_WITHOUT_PAUSE
+#define same_pause true
+#else
+#define same_pause !paused
+#endif
+#ifdef COMPARE_WITHOUT_SHARDS
+#define same_shards(x) true
+#else
+#define same_shards(x) !otherwise_divided(x)
+#endif
+inline grant(h, x, goes_on) {
+  if
+  :: same_lease && same_pause && same_shards(x) && !in_the_way(x, goes_on) ->
+     if :: session != 0 && session != x -> SEEN(h, goes_on_past_a_dead_session) :: else fi;
+     if :: newest[tick[x]] != 0 -> SEEN(h, takes_what_was_given_back) :: else fi;
+     promise(no_start_after_a_pause_has_returned, !paused);
+     promise(a_tick_is_divided_once, !otherwise_divided(x));
+     divide(x);
+#ifndef TOKEN_STAYS
+     fence++;
+#endif
+     token[x] = fence; execution[x] = InProgress; newest[tick[x]] = x;
+     if :: tick[x] > high_water -> high_water = tick[x] :: else fi;
+     lease_owner = x; lease_left = TTL; answer = Lease; SEEN(h, is_granted_the_lease);
+     take_session(x);
+     changed()
+  :: else -> answer = Refused; SEEN(h, has_to_look_again)
+  fi
 }
 
 #ifdef TRUST_FROM_RECEIPT
@@ -62,20 +131,20 @@ inline claim(h, x, goes_on, looked) {
 #endif
 #define asks (guard_up(h) && MY.phase == Claiming && !MY.told_to_wait)
 #define renews (guard_up(h) && (MY.phase == Leased && MY.trust == 0 || MY.phase == Running && beats(h)))
+#define looks (asks && MY.decided == Undecided && !(has_it(MY.owner) && !look_is_over))
 #ifdef KNOWN_OWNER_UNLOCKED
 #define look_is_over MY.early
 #else
 #define look_is_over false
 #endif
-#define answers_claim(delay) d_step { asks -> \
-    claim(h, MY.owner, patience, look_is_over); \
-    if \
-    :: answer == Lease -> MY.phase = Leased; trust_after(delay) \
-    :: answer == AskAgain -> ask_again(); be_patient \
-    :: else -> leave() \
-    fi }
+#define answers_grant(delay) d_step { asks && MY.decided == Grant -> \
+    MY.decided = Undecided; grant(h, MY.owner, patience); \
+    if :: answer == Lease -> MY.phase = Leased; trust_after(delay) :: else fi }
+#define answers_its_holder(delay) d_step { asks && has_it(MY.owner) -> \
+    MY.decided = Undecided; renewed; take_session(MY.owner); MY.phase = Leased; trust_after(delay); \
+    SEEN(h, is_told_of_its_own_lease_again) }
 #define answers_renewal(delay) d_step { renews && lease_owner == MY.owner -> \
-    lease_left = TTL; trust_after(delay); take_session(MY.owner); SEEN(h, has_its_lease_renewed) }
+    renewed; trust_after(delay); take_session(MY.owner); SEEN(h, has_its_lease_renewed) }
 #ifdef PROMPT
 inline ask_again() { MY.told_to_wait = true }
 #else
@@ -84,17 +153,26 @@ inline ask_again() { skip }
 
 proctype Store(byte h) {
   do
-  :: answers_claim(0)
+  :: d_step { looks ->
+       look(h, MY.owner, patience, look_is_over);
+       if :: answer == Refused -> leave() :: answer == AskAgain -> ask_again(); be_patient :: else fi }
+  :: d_step { asks && MY.decided == Expire -> MY.decided = Undecided; expire(h) }
+  :: d_step { looks && lease_left > TTL -> renewed; SEEN(h, cuts_a_lease) }
+  :: answers_grant(0)
+  :: answers_its_holder(0)
   :: answers_renewal(0)
 #ifndef PROMPT
-  :: answers_claim(1)
-  :: answers_claim(2)
+  :: answers_grant(1)
+  :: answers_grant(2)
+  :: answers_its_holder(1)
+  :: answers_its_holder(2)
   :: answers_renewal(1)   /* one that is slower brings no trust: as good as lost */
 #endif
 #ifdef KNOWN_OWNER_UNLOCKED
   :: d_step { asks && execution[MY.owner] == Unknown -> MY.early = true }
 #endif
-  :: d_step { asks && may_fail -> claim(h, MY.owner, patience, false); lose_session; fault(has_its_answer_lost);
+  :: d_step { asks && MY.decided == Grant && may_fail ->
+       MY.decided = Undecided; grant(h, MY.owner, patience); lose_session; fault(has_its_answer_lost);
 #ifdef NEW_OWNER_ON_RETRY
        if
        :: fired < FIRINGS -> fired++; tick[fired] = tick[MY.owner]; asked_before[fired] = MY.owner; MY.owner = fired
@@ -102,8 +180,8 @@ proctype Store(byte h) {
        fi
 #endif
      }
-  :: d_step { renews && lease_owner == MY.owner && may_fail ->
-       lease_left = TTL; lose_session; fault(has_its_answer_lost) }
+  :: d_step { (renews && lease_owner == MY.owner || asks && has_it(MY.owner)) && may_fail ->
+       renewed; lose_session; fault(has_its_answer_lost) }
   :: d_step { renews && lease_owner != MY.owner -> SEEN(h, learns_that_its_lease_is_lost);
        if
        :: MY.tree == Nothing -> leave()
@@ -120,9 +198,10 @@ proctype Store(byte h) {
     record(x, spooled[x]); spooled[x] = Unknown; MARK(has_its_record_delivered) }
 proctype Late() {
   do
-  :: d_step { late == Claim -> claim(HOSTS, late_owner, false, false);
+  :: d_step { late == Grant -> grant(HOSTS, late_owner, false);
        if :: answer == Lease -> MARK(has_a_lease_granted_to_nobody) :: else fi; heard }
-  :: d_step { late == Renew -> if :: lease_owner == late_owner -> lease_left = TTL :: else fi; heard }
+  :: d_step { late == Expire -> expire(HOSTS); heard }
+  :: d_step { late == Renew -> if :: lease_owner == late_owner -> renewed :: else fi; heard }
   :: d_step { late == Finish -> record(late_owner, late_ending); heard }
   :: delivers(1)
   :: delivers(2)

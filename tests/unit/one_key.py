@@ -1,0 +1,119 @@
+"""A store of one key in memory, which has the steps of a claim (`ClaimSteps`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from claim_states import expired
+
+from oncecron.core import clock
+from oncecron.core.claim import Attempt, Grant, State
+from oncecron.core.model import Firing, Lease, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class OneKey:
+    """A store of one key, which keeps the contract of `ClaimSteps`: what was looked at must not have changed."""
+
+    lease_clock = clock.MONOTONIC
+
+    def __init__(self, state: State, *, looks_lightly: bool = True) -> None:
+        """Take the first state. `looks_lightly`: a look that is not close leaves out the second safeguards."""
+        self.state = state
+        self.before_write: Callable[[], None] = lambda: None
+        self.steps: list[str] = []
+        self.skipped: list[Refusal] = []
+        self.deadlines: dict[str, float] = {}
+        self._looks_lightly = looks_lightly
+
+    def change(self, **facts: Any) -> None:
+        """Change the state, as another firing would."""
+        self.state = self.state._replace(version=self.state.version + 1, **facts)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, in which no holder renews."""
+        state, lease = self.state, self.state.lease
+        if lease is not None:
+            lease = lease._replace(
+                ends_in=lease.ends_in - seconds, silent_for=lease.silent_for + seconds
+            )
+        recovering_for = max(0.0, state.recovering_for - seconds)
+        self.state = state._replace(
+            now=state.now + seconds, lease=lease, recovering_for=recovering_for
+        )
+
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> State:
+        """Return the state."""
+        self._note("look closely" if closely else "look", deadline)
+        if self._looks_lightly and not closely:
+            return self.state._replace(lock="unknown", recovering_for=0.0)
+        assert self.state.lock != "unknown"
+        return self.state
+
+    def grant(
+        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+    ) -> Lease | None:
+        """Write a lease."""
+        self._note("grant alone" if alone else "grant", deadline)
+        unsafe = self.state.recovering_for > 0 or (
+            self.state.lock in ("taken", "busy") and not alone
+        )
+        if unsafe or self._has_changed_since(state):
+            return None
+        attempt = Attempt(
+            9, grant.attempt, "running", False, None, self.state.now, firing.holder, 99, grant.cause
+        )
+        self.change(own=attempt, own_has_lease=True, running=True)
+        return self._lease(firing, attempt)
+
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
+        """Remove an expired lease."""
+        self._note("expire", deadline)
+        if self._has_changed_since(state):
+            return
+        assert self.state.lease is None or self.state.lease.ends_in <= 0
+        self.state = expired(self.state)
+        self.change()
+
+    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
+        """Let a lease end a ttl from now."""
+        self._note("cut", deadline)
+        lease = self.state.lease
+        if lease is not None and not self._has_changed_since(state):
+            self.change(lease=lease._replace(ends_in=lease.ttl))
+
+    def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
+        """Renew the owner's lease, if it still has one."""
+        self._note("regain", deadline)
+        self.before_write()
+        return self._lease(firing, own) if self.state.own_has_lease else None
+
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Record a skip."""
+        self._note("skip", deadline)
+        self.skipped.append(refusal)
+
+    def _note(self, step: str, deadline: float) -> None:
+        self.steps.append(step)
+        self.deadlines[step] = deadline
+
+    def _has_changed_since(self, state: State) -> bool:
+        self.before_write()
+        return bool(self.state.version != state.version)
+
+    def _lease(self, firing: Firing, own: Attempt) -> Lease:
+        return Lease(
+            firing.key,
+            firing.shard,
+            firing.tick.text,
+            firing.owner,
+            1,
+            own.execution_id,
+            own.token,
+            firing.ttl,
+            own.started_at,
+            firing.ttl,
+            cause=own.cause,
+        )

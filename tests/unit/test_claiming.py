@@ -1,0 +1,215 @@
+"""The loop of a claim: what is looked at again, what is handed back, and what is recorded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from claim_states import HERE, NOW, OWNER
+from one_key import OneKey
+
+from oncecron.core import clock
+from oncecron.core.claim import Attempt, HeldLease, State, Stop
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.model import AskAgain, Firing, Holder, Lease, Refusal, Unconfirmed
+from oncecron.core.tick import minute_tick
+from oncecron.core.timing import CONTENDED_PAUSE, NEVER, SKIP_TIMEOUT
+from oncecron.stores.claiming import MOST_LOOKS, claim
+
+WEB2 = Holder("web2", 4711, "root")
+FIRING = Firing(
+    *("nightly", 0, minute_tick(NOW), OWNER, HERE, "./bill.sh", NOW, 60.0),
+    *(None, None, False, None, None),
+)
+FREE = State(version=1, now=NOW, host_ahead=0.0, lock="free")
+LEASE = HeldLease(41, minute_tick(NOW - 60).text, WEB2, NOW - 60, 60.0, 40.0, 1.0, "1-0")
+HELD = FREE._replace(lease=LEASE)
+EXPIRED = FREE._replace(lease=LEASE._replace(ends_in=-1.0), running=True)
+AHEAD = FREE._replace(lease=LEASE._replace(ends_in=500.0, silent_for=0.0))
+OWN = Attempt(41, 1, "running", False, None, NOW, HERE, 7)
+REGAINED = FREE._replace(own=OWN, own_has_lease=True)
+DONE = FREE._replace(newest=OWN._replace(outcome="succeeded", holder=WEB2))
+CONTENDED = AskAgain("contended", CONTENDED_PAUSE, 0.0, Refusal("held"))
+FENCED = AskAgain("fenced", 0.05, 0.0, Refusal("held", WEB2))
+UNCONFIRMED = Unconfirmed(
+    Lease("nightly", 0, FIRING.tick.text, OWNER, 1, 41, 7, 60.0, NOW, 60.0),
+    StoreUnavailable("two replicas are missing"),
+)
+
+
+def ask(store: OneKey, **how: Any) -> Any:
+    """Claim."""
+    return claim(store, FIRING, deadline=how.pop("deadline", NEVER), **how)
+
+
+def interfere(store: OneKey, times: int) -> None:
+    """Let other firings change something between a look and its write, so many times."""
+
+    def change() -> None:
+        nonlocal times
+        if times:
+            times -= 1
+            store.change(own_has_lease=store.state.own_has_lease and times == 0)
+
+    store.before_write = change
+
+
+def failing(error: StoreUnavailable | StoreRefusesError) -> Callable[..., Any]:
+    """Return a step that fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def unanswered() -> StoreUnavailable:
+    """Return the error of a request that was sent."""
+    error = StoreUnavailable("the connection is cut")
+    error.unanswered = True
+    return error
+
+
+# Looks and writes
+
+
+@pytest.mark.parametrize(
+    ("state", "steps"),
+    [
+        (FREE, ["look", "grant"]),
+        (DONE, ["look", "skip"]),
+        (HELD, ["look", "skip"]),
+        (REGAINED, ["look", "regain"]),
+        (EXPIRED, ["look", "look closely", "expire", "look closely", "grant"]),
+        (AHEAD, ["look", "cut", "look closely", "skip"]),
+        (FREE._replace(lock="taken"), ["look", "grant", "look closely"]),
+        (FREE._replace(recovering_for=9.0), ["look", "grant", "look closely"]),
+    ],
+)
+def test_most_claims_need_one_look(state: State, steps: list[str]) -> None:
+    """The second safeguards are looked at when they may be in the way."""
+    store = OneKey(state)
+    ask(store)
+    assert store.steps == steps
+
+
+@pytest.mark.parametrize("times", [1, 2, MOST_LOOKS - 1])
+def test_what_has_changed_is_looked_at_again_closely(times: int) -> None:
+    """A write that is refused has written nothing; the next look leaves out nothing."""
+    store = OneKey(FREE)
+    interfere(store, times)
+    assert isinstance(ask(store), Lease)
+    assert store.steps == ["look", "grant"] + ["look closely", "grant"] * times
+    assert store.state.version == FREE.version + times + 1
+
+
+@pytest.mark.parametrize(("state", "write"), [(FREE, "grant"), (EXPIRED, "expire")])
+def test_a_claim_that_never_comes_through_asks_again(state: State, write: str) -> None:
+    """After as many looks as no herd makes necessary."""
+    store = OneKey(state, looks_lightly=False)
+    interfere(store, 1000)
+    assert ask(store) == CONTENDED
+    assert store.steps.count(write) == len(store.steps) / 2 == MOST_LOOKS
+
+
+def test_an_owner_whose_lease_is_lost_meanwhile_looks_again() -> None:
+    """Its lease was not renewed, so it may not use it."""
+    store = OneKey(REGAINED)
+    store.before_write = lambda: store.change(own_has_lease=False)
+    assert ask(store) == Refusal("done", HERE, NOW, "running")
+    assert store.steps == ["look", "regain", "look closely", "skip"]
+
+
+def test_what_comes_between_decides() -> None:
+    """Another host's grant between look and grant: the claim is refused because of that lease."""
+    store = OneKey(FREE)
+    lease = LEASE._replace(tick=FIRING.tick.text)
+    store.before_write = lambda: store.change(lease=lease)
+    answer = ask(store)
+    assert (answer.reason, answer.holder) == ("held", WEB2)
+
+
+@pytest.mark.parametrize(("lock", "grant"), [("taken", "grant alone"), ("free", "grant")])
+def test_the_session_lock_of_a_dead_holder_is_no_longer_waited_for(lock: Any, grant: str) -> None:
+    """Its lease has expired and its heartbeat has not changed since: the session is dead."""
+    store = OneKey(EXPIRED._replace(lock=lock))
+    assert isinstance(ask(store, watched=LEASE.heartbeat), Lease)
+    assert store.steps[-1] == grant
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "answer"),
+    [("grant", FREE, FENCED), ("expire", EXPIRED, FENCED), ("grant", FREE, UNCONFIRMED)],
+)
+def test_the_answer_of_a_write_is_handed_back(step: str, state: State, answer: object) -> None:
+    """A job's transaction that holds the fence, and a lease that too few replicas have."""
+    store = OneKey(state)
+    setattr(store, step, lambda *_, **__: answer)
+    assert ask(store) is answer
+
+
+# Failures
+
+
+def test_a_look_without_an_answer_has_granted_nothing() -> None:
+    """So no other host has to wait for a ttl, and the shard needs no settling."""
+    store = OneKey(FREE)
+    store.look = failing(unanswered())  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable) as raised:
+        ask(store)
+    assert not raised.value.unanswered
+
+
+def test_a_grant_without_an_answer_may_have_been_made() -> None:
+    """Only its own claim can settle that."""
+    store = OneKey(FREE)
+    store.grant = failing(unanswered())  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable) as raised:
+        ask(store)
+    assert raised.value.unanswered
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreRefusesError("read only")])
+def test_a_skip_that_cannot_be_recorded_changes_no_answer(error: Any) -> None:
+    """Nothing depends on that record."""
+    store = OneKey(DONE)
+    store.skip = failing(error)  # type: ignore[method-assign]
+    assert ask(store).reason == "done"
+
+
+def test_a_skip_waits_for_less_than_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step has the deadline of the claim, and a skip one of its own if that is later."""
+    monkeypatch.setattr(clock, "lease_time", lambda _: 1000.0)
+    for deadline, skip in ((1100.0, 1000.0 + SKIP_TIMEOUT), (1000.5, 1000.5)):
+        store = OneKey(DONE)
+        ask(store, deadline=deadline)
+        assert store.deadlines == {"look": deadline, "skip": skip}
+    store = OneKey(EXPIRED)
+    ask(store, deadline=1100.0)
+    assert set(store.deadlines.values()) == {1100.0}
+
+
+# Records
+
+
+def test_a_firing_that_waits_is_recorded_as_held_once() -> None:
+    """Each later `held` is the same skip."""
+    first, later = OneKey(HELD), OneKey(HELD)
+    assert ask(first).reason == ask(later, awaited=41).reason == "held"
+    assert [skip.reason for skip in first.skipped] == ["held"]
+    assert not later.skipped
+
+
+@pytest.mark.parametrize("state", [DONE, FREE._replace(pause=Stop("ann@desk", None, NOW))])
+@pytest.mark.parametrize("awaited", [None, 41])
+def test_every_other_refusal_is_recorded(state: State, awaited: int | None) -> None:
+    """With what was answered."""
+    store = OneKey(state)
+    answer = ask(store, awaited=awaited)
+    assert store.skipped == [answer]
+
+
+def test_what_is_asked_again_is_not_recorded() -> None:
+    """It is no refusal yet."""
+    store = OneKey(FREE._replace(lock="taken"))
+    assert isinstance(ask(store), AskAgain)
+    assert not store.skipped
