@@ -32,7 +32,7 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[dict[str, World]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a failure is made short
+@pytest.mark.timeout(900 + 3 * PROGRAMS_TRIED)  # a failure is made short
 @seed(story_stores.seed())
 @settings(
     max_examples=PROGRAMS_TRIED,
