@@ -162,7 +162,7 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
     for statement in (
         "delete from oncecron.pause",
         "insert into oncecron.pause (kind, name, author) values ('host', 'h', 'me')",
-        "select * from oncecron.look_v1('key', 0, 'h', null, null)",
+        "select * from oncecron.look_v1('key', 0, 'h', null, null, 60)",
         "select oncecron.stop_starts_v1('key', 'key', 'me', null, null)",
         "select oncecron.lose_v1(1, 'expired', 'me')",
         "select oncecron.keep_v1(1, null, 'failed', 1, null, 0, null, null, null)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from hosts import Host, minute
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from postgres_stores import PostgresKind
 from programs import PROGRAMS, Program, Step
+from servers import eventually
 from test_same_answers import PROGRAMS_TRIED
 from worlds import World
 
@@ -80,6 +82,33 @@ def test_the_row_tells_what_the_log_tells(world: World, steps: list[Step]) -> No
         world.do(step, program.given(step))
 
 
+def test_a_lock_that_is_newer_than_the_row_tells_nothing(request: pytest.FixtureRequest) -> None:
+    """Another claim was granted in between: its lock says nothing about the lease that was there before."""
+    kind = PostgresKind(request)
+    Host(kind.firing(), "a").run(minute(1))
+    look_at_lock = (
+        "select oncecron.lock_state_of_v1(key_id, version, (select 'taken' from pg_advisory_lock(1, 1)))"
+        " from oncecron.job_key"
+    )
+    found: list[Any] = []
+    with (
+        kind.database.connect("owner", autocommit=True) as other,
+        kind.database.connect("owner", autocommit=True) as session,
+    ):
+        other.execute("select pg_advisory_lock(1, 1)")
+        looks = threading.Thread(
+            target=lambda: found.append(session.execute(look_at_lock).fetchone())
+        )
+        looks.start()
+        eventually(lambda: kind.database.execute("select 1 from pg_locks where not granted") != [])
+        other.execute("update oncecron.job_key set version = version + 1")
+        other.execute("select pg_advisory_unlock(1, 1)")
+        looks.join()
+        found.append(session.execute(look_at_lock).fetchone())
+    kind.close()
+    assert found == [("busy",), ("taken",)]
+
+
 def test_most_claims_read_the_row_alone(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,3 +129,20 @@ def test_most_claims_read_the_row_alone(
         assert b.lose(minute(number)).reason == "done"
     kind.close()
     assert asked == [True] * 9
+
+
+def test_a_session_that_only_looks_ends_soon_after_its_client(
+    request: pytest.FixtureRequest,
+) -> None:
+    """It may wait for hours: the server has to notice that packets stop."""
+    kind = PostgresKind(request)
+    a, b = Host(kind.firing(), "a"), Host(kind.firing(), "b")
+    a.win(minute(1))
+    b.lose(minute(1))
+    assert isinstance(b.store, lease_store.PostgresLeaseStore)
+    statement = (
+        b"select current_setting('tcp_user_timeout'), current_setting('idle_session_timeout')"
+    )
+    [(packets, idle)] = b.store._ask(statement, (), b.deadline())
+    kind.close()
+    assert (packets, idle) == (b"25000", b"10min")

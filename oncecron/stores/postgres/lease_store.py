@@ -86,10 +86,10 @@ class PostgresLeaseStore(PostgresSession):
         """Return the key's row, what the log tells, if it was asked, and the host's clock."""
         client = self._connected(deadline)
         host, backend = firing.holder.host, client.backend_pid
-        values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend]
-        sources = f"{self._schema}.look_v1($1,$2,$3,$4,$5) k"
+        values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend, firing.ttl]
+        sources = f"{self._schema}.look_v1($1,$2,$3,$4,$5,$6) k"
         if closely:
-            sources += f",{self._schema}.look_at_log_v1(k.key_id,$4,$6,$7,$8,$5) l"
+            sources += f",{self._schema}.look_at_log_v1(k.key_id,$4,$7,$8,$9,$5) l"
             values += [firing.tick.text, firing.shards, awaited]
         host_now = clock.wall()
         columns = self._call_installed(sources, values, deadline)

@@ -64,14 +64,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
      where d.key_id = f.key_id and p_divided is not null and d.divisions is not distinct from p_divisions)
   select s.execution_id, s.fencing_token, date_part('epoch', s.started_at), b.own_backend, b.locked
     from started s, bolt b, held h
-   where (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
-     -- The settings free the lock soon after packets stop.  They would stick to a pooler's connection.
-     and (not b.own_backend
-          or set_config('tcp_keepalives_idle', '10', false) || set_config('tcp_keepalives_interval', '5', false)
-             || set_config('tcp_keepalives_count', '3', false) || set_config('tcp_user_timeout', '25000', false) is not null
-         and (current_setting('server_version_num')::int < 140000
-              or set_config('client_connection_check_interval', '5000', false)
-                 || set_config('idle_session_timeout', (greatest(600, 10 * p_ttl) * 1000)::bigint::text, false) is not null))
+   where not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null
 $$;
 
 -- The lease has expired, or there is none and an execution is recorded as running.

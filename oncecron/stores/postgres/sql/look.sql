@@ -10,9 +10,20 @@ language sql stable as $$
    order by x.kind desc, x.name = '*' limit 1
 $$;
 
+-- Settings that end the session of a dead client soon after packets stop, and free its lock: a firing that only looks may wait
+-- for hours. True. They would stick to a pooler's connection.
+create function {ns}.watch_client_v1(p_ttl double precision) returns boolean
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select set_config('tcp_keepalives_idle', '10', false) || set_config('tcp_keepalives_interval', '5', false)
+         || set_config('tcp_keepalives_count', '3', false) || set_config('tcp_user_timeout', '25000', false) is not null
+     and (current_setting('server_version_num')::int < 140000
+          or set_config('client_connection_check_interval', '5000', false)
+             || set_config('idle_session_timeout', (greatest(600, 10 * p_ttl) * 1000)::bigint::text, false) is not null)
+$$;
+
 -- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.
 create function {ns}.look_v1(
-  p_key text, p_shard integer, p_host text, p_owner uuid, p_client_backend integer,
+  p_key text, p_shard integer, p_host text, p_owner uuid, p_client_backend integer, p_ttl double precision,
   out in_recovery boolean, out isolation text, out own_backend boolean, out now double precision,
   out stop_kind text, out stop_author text, out stop_reason text, out stopped_at double precision,
   out key_id integer, out version bigint, out first_id integer, out divisions text, out divided_until double precision,
@@ -24,7 +35,8 @@ create function {ns}.look_v1(
   out last_execution_id bigint, out last_started_at double precision, out last_lateness double precision
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select pg_is_in_recovery(), current_setting('transaction_isolation'), p_client_backend is not distinct from pg_backend_pid(),
+  select pg_is_in_recovery(), current_setting('transaction_isolation'),
+         case when p_client_backend = pg_backend_pid() then {ns}.watch_client_v1(p_ttl) else false end,
          date_part('epoch', n.at),
          s.kind, s.author, s.reason, date_part('epoch', s.created_at),
          k.key_id, k.version, d.key_id, d.divisions, date_part('epoch', d.divided_until),
@@ -60,7 +72,9 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
          a.highest, a.highest > a.found,    -- an attempt that retention has removed may have started
          (select x.shards from {ns}.job_key j join {ns}.job_execution x on x.key_id = j.key_id
            where j.key = k.key and x.tick = p_tick and x.shards <> p_shards limit 1),
-         {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp()), k.backend_start::text
+         {ns}.lock_state_of_v1(k.key_id, k.version,
+           {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())),
+         k.backend_start::text
     from {ns}.job_key k
     left join lateral (
       select x.* from {ns}.job_execution x

@@ -56,6 +56,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     from {ns}.lock_holder_v1(p_key_id) h (pid)
 $$;
 
+-- That state, if the row still has the version that was read before it: locks are not part of a snapshot. Otherwise the
+-- lock is another firing's, which the row does not tell about. VOLATILE: it has a snapshot of its own, a newer one.
+create function {ns}.lock_state_of_v1(p_key_id integer, p_version bigint, p_state text) returns text
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select case when p_state = 'none' or k.version = p_version then p_state else 'busy' end
+    from {ns}.job_key k where k.key_id = p_key_id
+$$;
+
 -- A session whose transaction has checked its fence and has not ended. The row's FOR KEY SHARE lock stands in xmax: a
 -- transaction id, or where several share it a multixact id, which looks alike; each backend holds its transaction id's
 -- own lock.
