@@ -144,7 +144,7 @@ def script(shell: str) -> str:
 def _print(_given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output  # noqa: PLC0415 - not for --help
 
-    output.say(script(words[0]), output.standard_output())
+    output.write_text(script(words[0]), output.standard_output())
     return 0
 
 

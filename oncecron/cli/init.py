@@ -78,7 +78,7 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         from oncecron.stores.postgres.inspector import PostgresInspector
 
         unconnected = PostgresInspector("", namespace=settings["namespace"])
-        output.say(unconnected.schema_sql(roles), stream)
+        output.write_text(unconnected.schema_sql(roles), stream)
         return 0
     with all_inspectors(settings) as stores:
         answer = (_sql if settings["print-sql"] else _prepared)(stores, roles)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
+_BEFORE_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # OWASP, "CSV Injection"
 _COLOURS = {
     "running": "36",
     "succeeded": "32",
@@ -141,15 +142,22 @@ class Writer:
             writer.writerow(self._kind.fields)
             yield 0, line.text
         for record in records:
-            writer.writerow(self._published(record).values())
+            writer.writerow(map(self._csv_field, self._published(record).values()))
             yield 1, line.text
+
+    def _csv_field(self, value: Any) -> Any:
+        """Return a value for a spreadsheet: a text there is no formula; at a terminal it has no control characters."""
+        if not isinstance(value, str):
+            return value
+        text = "'" + value if value.startswith(_BEFORE_A_FORMULA) else value
+        return visible_lines(text) if self._stream.isatty() else text
 
     # Tables
 
     def _rows(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         columns = self._kind.columns
         clock = self._style.clock
-        rows = ([column.text(record, clock) for column in columns] for record in records)
+        rows = ([visible(column.text(record, clock)) for column in columns] for record in records)
         if not self._headed:
             self._headed = True
             first = list(itertools.islice(rows, _MEASURED_ROWS))
@@ -215,8 +223,18 @@ class _TextLine:
         self.text = text.removesuffix("\r\n") + "\n"
 
 
+def visible_lines(text: str) -> str:
+    """Return a text of several lines with its other control characters escaped."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def say(text: str, stream: TextIO) -> None:
-    """Write a text as it is. Raises `BrokenPipeError`, `OutputError`."""
+    """Write a text for people, without control characters. Raises `BrokenPipeError`, `OutputError`."""
+    write_text(visible_lines(text), stream)
+
+
+def write_text(text: str, stream: TextIO) -> None:
+    """Write a text for a program as it is: JSON, SQL, a script. Raises `BrokenPipeError`, `OutputError`."""
     with _explained_errors():
         stream.write(text.rstrip("\n") + "\n")
         stream.flush()

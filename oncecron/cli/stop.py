@@ -61,7 +61,7 @@ OPTIONS = (
 def _stop(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.settings import Settings
-    from oncecron.core.text import Clock
+    from oncecron.core.text import Clock, visible
 
     key = named_key(words[0])
     settings = Settings(OPTIONS, given, key)
@@ -79,7 +79,8 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
         lines = [_sentence(fate, clock) for fate in fates if fate.answer != "alive"]
         lines += [_gone(lease, clock, settings) for lease in over]
         if lines or not fates:
-            output.say("\n".join(lines or [nothing_runs(key, settings["shard"])]), stream)
+            lines = lines or [nothing_runs(key, settings["shard"])]
+            output.say("\n".join(map(visible, lines)), stream)
     return _complain_of([fate for fate in fates if fate.answer == "alive"], clock)
 
 

@@ -36,7 +36,7 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.settings import Settings
     from oncecron.core import clock
-    from oncecron.core.text import Clock
+    from oncecron.core.text import Clock, visible
     from oncecron.reports.explain import account
     from oncecron.reports.tick_history import Sources, gather
 
@@ -50,9 +50,9 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     if settings["json"]:
         import json
 
-        output.say(json.dumps(_record(facts, told, shown), indent=1), stream)
+        output.write_text(json.dumps(_record(facts, told, shown), indent=1), stream)
     else:
-        output.say("\n".join(told.sentences), stream)
+        output.say("\n".join(map(visible, told.sentences)), stream)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""How messages are written to standard error: one line each, and never with a wait."""
+"""How messages are written to standard error: one line each, without control characters, and never with a wait."""
 
 from __future__ import annotations
 
@@ -11,16 +11,31 @@ def valid(text: str) -> str:
     return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
+def visible(text: str) -> str:
+    """Return a text with its control characters escaped, so that a terminal cannot execute them.
+
+    A name or a reason may come from another host, from a database that others write to, or from a variable. Escaped are
+    C0, C1, line and paragraph separators, what changes the direction of a text, and invisible blanks.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
 def complain(text: str) -> None:
     """Write one line to standard error; drop it if standard error is closed or full."""
-    _write("oncecron: " + " ".join(text.split()) + "\n")
+    _write("oncecron: " + visible(" ".join(text.split())) + "\n")
 
 
 def show_trace() -> None:
     """Write the traceback of the current exception to standard error."""
     import traceback  # noqa: PLC0415 - only for a bug
 
-    _write(traceback.format_exc())
+    lines = traceback.format_exc().splitlines()
+    _write("".join(f"{visible(line)}\n" for line in lines))
 
 
 def _write(text: str) -> None:

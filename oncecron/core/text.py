@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from signal import Signals
 
 from oncecron.core.light_typing import NamedTuple
+from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
 
 ABSENT = "-"
 
@@ -29,16 +30,6 @@ class Clock(NamedTuple):
             text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
             return text.removesuffix("+00:00") + "Z"
         return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
-
-
-def visible(text: str) -> str:
-    """Return a text with its control characters escaped, so that a terminal cannot execute them."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
 
 
 def signal_name(number: int) -> str | None:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from oncecron.core import stderr
 
 CAPACITY = 1 << 16  # bytes, of a pipe as Linux makes it
@@ -44,3 +46,21 @@ def test_a_long_line_is_whole_where_it_fits() -> None:
     with standard_error_to_a_pipe() as reader:
         stderr.complain(record)
         assert os.read(reader, CAPACITY) == f"oncecron: {record}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\x1b[2Jb", "\x9b31m", "\u202etxt", "\x07", "\x7f", "\u2066x", "\udc9b"]
+)
+def test_a_message_has_no_control_characters(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of the reason of a pause, the name of another host, a command line, or a configuration."""
+    stderr.complain(f"skipped: k is paused by ann@{text}")
+    told = capfd.readouterr().err
+    assert told.endswith("\n")
+    assert told[:-1].isprintable()
+    try:
+        getattr(stderr, text)
+    except AttributeError:
+        stderr.show_trace()
+    told = capfd.readouterr().err
+    assert "AttributeError" in told
+    assert told.replace("\n", "").isprintable()

@@ -16,8 +16,19 @@ from hypothesis import strategies as st
 
 from oncecron.cli import output
 from oncecron.cli.command import FORMAT
-from oncecron.cli.output import Style, Writer
-from oncecron.cli.tables import EXECUTIONS, IN_FULL, LEASES, PAUSES, SKIPS, Kind
+from oncecron.cli.output import Style, Writer, say, write_text
+from oncecron.cli.tables import (
+    COMING,
+    EXECUTIONS,
+    FINDINGS,
+    IN_FULL,
+    JOBS,
+    LEASES,
+    PAUSES,
+    SKIPS,
+    Column,
+    Kind,
+)
 from oncecron.core import text as texts
 from oncecron.core.errors import OutputError
 from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Pause, Skip
@@ -161,8 +172,61 @@ def test_any_text_survives_the_machine_formats(command: str, note: str | None) -
     assert line.isascii()
     assert json.loads(line)["note"] == note
     [_, row] = csv.reader(io.StringIO(written([record], EXECUTIONS, "csv"), newline=""))
-    assert row[11] == command
-    assert row[17] == (note or "")
+    assert row[11] == f"{quote_of(command)}{command}"
+    assert row[17] == f"{quote_of(note or '')}{note or ''}"
+
+
+def quote_of(text: str) -> str:
+    """Return what keeps a spreadsheet from calculating a text."""
+    return "'" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and text else ""
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0"]
+)
+def test_no_text_of_csv_is_a_formula(text: str) -> None:
+    """A spreadsheet would run what another host has put into the log. Numbers and JSON stay as they are."""
+    record = EXECUTION._replace(command=text, host=text, duration=-1.0)
+    [_, row] = csv.reader(io.StringIO(written([record], EXECUTIONS, "csv"), newline=""))
+    assert (row[11], row[8], row[14]) == (f"'{text}", f"'{text}", "-1.0")
+    assert json.loads(written([record], EXECUTIONS, "json"))[0]["command"] == text
+
+
+CONTROLS = "\x07\x1b[2J\x9b31m\u202e\u2028\x7f"
+
+
+@pytest.mark.parametrize("kind", [EXECUTIONS, SKIPS, JOBS, LEASES, PAUSES, FINDINGS, COMING])
+def test_no_table_executes_what_a_host_has_recorded(kind: Kind) -> None:
+    """Whatever the column: not even one that is added without a thought of it."""
+    stranger = Column("NEW", lambda _record, _clock: CONTROLS)
+    loose = Kind((), frozenset(), (*(each._replace(text=stranger.text) for each in kind.columns),))
+    assert printable(written([object()], loose, "table"))
+
+
+def test_csv_at_a_terminal_executes_nothing_either() -> None:
+    """In a pipe it keeps the text."""
+    record = EXECUTION._replace(command=f"a{CONTROLS}\nb")
+    stream = Stream()
+    Writer(EXECUTIONS, Style("csv", Clock(utc=True)), stream).write([record])
+    assert CONTROLS in stream.getvalue()
+    terminal = Stream(terminal=True)
+    Writer(EXECUTIONS, Style("csv", Clock(utc=True)), terminal).write([record])
+    assert printable(terminal.getvalue())
+    assert "\\x1b[2J" in terminal.getvalue()
+
+
+def test_what_people_read_executes_nothing() -> None:
+    """An answer in sentences; what programs read stays as it is."""
+    stream = Stream()
+    say(f"drained {CONTROLS}\nb", stream)
+    assert stream.getvalue() == ("drained \\x07\\x1b[2J\\x9b31m\\u202e\\u2028\\x7f\nb\n")
+    write_text(CONTROLS, stream := Stream())
+    assert stream.getvalue() == CONTROLS + "\n"
+
+
+def printable(text: str) -> bool:
+    """Return whether a text has no control characters but the ends of its lines."""
+    return text.replace("\n", "").isprintable()
 
 
 # Times

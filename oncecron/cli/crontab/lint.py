@@ -64,7 +64,7 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
         found += check_unit(unit, text, jobs)
     stream = output.standard_output()
     if "json" in given:
-        output.say(
+        output.write_text(
             json.dumps([_as_utf8(diagnostic)._asdict() for diagnostic in found], indent=1), stream
         )
     elif found:
