@@ -227,10 +227,10 @@ def store_from_file(file: File, configured: str | None) -> str | None:
         path = os.path.join(os.path.dirname(file.path or ""), file.store_file)
     text, mode = read_private(path, "store file")
     text = text.strip()
-    if has_password(text):
-        _refuse_world_readable(path, mode, "store file")
     if not text or "\n" in text or "\0" in text:
         raise ConfigurationError(f"store file {path} must hold exactly one line, the store's URL")
+    if has_password(text):
+        _refuse_world_readable(path, mode, "store file")
     return text
 
 

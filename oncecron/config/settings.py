@@ -97,7 +97,8 @@ class Settings:
         for name in (STORE.name, LOG.name, NAMESPACE.name, CONFIG.name):
             if self.typed(name):
                 text = self._given[name]
-                shown = f'"$ONCECRON_{name.upper()}"' if has_password(text) else shell_quoted(text)
+                secret = name in (STORE.name, LOG.name) and has_password(text)
+                shown = f'"$ONCECRON_{name.upper()}"' if secret else shell_quoted(text)
                 options += f" --{name} {shown}"
         return f"`oncecron {words}{options}`"
 

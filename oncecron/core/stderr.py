@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 
+from oncecron.core.secrets import without_logins
+
 
 def valid(text: str) -> str:
     r"""Return a text from the command line or the system as valid UTF-8, with other bytes escaped (`\xff`)."""
@@ -27,7 +29,7 @@ def visible(text: str) -> str:
 
 def complain(text: str) -> None:
     """Write one line to standard error; drop it if standard error is closed or full."""
-    _write("oncecron: " + visible(" ".join(text.split())) + "\n")
+    _write("oncecron: " + visible(without_logins(" ".join(text.split()))) + "\n")
 
 
 def show_trace() -> None:

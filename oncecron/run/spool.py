@@ -48,8 +48,9 @@ class SpoolError(OncecronError):
 
 
 def spool_of(address: Address, namespace: str) -> Spool:
-    """Return this user's spool for a store."""
-    return Spool(state_directory(), masked(address.target), namespace)
+    """Return this user's spool for a store; a password must not be in the name of its directory."""
+    store = address.target if address.kind == "sqlite" else masked(address.target)
+    return Spool(state_directory(), store, namespace)
 
 
 class Spool:

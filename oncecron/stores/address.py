@@ -7,6 +7,8 @@ import os
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.secrets import MASK, login_secret
+from oncecron.core.secrets import masked as masked  # noqa: PLC0414 - a store imports it from here
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -59,10 +61,10 @@ def parse_address(text: str) -> Address:
         cure = f"write {scheme}://" if scheme in _REDIS_SCHEMES else f"write {_KNOWN}"
         raise ConfigurationError(f"{masked(text)!r} is not a store; {cure}")
     if scheme in ("postgresql", "postgres"):
-        _check_password(scheme, rest, text, {"/": "%2F", "@": "%40"})
+        _check_login(text)
         return Address("postgres", text)
     if scheme in _REDIS_SCHEMES:
-        _check_password(scheme, rest, text, {"/": "%2F", "@": "%40", "?": "%3F"})
+        _check_login(text)
         return Address("redis", text)
     if scheme == "sqlite":
         return Address("sqlite", _sqlite_path(rest, text))
@@ -70,6 +72,8 @@ def parse_address(text: str) -> Address:
         raise ConfigurationError(
             f"store {masked(text)!r}: unknown kind {scheme!r}; write {_MEANT[scheme]}://"
         )
+    if scheme not in masked(text):  # a password in front of it
+        scheme = MASK
     base, plus, driver = scheme.partition("+")
     if plus and base in ("postgresql", "postgres", "sqlite"):
         raise ConfigurationError(
@@ -78,78 +82,21 @@ def parse_address(text: str) -> Address:
     raise ConfigurationError(f"store {masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
 
 
-def _check_password(scheme: str, rest: str, text: str, escapes: dict[str, str]) -> None:
-    span = _password_in(scheme, rest)
-    if span and any(sign in rest[span[0] : span[1]] for sign in escapes):
-        written = [f"{sign} as {escape}" for sign, escape in escapes.items()]
+def _check_login(text: str) -> None:
+    """Refuse an address in which the end of the password, or of the host, can only be guessed."""
+    if any(sign in login_secret(text) for sign in "/@?"):
         raise ConfigurationError(
-            f"store {masked(text)!r}: write {', '.join(written[:-1])} and {written[-1]} in the password"
+            f"store {masked(text)!r}: write / as %2F, @ as %40 and ? as %3F in the password, "
+            "and @ as %40 in the database"
         )
 
 
 def _sqlite_path(rest: str, text: str) -> str:
     if not rest.startswith("/") or len(rest) == 1:
         raise ConfigurationError(
-            f"store {text!r}: the path must be absolute, with three slashes: sqlite:///var/lib/jobs.db"
+            f"store {masked(text)!r}: the path must be absolute, with three slashes: sqlite:///var/lib/jobs.db"
         )
     return os.path.normpath(rest)
-
-
-def masked(text: str) -> str:
-    """Return an address, or an error about it, without the password."""
-    scheme, separator, rest = text.partition("://")
-    if separator and (span := _password_in(scheme, rest)):
-        text = scheme + separator + rest[: span[0]] + "***" + rest[span[1] :]
-    return _without_values(text)
-
-
-def _password_in(scheme: str, rest: str) -> tuple[int, int] | None:
-    """Return where the password of USER:PASSWORD@ begins and ends, also with an unescaped / or @ in it."""
-    authority = rest.partition("/")[0]
-    end = authority.rfind("@")
-    if end < 0:
-        end = rest.partition("?")[0].rfind("@")
-    start = authority.find(":") + 1
-    if not 0 < start <= end:
-        return None
-    secret = rest[start:end]
-    port, _, parameters = secret.partition("?")
-    if port != secret and "=" not in parameters:
-        port = secret
-    if not scheme.startswith(("redis", "valkey")):
-        port = port.partition("/")[0]  # the name of a database may contain an @
-    is_port = start > 1 and port != secret and port.isdigit()
-    return None if is_port else (start, end)
-
-
-def _without_values(text: str) -> str:
-    """Return a connection string with every `password=...` hidden, `sslpassword` and quoted ones too."""
-    lower = text.lower()
-    shown, done = "", 0
-    while (found := lower.find("password", done)) >= 0:
-        start = found + len("password")
-        while text[start : start + 1] == " ":
-            start += 1
-        if text[start : start + 1] != "=":
-            shown, done = shown + text[done:start], start
-            continue
-        start += 1
-        while text[start : start + 1] == " ":
-            start += 1
-        shown, done = shown + text[done:start] + "***", _end_of_value(text, start)
-    return shown + text[done:]
-
-
-def _end_of_value(text: str, start: int) -> int:
-    if text[start : start + 1] == "'":
-        end = text.find("'", start + 1)
-        while end > 0 and text[end - 1] == "\\":
-            end = text.find("'", end + 1)
-        return end + 1 if end > 0 else len(text)
-    signs = "&" if "://" in text[:start] else "& "
-    return min(
-        (at for at in (text.find(sign, start) for sign in signs) if at >= 0), default=len(text)
-    )
 
 
 def has_password(text: str) -> bool:
@@ -181,7 +128,7 @@ def as_role(store: str, role: str) -> str:
     """Return the URL of a PostgreSQL store for another role: without the user, the password and what they open."""
     import urllib.parse  # noqa: PLC0415 - for error messages alone
 
-    scheme, _, rest = store.partition("://")
+    scheme, _, rest = masked(store).partition("://")
     authority, slash, path = rest.partition("/")
     hosts = authority.rpartition("@")[2]
     return f"{scheme}://{urllib.parse.quote(role, safe='')}@{hosts}{slash}{path}"

@@ -233,7 +233,8 @@ def test_a_command_repeats_what_was_typed() -> None:
 
 def test_an_owner_connects_without_the_password_of_another() -> None:
     """The rest of the URL stays."""
-    assert as_role("postgresql://u:p@a:1,b/d?x=1", "dba") == "postgresql://dba@a:1,b/d?x=1"
+    assert as_role("postgresql://u:p@a:1,b/d?user=x", "dba") == "postgresql://dba@a:1,b/d?user=x"
+    assert as_role("postgresql://u@a/d?password=p", "dba") == "postgresql://dba@a/d?password=***"
     assert as_role("postgresql:///d", "dba") == "postgresql://dba@/d"
 
 

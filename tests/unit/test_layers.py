@@ -171,10 +171,13 @@ HEAVY = {
 
 @pytest.mark.parametrize(
     ("name", "own", "others"),
-    [("postgres", 49, 25), ("redis", 47, 27), ("sqlite", 49, 32)],
+    [("postgres", 50, 25), ("redis", 48, 27), ("sqlite", 50, 32)],
 )
 def test_a_firing_imports_so_many_modules(name: str, own: int, others: int) -> None:
-    """Each is paid on every host at every tick: a new one needs a reason, and a new number here."""
+    """Each is paid on every host at every tick: a new one needs a reason, and a new number here.
+
+    `core.secrets` is one because the address and the command of every firing may hold a secret.
+    """
     loaded = loaded_by(FIRING.format(name))
     assert loaded & (HEAVY | ({"sqlite3"} - ({"sqlite3"} if name == "sqlite" else set()))) == set()
     ours = {module for module in loaded if module.split(".")[0] == "oncecron"}

@@ -6,13 +6,13 @@ import os
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.secrets import masked, quoting, without
 from oncecron.core.timing import (
     KEEPALIVE_COUNT,
     KEEPALIVE_IDLE,
     KEEPALIVE_INTERVAL,
     SHORTEST_SERVER_TIMEOUT,
 )
-from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
     from oncecron.core.errors import StoreError
@@ -63,8 +63,8 @@ def parameters(server_timeout: float, name: str) -> dict[str, str]:
 
 def broken(message: str, url: str) -> StoreError:
     """Return the error for an address that libpq cannot read."""
-    text = one_line(message)
-    return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; correct the store's URL")
+    text = one_line(quoting(message, url))
+    return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; correct the store's URL")
 
 
 def explain(message: str, url: str) -> StoreError:
@@ -73,12 +73,12 @@ def explain(message: str, url: str) -> StoreError:
     It names every server that was tried. The connection is retried if any of them may answer later. It is also retried
     if only standbys answered, because one of them may be about to be promoted.
     """
-    text = one_line(message)
-    cures = _cures(text)
-    failing_over = len(cures) > 1 and any(words in text for words in _STANDBY)
+    cures = _cures(one_line(message))
+    text = one_line(without(message, url))
+    failing_over = len(cures) > 1 and any(words in message for words in _STANDBY)
     if None not in cures and not failing_over:
-        return StoreRefusesError(f"PostgreSQL {masked(url)}: {masked(text)}; {cures[0]}")
-    return StoreUnavailable(f"PostgreSQL {masked(url)}: {masked(text)}")
+        return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {cures[0]}")
+    return StoreUnavailable(f"PostgreSQL {masked(url)}: {text}")
 
 
 def one_line(message: str) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.stores.address import masked, parse_address
+from oncecron.core.secrets import masked, quoting
+from oncecron.stores.address import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,7 +97,8 @@ def parse(text: str, defaults: Iterable[tuple[str, str]] = ()) -> Target:
     try:
         return _parsed(address.target, dict(defaults))
     except ValueError as error:
-        raise ConfigurationError(f"store {masked(address.target)!r}: {error}") from error
+        why = quoting(str(error), address.target)
+        raise ConfigurationError(f"store {masked(address.target)!r}: {why}") from error
 
 
 def check_defaults(table: Mapping[str, str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.stores.address import masked
 from oncecron.stores.redis.scripts import LAYOUT
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def of_step(error: ReplyError, target: Target) -> StoreError:
 
     Redis before 7 puts the error of a script into a longer sentence, so the code may stand anywhere.
     """
-    text = str(error)
+    text = _line(error)
     for found, cure in _STEP_REFUSED.items():
         if found in text:
             return StoreRefusesError(f"Redis {target.shown}: {text}; {cure}")
@@ -162,4 +161,6 @@ def _refused(error: ReplyError, where: str, prefix: str = "") -> StoreRefusesErr
 
 
 def _line(error: ReplyError) -> str:
-    return masked(" ".join(str(error).split()).rstrip("."))
+    """Return the server's answer on one line, without the arguments that it may repeat: those of AUTH are secret."""
+    text = str(error).partition(", with args beginning with")[0]
+    return " ".join(text.split()).rstrip(".")
