@@ -171,12 +171,19 @@ class LazyGroup(_Helpful, click.Group):
 
 def _pasted(line: Sequence[str]) -> str:
     """Return a command line for a shell, without passwords."""
+    from oncecron.crontab.masking import masked_words  # noqa: PLC0415 - not for --help
     from oncecron.stores.address import has_password, shell_quoted  # noqa: PLC0415 - not for --help
 
-    words = []
-    for word in line[1:]:
+    words, before = [], ""
+    for word, shown in zip(line[1:], masked_words(line[1:]), strict=True):
         name = word.partition("=")[0] + "=" if word.startswith("--") and "=" in word else ""
-        words.append(name + '"$ONCECRON_STORE"' if has_password(word) else shell_quoted(word))
+        if (name or f"{before}=") in ("--store=", "--log="):
+            variable = (name or f"{before}=")[2:-1].upper()
+            secret = has_password(word.removeprefix(name))
+            words.append(f'{name}"$ONCECRON_{variable}"' if secret else shell_quoted(word))
+        else:
+            words.append(shell_quoted(shown))
+        before = word
     return " ".join([line[0], *words])
 
 

@@ -307,6 +307,16 @@ RUN_OPTIONS = (
         "0",
         config="anywhere",
     ),
+    Option(
+        "record-command",
+        "choice",
+        "Record and show the command in full, with its secrets masked, or only the name of its program.",
+        "full|masked|program",
+        _WHERE,
+        "masked",
+        config="anywhere",
+        choices=("full", "masked", "program"),
+    ),
     CONFIG,
     Option(
         "verbose",

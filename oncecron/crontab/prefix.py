@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
+from oncecron.crontab.masking import masked_words
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
@@ -56,8 +57,9 @@ def _render(program: bytes, options: dict[str, str]) -> bytes:
         words += [b"--" + name.encode()] + ([] if name in _FLAGS else [value.encode()])
     for word in words:
         if _NOT_IN_WORDS.intersection(word):
+            [shown] = masked_words([word.decode(errors="replace")])
             raise ValueError(
-                f"{word.decode(errors='replace')!r} has a quote, a backslash or a percent sign, which cannot be "
+                f"{shown!r} has a quote, a backslash or a percent sign, which cannot be "
                 "written in a crontab; set it in the configuration file"
             )
     return b"".join(quoted(word) + b" " for word in words)

@@ -42,15 +42,18 @@ def run(parsed: ParsedRun) -> int:
         return open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
 
     try:
-        look_up(spec.command[0])
+        look_up(spec.command[0], spec.shown_program)
     except CommandError as error:
         _record_broken(spec, open_store(), str(error))
         raise
     return supervise(spec, open_store)
 
 
-def look_up(program: str) -> str:
-    """Return the path that will be executed. Raises `CommandError` like a shell: 127, or 126."""
+def look_up(program: str, shown: str) -> str:
+    """Return the path that will be executed; `shown`: the program in messages.
+
+    Raises `CommandError` like a shell: 127, or 126.
+    """
     if not program:
         raise CommandError("the command is empty", EX_NOT_FOUND)
     if "/" in program:
@@ -67,10 +70,10 @@ def look_up(program: str) -> str:
         kind = "a directory" if os.path.isdir(found[0]) else "not executable"
         raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
     if any(letter in " \t\n|&;<>$`" for letter in program):  # a whole line as one word
-        cure = f"to have a shell run it, use --shell {shell_quoted(program)}"
-        raise CommandError(f"{program!r} was not found as a program; {cure}", EX_NOT_FOUND)
+        cure = f"to have a shell run it, use --shell {shell_quoted(shown)}"
+        raise CommandError(f"{shown!r} was not found as a program; {cure}", EX_NOT_FOUND)
     where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
-    raise CommandError(f"{program} was not found{where}", EX_NOT_FOUND)
+    raise CommandError(f"{shown} was not found{where}", EX_NOT_FOUND)
 
 
 def _refuse_missing_interpreter(path: str) -> None:

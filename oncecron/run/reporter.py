@@ -39,7 +39,7 @@ class Reporter:
     def cannot_start(self, error: OSError) -> None:
         """Say why the command cannot be executed."""
         cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
-        self.say(f"cannot start {self._spec.command[0]}: {error.strerror}{cure}")
+        self.say(f"cannot start {self._spec.shown_program}: {error.strerror}{cure}")
 
     def refused(self, event: Refused) -> None:
         """Report that a shard was refused; the store has recorded it."""

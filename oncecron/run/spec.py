@@ -24,6 +24,7 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
+from oncecron.core.secrets import MASK, may_hold_secret
 from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line
@@ -67,6 +68,8 @@ class RunSpec(NamedTuple):
     verbose: int
     terminal: bool
     """Standard input is a terminal: the job stays in its foreground process group."""
+    shown_program: str = ""
+    """The first word of the command as messages may show it; see `shown_words`."""
     capture: int = 0
     """How many bytes of the job's output are recorded; 0: none, and its output is not touched."""
 
@@ -116,6 +119,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     settings = Settings(RUN_OPTIONS, parsed.given, key)
     _check_together(settings, parsed.command)
     command = _command(settings, parsed.command, key)
+    shown = shown_words(command, settings["record-command"])
     firing_tick, schedule = _tick(settings, fired_at)
     retry_policy = _retry_policy(settings)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
@@ -125,7 +129,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         tick=firing_tick,
         owner=_random_uuid(),
         holder=Holder(host_name(), os.getpid(), user_name()),
-        command=shown(command),
+        command=quoted_line(shown),
         fired_at=fired_at,
         ttl=settings["ttl"],
         min_gap=_min_gap(settings, firing_tick),
@@ -156,6 +160,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         connect_timeout=settings["connect-timeout"],
         verbose=settings["verbose"] or 0,
         terminal=os.isatty(0),
+        shown_program=shown[0],
         capture=settings["capture"],
     )
 
@@ -192,7 +197,8 @@ def checked_key(key: str | None) -> str:
     if key is None:
         raise UsageError("--key is missing: name what must run once, the same on every host")
     if not is_key(key):
-        raise UsageError(f"--key {key!r}: {KEY_RULE}")
+        [shown] = shown_words([key], "masked")  # an address that was meant for --store
+        raise UsageError(f"--key {shown!r}: {KEY_RULE}")
     if os.environ.get("ONCECRON_KEY") == key:
         raise UsageError(
             f"--key {key}: this command already runs under that key and would wait for itself; "
@@ -262,13 +268,26 @@ def user_name() -> str:
         return str(os.geteuid())
 
 
-def shown(command: list[str]) -> str:
-    """Return a command as one shell-quoted line of valid UTF-8."""
-    return " ".join(_quoted(stderr.valid(word)) for word in command)
+def shown_words(command: list[str], how: str) -> list[str]:
+    """Return the words of a command as they are recorded; `how`: the value of --record-command."""
+    words = list(map(stderr.valid, command))
+    if how == "program":
+        words = [" ".join(words[0].split()[:1])]  # a whole line as one word
+    if how == "full" or not may_hold_secret(" ".join(words)):
+        return words
+    from oncecron.crontab.masking import masked_words  # noqa: PLC0415 - most commands hold no secret
+
+    return masked_words(words)
+
+
+def quoted_line(words: list[str]) -> str:
+    """Return words as one shell-quoted line."""
+    return " ".join(map(_quoted, words))
 
 
 def _quoted(word: str) -> str:
-    if word and KEY_LETTERS.issuperset(word.replace("=", "").replace("%", "").replace("+", "")):
+    plain = word.replace("=", "").replace("%", "").replace("+", "").replace(MASK, "")
+    if word and KEY_LETTERS.issuperset(plain):
         return word
     return "'" + word.replace("'", "'\"'\"'") + "'"
 

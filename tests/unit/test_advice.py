@@ -134,9 +134,9 @@ def test_the_help_of_the_shell_names_its_own_path(
 def test_a_command_line_as_one_word_needs_a_shell() -> None:
     """A program that is only missing does not."""
     with pytest.raises(CommandError, match=r"use --shell 'echo hi \| wc'$"):
-        look_up("echo hi | wc")
+        look_up("echo hi | wc", "echo hi | wc")
     with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
-        look_up("no-such-program")
+        look_up("no-such-program", "no-such-program")
 
 
 def test_sql_is_printed_without_a_store(capfd: pytest.CaptureFixture[str]) -> None:

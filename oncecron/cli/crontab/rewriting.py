@@ -14,6 +14,7 @@ from oncecron.config.options import Option
 from oncecron.core.errors import OncecronError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
+from oncecron.crontab.masking import masked_line
 from oncecron.crontab.scanner import WRITE_HERE, scan
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _line(crontab: Crontab, problem: Problem) -> str:
     """Return the line of a problem, to show after it; empty after a reason that ends with text to copy."""
     if not 0 < problem.number <= len(crontab.lines) or WRITE_HERE in problem.reason:
         return ""
-    text = visible(
-        crontab.lines[problem.number - 1].raw.decode(errors="backslashreplace").strip(" \t\n")
-    )
+    raw = crontab.lines[problem.number - 1].raw.decode(errors="backslashreplace")
+    text = visible(masked_line(raw.strip(" \t\n")))
     return f": {text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + '...'}"

@@ -11,8 +11,8 @@ from oncecron.config.run_parser import parse_run
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint.run_arguments import usage_error_of
-from oncecron.crontab.lint.secrets import masked
 from oncecron.crontab.lint.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
+from oncecron.crontab.masking import masked_line
 from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.words import (
@@ -249,5 +249,5 @@ def canonical(command: str) -> str:
 
 def shown(text: str) -> str:
     """Return a command as a message shows it: short, without secrets."""
-    text = " ".join(masked(text).split())
+    text = " ".join(masked_line(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"
