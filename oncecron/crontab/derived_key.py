@@ -6,7 +6,8 @@ it). This rule never changes, because hosts are upgraded in any order, and anoth
 
     name     the file name of the first program that is not a launcher (`nice`, `env`, `flock FILE`, `cd DIRECTORY`,
              `su USER -c`, `bash -c`, `php`, `[ ... ]`, `test -e FILE`...) and not a device; letters other than
-             A-Z a-z 0-9 . _ become `-`; at most 40 letters; `job` if nothing is left
+             A-Z a-z 0-9 . _ become `-`; at most 40 letters; `job` if nothing is left. It is never a part of the value
+             of a variable: `PGPASSWORD='a b' pg_dump` gives `pg_dump`
     digest   CRC-32 of the command without leading and trailing blanks, eight hexadecimal digits
 """
 
@@ -42,6 +43,8 @@ _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
     b"test": (0, b"bcdefghkLnprsSuwz"),  # not x: its file is usually the program itself
     b"timeout": (1, b"sk"),
 }
+_QUOTES = (b"'\\''", b'\\"', b"'", b'"')  # the first two within other quotes
+_BLANK = frozenset(b" \t\n;&|()<>")
 # The words between the two are a condition, or the words of a loop.
 _SKIPPED_UNTIL = {
     b"[": b"]",
@@ -72,7 +75,7 @@ def _name(command: bytes) -> str:
 def _program(command: bytes) -> bytes:
     """Return the first word that is neither a launcher nor an argument of one."""
     options, arguments_left, skip_next, skip_until = b"", 0, False, b""
-    for word in fragments(command):
+    for word in fragments(_without_quoted_values(command)):
         name = word.rpartition(b"/")[2]
         if skip_next or skip_until:
             skip_next = False
@@ -89,6 +92,21 @@ def _program(command: bytes) -> bytes:
         elif not _is_not_a_program(word):
             return word
     return b""
+
+
+def _without_quoted_values(command: bytes) -> bytes:
+    """Return a command in which a quoted value, or one with an escaped blank, is missing behind its `=`."""
+    before, equals, rest = command.partition(b"=")
+    kept = before + equals
+    while equals:
+        while quote := next(filter(rest.startswith, _QUOTES), b""):
+            rest = rest[len(quote) :].partition(quote)[2]
+        first, *more = rest.split(b"\\ ")
+        while more and not _BLANK.intersection(first):
+            first, *more = more
+        before, equals, rest = b"\\ ".join((first, *more)).partition(b"=")
+        kept += before + equals
+    return kept
 
 
 def _is_not_a_program(word: bytes) -> bool:

@@ -308,6 +308,31 @@ def test_blanks_around_a_command_do_not_count() -> None:
     assert derived_key(b"  x y\t") == derived_key(b"x y") != derived_key(b"x  y")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "PGPASSWORD='hunter2 b' bill",
+            "PGPASSWORD=\"a hunter2\"'x hunter2' bill",
+            "P=a\\ hunter2 bill",
+        ),
+        *(
+            "sh -c 'X=\"a hunter2\" bill'",
+            "sh -c \"X='a hunter2' bill\"",
+            'sh -c "X=\\"a hunter2\\" bill"',
+        ),
+        *(
+            "sh -c 'X='\\''a hunter2'\\'' bill'",
+            "export X='hunter2 b'; bill",
+            "X='hunter2;b' Y='&hunter2' bill",
+        ),
+    ],
+)
+def test_a_derived_key_has_no_part_of_a_value(command: str) -> None:
+    """It is in every record, and in the mails of cron."""
+    assert derived_key(command.encode()).startswith("bill-")
+
+
 @given(st.binary())
 def test_every_command_has_a_key(command: bytes) -> None:
     """One that a store takes."""
