@@ -110,3 +110,16 @@ def test_dead_letters_are_filtered(a: Host, b: Host, log: Log) -> None:
     ):
         found = log.executions(query._replace(exhausted=True))
         assert [each.tick for each in found] == [minute(number).text for number in ticks], query
+
+
+def test_attempts_that_did_not_start_hide_no_dead_letter(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Also two in a row, of which one was lost at first."""
+    first = a.win(minute(1), retries=1)
+    lost = a.retried(first)
+    store.expire(KEY)
+    forced = b.win(minute(1), again=True)
+    a.finish(lost, "not-started")
+    b.finish(forced, "not-started")
+    assert [each.execution_id for each in log.exhausted()] == [first.execution_id]

@@ -44,16 +44,29 @@ def _newest(pipeline: Pipeline, page: Sequence[Row]) -> list[str]:
         ]
     )
     ids = [(answer or b"").decode().rpartition(":")[2] for answer in answers]
-    [texts] = pipeline.ask([("HMGET", names.of_namespace("executions"), *ids)])
-    return [_started(*last) for last in zip(ids, texts, strict=True)]
+    return _started(pipeline, ids)
 
 
-def _started(execution_id: str, text: bytes | None) -> str:
-    """Return the last attempt that started, if the given one did not start."""
+def _started(pipeline: Pipeline, ids: list[str]) -> list[str]:
+    """Return instead of attempts that did not start the last ones before them that did.
+
+    There may be several in a row: one that was lost at first may turn out not to have started.
+    """
+    before: list[str | None] = [*ids]
+    while asked := [number for number, execution_id in enumerate(before) if execution_id]:
+        executions = pipeline.names.of_namespace("executions")
+        [texts] = pipeline.ask([("HMGET", executions, *(before[number] or "" for number in asked))])
+        for number, text in zip(asked, texts, strict=True):
+            ids[number] = before[number] or ""
+            before[number] = _earlier(text)
+    return ids
+
+
+def _earlier(text: bytes | None) -> str | None:
+    """Return the attempt before one that did not start, if there is one on record."""
     row = {} if text is None else decoded(json_of(text))
-    if row.get("outcome") == "not-started":
-        return str(row.get("earlier", execution_id))
-    return execution_id
+    earlier = row.get("earlier") if row.get("outcome") == "not-started" else None
+    return None if earlier is None else str(earlier)
 
 
 def _of(names: Names, name: str, row: Row) -> str:
