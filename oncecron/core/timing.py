@@ -109,7 +109,7 @@ TERMINATED_AFTER = 5.0
 """A PostgreSQL session that was terminated ends within this time."""
 
 RELEASE_POLL = 0.05
-"""Between two tries of `release --force` while a terminated session ends."""
+"""Between two tries of `release --force` while a terminated session ends, and of a pause while a write is under way."""
 
 REPLICA_TIMEOUT = 5.0
 """The limit for replicas to acknowledge a change by a person (`?wait=N`)."""

@@ -26,7 +26,8 @@ def token_of_the_lease(ready: Database) -> int:
     """Wait for a lease and return its token."""
 
     def token() -> int:
-        return int(ready.execute("select fencing_token from oncecron.leases")[0][0])
+        leases = "select fencing_token from oncecron.leases where execution_id is not null"
+        return int(ready.execute(leases)[0][0])
 
     return eventually(token, retry_on=(IndexError, psycopg.Error))
 

@@ -9,8 +9,10 @@ import pytest
 from hosts import KEY, Host, minute
 from servers import eventually
 
+from oncecron.core import clock
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import AskAgain, Lease, Refusal
+from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 if TYPE_CHECKING:
@@ -79,6 +81,24 @@ def test_a_claim_that_waited_for_a_pause_sees_it(
     assert isinstance(answer, Refusal)
     assert answer.reason == ("drained" if what == "a host" else "paused")
     assert store.database.execute("select 1 from pg_locks where locktype = 'advisory'") == []
+
+
+def test_heartbeats_pass_by_a_pause_that_waits(a: Host, store: PostgresKind, log: Log) -> None:
+    """It waits for a long write, in short tries: a job must not lose its lease by a pause."""
+    a.run(minute(1), key="other")
+    lease = a.win(minute(1))
+    with store.database.connect("owner") as writer:
+        writer.execute("begin")
+        writer.execute("update oncecron.job_key set zone = zone where key = 'other'")
+        pause = threading.Thread(target=lambda: stop(log, KEY))
+        pause.start()
+        eventually(lambda: somebody_waits(store))
+        soon = clock.lease_time(a.store.lease_clock) + CALL_TIMEOUT
+        assert a.store.renew(lease, deadline=soon) is not None
+        assert pause.is_alive()
+        writer.execute("commit")
+    pause.join()
+    assert a.lose(minute(2)).reason == "paused"
 
 
 def test_an_attempt_that_waited_for_a_pause_sees_it(a: Host, store: PostgresKind, log: Log) -> None:

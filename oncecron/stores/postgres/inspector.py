@@ -12,7 +12,7 @@ import time
 
 import psycopg
 
-from oncecron.core.errors import StoreError, StoreRefusesError
+from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     Execution,
@@ -165,7 +165,7 @@ class PostgresInspector:
     ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a key; see `Inspector.pause`."""
         values = {"key": key, "author": author, "reason": reason, "seconds": seconds}
-        return _now_and_before(self._operate("pause", values))
+        return _now_and_before(self._stop_starts("pause", values))
 
     def resume(self, key: str) -> Pause | None:
         """End the pause of a key; see `Inspector.resume`."""
@@ -173,11 +173,23 @@ class PostgresInspector:
 
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host; see `Inspector.drain`."""
-        return _now_and_before(self._operate("drain", {"host": host, "author": author}))
+        return _now_and_before(self._stop_starts("drain", {"host": host, "author": author}))
 
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; see `Inspector.undrain`."""
         return next(self._operate("undrain", {"host": host}), None)
+
+    def _stop_starts(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
+        """Ask until no write is under way. Each try is short, because heartbeats wait behind it."""
+        give_up = time.monotonic() + INSPECTOR_TIMEOUT
+        while True:
+            try:
+                return self._operate(section, values)
+            except StoreUnavailable as error:
+                waited = isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
+                if not waited or time.monotonic() > give_up:
+                    raise
+            select.select((), (), (), RELEASE_POLL)
 
     def _operate(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
         return map(Pause._make, self._ask(section, values, _OPERATORS_CURE))

@@ -52,7 +52,8 @@ create view {ns}.pauses as
     from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp();
 
 -- Stop the starts of a key, of all keys or of a host. The lock on the table waits for the grants that are under way and
--- keeps others waiting until this transaction ends; it does not touch a job that checks its fence.
+-- keeps others waiting until this transaction ends. So do heartbeats, hence the short lock_timeout of its callers: a client
+-- asks again. It does not touch a job that checks its fence.
 create function {ns}.stop_starts_v1(p_kind text, p_name text, p_author text, p_reason text, p_seconds double precision)
 returns setof {ns}.pauses
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -72,7 +73,7 @@ end $$;
 
 -- The commands for people.  Each returns the pause that is there now, if any, and then the one that was there before.
 create function {ns}.pause_v1(p_key text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
-language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
   select * from {ns}.stop_starts_v1('key', p_key, p_author, p_reason, p_seconds)
 $$;
 
@@ -84,7 +85,7 @@ begin
 end $$;
 
 create function {ns}.drain_v1(p_host text, p_author text) returns setof {ns}.pauses
-language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
   select * from {ns}.stop_starts_v1('host', p_host, p_author, null, null)
 $$;
 
