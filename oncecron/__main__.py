@@ -53,9 +53,11 @@ def _shell(arguments: list[str]) -> int:
 
 
 def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
+    from oncecron.core import standard_descriptors  # noqa: PLC0415
     from oncecron.core.errors import EX_SOFTWARE, OncecronError  # noqa: PLC0415
 
     try:
+        standard_descriptors.fill()
         return carry_out(arguments)
     except OncecronError as error:
         return _failed(str(error), error.exit_status)

@@ -1,0 +1,19 @@
+"""Fill standard descriptors that the caller has closed, before anything else of this process can take their numbers.
+
+Otherwise a socket or a file that is opened later gets the number 0, 1 or 2, and a message for standard error goes to
+the database: `oncecron stop KEY 2>&-` did that.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def fill() -> None:
+    """Open /dev/null in place of each of the descriptors 0 to 2 that is closed. Raises `OSError`.
+
+    It is closed when another program is executed, so a job finds closed what its caller had closed.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:  # noqa: PLR2004
+        pass
+    os.close(descriptor)
