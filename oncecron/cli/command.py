@@ -221,7 +221,9 @@ class TableCommand(_Helpful):
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split the line. Raises `click.UsageError` for a word too many."""
+        """Split the line. Raises `click.UsageError` for a word too many, `UsageError` for an option too many."""
+        if not ctx.resilient_parsing:
+            self._refuse_repeated(ctx, args)
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             quotes = ""
@@ -229,6 +231,17 @@ class TableCommand(_Helpful):
                 quotes = "; put quotes around all five fields: --schedule '*/5 * * * *'"
             ctx.fail(f"unexpected argument {ctx.args[0]!r}{quotes}")
         return ctx.args
+
+    def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
+        """Raise `UsageError` for an option whose first value click would drop without a word."""
+        from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
+
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        given = [parameter.name for parameter in order]
+        for option in self.table:
+            single = option.takes_value and not option.repeatable
+            if single and given.count(_identifier(option)) > 1:
+                raise UsageError(f"--{option.name} is given twice; leave one of them out")
 
     def typed(self, context: click.Context) -> dict[str, str]:
         """Return the options that were typed, as text."""

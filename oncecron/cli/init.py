@@ -113,6 +113,9 @@ def _names(settings: Settings, option: str) -> tuple[str, ...]:
     names = tuple(valid(name.strip()) for name in text.split(",") if name.strip())
     if not names:
         raise UsageError(f"--{option} is empty (an unset variable?); name a role")
+    # PostgreSQL reads even the quoted name as the pseudo-role PUBLIC.
+    if everybody := [name for name in names if name.lower() == "public"]:
+        raise UsageError(f"--{option}: {everybody[0]} means everybody who may connect; name a role")
     return names
 
 

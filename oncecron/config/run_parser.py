@@ -17,7 +17,10 @@ class ParsedRun(NamedTuple):
 
 
 def parse_run(arguments: list[str]) -> ParsedRun | None:
-    """Parse well-formed arguments of `run`. Return None for others: click then says what is wrong."""
+    """Parse well-formed arguments of `run`. Return None for others: click then says what is wrong.
+
+    An option that takes a value may be given once: nobody would be told which of two values counts.
+    """
     given: dict[str, str] = {}
     at = 0
     while at < len(arguments):
@@ -39,7 +42,7 @@ def _read_long(given: dict[str, str], arguments: list[str], at: int) -> int | No
     """Take one `--name` and its value; return the index of the next argument, None for an error."""
     name, equals, value = arguments[at][2:].partition("=")
     option = RUN_OPTION.get(name)
-    if option is None or (equals and not option.takes_value):
+    if option is None or (equals and not option.takes_value) or _is_repeated(given, option):
         return None
     if option.takes_value and not equals:
         at += 1
@@ -57,7 +60,7 @@ def _read_short(given: dict[str, str], arguments: list[str], at: int) -> int | N
         return None
     for place, letter in enumerate(letters, 1):
         option = _BY_LETTER.get(letter)
-        if option is None:
+        if option is None or _is_repeated(given, option):
             return None
         if option.takes_value:
             value = letters[place:]
@@ -70,6 +73,10 @@ def _read_short(given: dict[str, str], arguments: list[str], at: int) -> int | N
             break
         _take(given, option, "")
     return at + 1
+
+
+def _is_repeated(given: dict[str, str], option: Option) -> bool:
+    return option.takes_value and option.name in given
 
 
 def _take(given: dict[str, str], option: Option, value: str) -> None:

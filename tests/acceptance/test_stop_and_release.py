@@ -51,7 +51,8 @@ def start(host: Oncecron, journal: Journal) -> Callable[..., Running]:
 
     def begin(*options: object, of_job: tuple[object, ...] = ()) -> Running:
         command = job(journal, "--beats", "--sleep", 120, *of_job)
-        firing = host.fire("k", "--tick", "t1", "--ttl", TTL, *options, "--", *command)
+        ttl = () if "--ttl" in options else ("--ttl", TTL)
+        firing = host.fire("k", "--tick", "t1", *ttl, *options, "--", *command)
         journal.wait_for("start")
         return Running(firing, journal, firing.job())
 

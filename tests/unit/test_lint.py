@@ -50,8 +50,11 @@ def kinds(findings: Iterable[Diagnostic]) -> list[str]:
 
 
 def line(options: str, schedule: str = "0 2 * * *", before: str = "") -> str:
-    """Return a line with a guard, whose options name the same schedule."""
-    return f"{schedule} {before}{RUN} --key k --schedule '{schedule}' {options}\n"
+    """Return a line with a guard; without options of their own they name the key k and the same schedule."""
+    typed = f" {options}".partition(" -- ")[0]
+    given = "" if "--key" in typed else "--key k "
+    given += "" if "--schedule" in typed else f"--schedule '{schedule}' "
+    return f"{schedule} {before}{RUN} {given}{options}\n"
 
 
 # One kind each
@@ -229,7 +232,8 @@ CASES = [
     ("percent", "0 2 * * * curl http://h/a%20b\n", r"write \%", "0 2 * * * cat %hello\n"),
     ("mailto", 'MAILTO=""\n0 2 * * * a\n', "output of failed jobs below it is lost", "MAILTO=joe\n0 2 * * * a\n"),
     ("mailto", "MAILTO=\n0 2 * * * a\n", "rejects the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),
-    ("options", f"0 2 * * * {RUN} --kay k -- a\n", "an option is unknown or incomplete", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
+    ("options", f"0 2 * * * {RUN} --kay k -- a\n", "an option is unknown, incomplete or given twice", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
+    ("options", f"0 2 * * * {RUN} --key k --key l -- a\n", "given twice", f"0 2 * * * {RUN} --key k -- a --key l\n"),
     ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "--key is missing", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
     ("options", line("--timeout foo -- a"), "--timeout: ", line("--timeout $LONG -- a")),
     ("options", line("--key 'a b' -- a"), "'a b'", line('--key "$KEY" -- a')),

@@ -18,6 +18,7 @@ from oncecron.cli import run as run_command
 from oncecron.cli.command import TableCommand
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS, Option
 from oncecron.config.run_parser import ParsedRun, parse_run
+from oncecron.core.errors import UsageError
 
 COMMANDS = every_command()
 STORELESS = ("completion", "crontab")
@@ -89,7 +90,7 @@ def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[st
     if parse_run(arguments) is None:
         try:
             parsed = parsed_by_click(arguments)
-        except (click.UsageError, click.exceptions.Exit):
+        except (click.UsageError, UsageError, click.exceptions.Exit):
             return
         assert parsed.command[0] == "-"  # a command of that name
 
@@ -106,13 +107,40 @@ def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[st
         "-x -- true",
         "--help",
         "-h",
+        "--key a --key b -- true",
+        "--key a --key=a -- true",
+        "--shell x -c y",
+        "-v -cx -vcy",
     ],
 )
 def test_what_is_wrong_is_left_to_click(line: str) -> None:
     """It has the words for it."""
     assert parse_run(shlex.split(line)) is None
-    with pytest.raises((click.UsageError, click.exceptions.Exit)):
+    with pytest.raises((click.UsageError, UsageError, click.exceptions.Exit)):
         parsed_by_click(shlex.split(line))
+
+
+@each_option
+def test_an_option_that_takes_one_value_is_given_once(
+    name: str, option: Option, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first of two would be dropped without a word; flags, -v and lists may be repeated."""
+    words = [f"--{option.name}=1", f"--{option.name}", "1"]
+    if not option.takes_value:
+        words = [f"--{option.name}"] * 2
+    line = [*name.split(), *words, *(["--key", "k"] if option.name != "key" else []), "--help"]
+    status = _status(main.invoke, line[:-3] if name != "run" else line[:-1])
+    told = f"oncecron: --{option.name} is given twice; leave one of them out\n"
+    refused = option.takes_value and not option.repeatable
+    assert ((status, capfd.readouterr().err) == (64, told)) is refused
+
+
+def test_completion_bears_an_option_that_is_given_twice() -> None:
+    """A line that is still being typed is completed, right or wrong."""
+    completer = completion.Completer(main.ONCECRON, {}, "oncecron", "")
+    completer._line = "oncecron history --limit 1 --limit 2 --ou"
+    words = ["history", "--limit", "1", "--limit", "2"]
+    assert [item.value for item in completer.get_completions(words, "--ou")] == ["--outcome"]
 
 
 # The table

@@ -30,7 +30,7 @@ def usage_error_of(
     if parsed is None or "key" not in parsed.given:
         known = all(map(is_literal, arguments))
         return (
-            ("--key is missing" if parsed else "an option is unknown or incomplete")
+            ("--key is missing" if parsed else "an option is unknown, incomplete or given twice")
             if known
             else ""
         )
