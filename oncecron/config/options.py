@@ -7,7 +7,7 @@ Values stay text until `config` converts them, so that every source is checked a
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import MINIMUM_TTL
+from oncecron.core.timing import LONGEST_CONNECT_TIMEOUT, LONGEST_TTL, MINIMUM_TTL
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -285,6 +285,7 @@ RUN_OPTIONS = (
         "30s",
         config="anywhere",
         minimum=1,
+        maximum=LONGEST_CONNECT_TIMEOUT,
     ),
     *(STORE, LOG, NAMESPACE),
     Option(
@@ -296,6 +297,7 @@ RUN_OPTIONS = (
         "60s",
         config="anywhere",
         minimum=MINIMUM_TTL,
+        maximum=LONGEST_TTL,
     ),
     Option(
         "capture",

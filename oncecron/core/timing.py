@@ -52,6 +52,10 @@ OLDEST_PROCESS = 3600.0
 MINIMUM_TTL = 6.0
 """With a shorter ttl, heartbeats would come more than once a second."""
 
+LONGEST_TTL = 1.0 * DAY
+"""With a longer ttl, a lost host would block its key for days; ten times the ttl is a time limit of PostgreSQL, whose
+largest is 24.8 days."""
+
 HEARTBEATS_PER_TTL = 6
 """The lease is renewed this many times in one ttl."""
 
@@ -115,6 +119,9 @@ REPLICA_TIMEOUT = 5.0
 """The limit for replicas to acknowledge a change by a person (`?wait=N`)."""
 
 # Retrying a call, and claiming
+
+LONGEST_CONNECT_TIMEOUT = 1.0 * DAY
+"""The largest --connect-timeout: far below 24.8 days, the longest wait of poll(2)."""
 
 FIRST_BACKOFF = 0.05
 """The first upper bound of the delay before a call is retried; it doubles each time, with full jitter."""
