@@ -9,6 +9,7 @@ import click
 from oncecron.cli.command import JSON, KEYS, STORE_OPTIONS, UTC, TableCommand, store_inspector
 from oncecron.cli.pause import author, named_key, near
 from oncecron.config.options import RUN_OPTION, Option
+from oncecron.core.model import REQUEST_SIGNALS
 from oncecron.core.timing import ASSUMED_GRACE, STOP_MARGIN, TAKEOVER_WITHIN
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
-
-_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 
 SHARD = Option(
     "shard",
@@ -39,9 +38,9 @@ OPTIONS = (
         "signal",
         "choice",
         "Send this signal first, to every process of the command.",
-        "|".join(_SIGNALS),
+        "|".join(REQUEST_SIGNALS),
         default="TERM",
-        choices=_SIGNALS,
+        choices=REQUEST_SIGNALS,
     ),
     Option(
         "grace",

@@ -15,7 +15,7 @@ from oncecron.core.timing import (
 )
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
     from oncecron.core.errors import StoreError
     from oncecron.core.tick import Tick
@@ -61,6 +61,10 @@ LOST_BY_HOLDER: tuple[LostByHolder, ...] = (
     *("revoked", "not-renewed"),
     *("guard-killed", "guard-failed", "guard-hung"),
 )
+
+REQUEST_KINDS: tuple[RequestKind, ...] = ("stop", "release")
+REQUEST_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
+"""The signals that a request may name."""
 
 FAILOVER_RETRIES = 2
 """The limit of takeovers of a tick without --retries: a job that crashes its host must not crash every host."""
@@ -145,6 +149,22 @@ class Request(NamedTuple):
     signal: int
     grace: float | None
     """Seconds from the signal to KILL; None: the run's own."""
+
+
+def stored_request(kind: Any, author: Any, signal: Any, grace: Any) -> Request:
+    """Return a request as it stands in a store, whatever stands there; `oncecron.run.requests` judges it.
+
+    A signal that is no number is 0, and a grace that is none is NaN.
+    """
+    try:
+        number = int(signal)
+    except (TypeError, ValueError, OverflowError):
+        number = 0
+    try:
+        seconds = None if grace is None else float(grace)
+    except (TypeError, ValueError, OverflowError):
+        seconds = float("nan")
+    return Request(kind, str(author or ""), number, seconds)
 
 
 class Lease(NamedTuple):

@@ -96,6 +96,7 @@ class Guard:
         self._orders = orders
         self._reports = reports
         self._wrapper_gone = False
+        self._ignored: str | None = None
         self._job_group: int | None = None
         self._signal_mask: Iterable[int] = ()
 
@@ -139,9 +140,23 @@ class Guard:
             if not self._take_orders():
                 poll.unregister(self._orders)
             for event in self.store_thread.events():
-                self._state = self._state.take(event)
+                self._state = self._state.take(self._without_wrong_request(event))
             self._state = self._state.judge(self.now())
         return self._state.exit_status
+
+    def _without_wrong_request(self, event: Event) -> Event:
+        """Return the event without a request that must not be obeyed, which is reported once."""
+        if not isinstance(event, (Granted, Renewed)) or event.lease.request is None:
+            return event
+        from oncecron.run.requests import wrong_with  # noqa: PLC0415 - most runs are never stopped
+
+        why = wrong_with(event.lease.request)
+        if why is None:
+            return event
+        if why != self._ignored:
+            self._ignored = why
+            self.reporter.say(f"a request in the store is ignored: {why}")
+        return event._replace(lease=event.lease._replace(request=None))
 
     def _poll_timeout(self) -> float:
         """Return the seconds to wait, at most one: timers stop while the machine is suspended."""

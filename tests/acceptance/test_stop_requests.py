@@ -10,6 +10,7 @@ from log_of import Store
 from servers import Journal, eventually, job
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 
+from oncecron.core.errors import StoreError
 from oncecron.core.model import Request
 from oncecron.stores import open_inspector
 from oncecron.stores.address import parse_address
@@ -115,3 +116,61 @@ def test_a_request_ends_the_firing_and_not_only_a_part(
         assert people.request("k", int(start.shard), newest, request)
     assert firing.wait(20).status == 143
     assert len(journal.starts()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "grace", "why"),
+    [
+        ("stop", 9999, None, "signal 9999 is not one of TERM, INT, HUP"),
+        ("stop", -1, None, "signal -1 is not one of"),
+        ("release", int(signal.SIGSTOP), 5, "signal 19 is not one of"),
+        ("stop", 15, -1, "a grace of -1s is not 0 to 3653d"),
+        ("stop", 15, float("inf"), "a grace of inf is not 0 to 3653d"),
+    ],
+)
+@pytest.mark.stores("all")
+def test_a_wrong_request_in_the_store_harms_no_job(
+    store: Store, host: Oncecron, journal: Journal, kind: str, number: int, grace: float, why: str
+) -> None:
+    """It is ignored, with one line however often it is told; a good one in its place is obeyed."""
+    firing = running(host, journal, "--sleep", 60)
+    eventually(lambda: store.executions("k")[-1], 20, IndexError)
+    store.plant_request("k", kind, number, grace)
+    told = store.heartbeat("k") or 0
+    eventually(lambda: (store.heartbeat("k") or 0) > told + SHORT_TTL)
+    ask(store, signal.SIGINT)
+    ended = firing.wait(20)
+    assert (ended.status, ended.out) == (130, b"INT\n")
+    assert ended.err.count("a request in the store is ignored: ") == 1
+    assert ended.err.startswith("oncecron: key k: a request in the store is ignored: ")
+    assert why in ended.err
+    assert journal.runs()[0].signals == ["INT"]
+
+
+@pytest.mark.parametrize(("number", "grace"), [("term", None), ("1" * 5000, None), (15, "soon")])
+def test_a_request_that_is_no_number_harms_no_job(
+    any_store: Store, host: Oncecron, journal: Journal, number: object, grace: object
+) -> None:
+    """Some stores keep any text."""
+    firing = running(host, journal, "--sleep", 60)
+    eventually(lambda: any_store.executions("k")[-1], 20, IndexError)
+    any_store.plant_request("k", "stop", number, grace)
+    told = any_store.heartbeat("k") or 0
+    eventually(lambda: (any_store.heartbeat("k") or 0) > told + SHORT_TTL)
+    ask(any_store)
+    ended = firing.wait(20)
+    assert ended.status == 143
+    assert ended.err.count("a request in the store is ignored: ") == 1
+
+
+@pytest.mark.parametrize(("number", "grace"), [(9999, None), (0, None), (15, -1.0), (15, 1e12)])
+@pytest.mark.stores("all")
+def test_no_store_takes_a_wrong_request(
+    store: Store, host: Oncecron, journal: Journal, number: int, grace: float | None
+) -> None:
+    """Whoever may ask could send anything; the job is not told of it."""
+    firing = running(host, journal, "--sleep", 60)
+    with pytest.raises(StoreError):
+        ask(store, number, grace)
+    ask(store)
+    assert firing.wait(20) == Ended(143, b"TERM\n", "")

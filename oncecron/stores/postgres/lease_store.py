@@ -6,7 +6,7 @@ from oncecron.core import clock
 from oncecron.core.claim import stopped
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Lease, Refusal, Request, trust_after
+from oncecron.core.model import AskAgain, Lease, Refusal, stored_request, trust_after
 from oncecron.stores import claiming
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.claim import Attempt, Grant, State
-    from oncecron.core.model import Ending, Firing, Retention, Unconfirmed
+    from oncecron.core.model import Ending, Firing, Request, Retention, Unconfirmed
     from oncecron.stores.postgres.client import PostgresClient, Value
     from oncecron.stores.postgres.rows import Column
 
@@ -358,9 +358,5 @@ def _ending_values(ending: Ending) -> tuple[Value, ...]:
 def _request(row: RenewRow) -> Request | None:
     if row.kind is None:
         return None
-    return Request(
-        "release" if row.kind == b"release" else "stop",
-        (row.author or b"").decode("utf-8", "replace"),
-        int(row.signal or 0),
-        None if row.grace is None else float(row.grace),
-    )
+    kind, author = (text.decode("utf-8", "replace") for text in (row.kind, row.author or b""))
+    return stored_request(kind, author, row.signal, row.grace)

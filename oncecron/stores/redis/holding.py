@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Lease, Request, trust_after
+from oncecron.core.model import Lease, stored_request, trust_after
 
 if TYPE_CHECKING:
-    from oncecron.core.model import Ending, Firing, Retention
+    from oncecron.core.model import Ending, Firing, Request, Retention
     from oncecron.stores.redis.resp import Reply
 
     Values = dict[str, str | int | float | None]
@@ -99,4 +99,4 @@ def _request(words: list[Reply]) -> Request:
     kind, author, signal, grace = (
         word.decode("utf-8", "replace") if isinstance(word, bytes) else "" for word in words
     )
-    return Request(kind, author, int(signal), float(grace) if grace else None)  # type: ignore[arg-type]
+    return stored_request(kind, author, signal, grace or None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Request, trust_after
+from oncecron.core.model import stored_request, trust_after
 from oncecron.stores import claiming
 from oncecron.stores.sqlite import attempts, claim, delivery
 from oncecron.stores.sqlite.connection import file_of
@@ -103,7 +103,7 @@ class SQLiteLeaseStore:
             if asked:
                 store.execute("hear_request", **lease._asdict(), **now)
         trusted_until = trust_after(now["lease_now"], lease.ttl)
-        return lease._replace(trusted_until=trusted_until, request=asked and Request(*asked))
+        return lease._replace(trusted_until=trusted_until, request=asked and stored_request(*asked))
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""

@@ -105,6 +105,9 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   v_id integer;
 begin
+  if p_signal is null or p_signal not between 1 and 64 or p_grace not between 0 and 3653 * 86400.0 then
+    raise exception 'signal % or grace % is out of range', p_signal, p_grace using errcode = 'invalid_parameter_value';
+  end if;
   update {ns}.job_key x
      set version = {ns}.next_version(x.version), request_kind = p_kind, request_author = p_author, request_signal = p_signal,
          request_grace = p_grace, request_acknowledged_at = null, requested_by = p_author

@@ -115,8 +115,8 @@ CREATE TABLE lease (
   expires_at               REAL    NOT NULL,
   request                  TEXT CHECK (request IN ('stop', 'release')),  -- the request to the holder
   requested_by             TEXT,
-  request_signal           INTEGER,
-  request_grace            REAL,
+  request_signal           INTEGER CHECK (request_signal BETWEEN 1 AND 64),
+  request_grace            REAL CHECK (request_grace BETWEEN 0 AND 3653 * 86400),
   request_acknowledged_at         REAL,              -- null: not delivered yet
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
