@@ -14,6 +14,7 @@ from oncecron.config.options import CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
+from oncecron.core.safe_paths import distrusted
 from oncecron.core.units import parse_duration
 from oncecron.stores.address import has_password, home_directory, shell_quoted
 
@@ -237,27 +238,38 @@ def store_from_file(file: File, configured: str | None) -> str | None:
 def read_private(path: str, what: str) -> tuple[str, int]:
     """Read a file that may hold a password or a command; return its text and mode.
 
-    Files that root reads must be owned by root, and no file may be world-writable. Group write is allowed: the owner
-    chose the group, or umask 002 gives each user a group of their own.
+    Only a regular file is read: a pipe would make a firing wait for ever. /dev/null is an empty file.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            status = os.fstat(file.fileno())
-            if os.geteuid() == 0 and status.st_uid != 0:
-                raise ConfigurationError(
-                    f"{what} {path} is not owned by root; run `chown root {shell_quoted(path)}`"
-                )
-            if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:  # not /dev/null
-                raise ConfigurationError(
-                    f"{what} {path} is world-writable; run `chmod o-w {shell_quoted(path)}`"
-                )
+        with open(_opened(path, what), encoding="utf-8") as file:
             text = file.read(_LARGEST_FILE + 1)
+            mode = os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
     if len(text) > _LARGEST_FILE:
         raise ConfigurationError(f"{what} {path} is larger than 1 MiB; name another file")
-    return text, status.st_mode
+    return text, mode
+
+
+def _opened(path: str, what: str) -> int:
+    """Return a descriptor of a file to trust. Raises `ConfigurationError` for any other, `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _refuse_untrusted(path, what, os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_untrusted(path: str, what: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        if os.path.samefile(path, os.devnull):
+            return
+        raise ConfigurationError(f"{what} {path} is not a regular file; name another file")
+    if why := distrusted(path):
+        raise ConfigurationError(f"{what} {path}: {why}")
 
 
 def _refuse_world_readable(path: str, mode: int, what: str) -> None:

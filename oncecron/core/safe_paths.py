@@ -1,9 +1,23 @@
-"""Decide whether a directory is safe to read records from: only its owner may write to it or replace it."""
+"""Decide whether other users could have written what is read: records, the configuration, a SQLite store.
+
+`unsafe` is for directories of oncecron's own, which belong to the user. `distrusted` is for files that say what runs,
+or where the leases are. Its rule is cron's for such files: the owner is root or the user, and neither a group nor
+others may write to it. It also holds for the directory that has the file, because whoever may write there replaces the
+file, and for links, because whoever made one chooses the file. The directories above must have such an owner too.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+
+from oncecron.core.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_LINKS = 40  # as the kernel (path_resolution(7))
 
 
 def unsafe(directory: str) -> str | None:
@@ -18,14 +32,12 @@ def unsafe(directory: str) -> str | None:
         what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
         return f"{directory} is {what}; set XDG_STATE_HOME to a directory that you own"
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        import shlex  # noqa: PLC0415 - for error messages alone
-
+        name = _quoted(directory)
         return (
             f"other users can write to {directory}; check what is in it, then make it yours: "
-            f"`chown {os.geteuid()} {shlex.quote(directory)} && chmod 700 {shlex.quote(directory)}`"
+            f"`chown {os.geteuid()} {name} && chmod 700 {name}`"
         )
-    # In a user namespace, root's directories have another owner, and so has `/`.
-    trusted = {0, os.lstat("/").st_uid, os.geteuid()}
+    trusted = _trusted_users()
     for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
         status = os.lstat(place)
         if status.st_uid not in trusted:
@@ -36,9 +48,78 @@ def unsafe(directory: str) -> str | None:
     return None
 
 
+def _trusted_users() -> set[int]:
+    """Return root and this user. In a user namespace, root's directories have another owner, and so has `/`."""
+    return {0, os.lstat("/").st_uid, os.geteuid()}
+
+
 def _above(directory: str) -> list[str]:
     above = os.path.dirname(directory)
     return [] if above == directory else [above, *_above(above)]
+
+
+def distrusted(path: str) -> str | None:
+    """Return why another user could choose what is in a file, with the cure; None if nobody can. Raises `OSError`.
+
+    `path` may also be the directory in which the file is to be made. A group may write to the directories above it,
+    and others only if they have the sticky bit.
+    """
+    trusted = _trusted_users()
+    steps = list(_steps(path))
+    last, status = steps[-1]
+    directory = last if stat.S_ISDIR(status.st_mode) else os.path.dirname(last)
+    for place, status in reversed(steps):
+        if status.st_uid not in trusted:
+            cure = _chown(place, status)
+            return (
+                f"{place} belongs to user {status.st_uid}; check what is in it, then run `{cure}`"
+            )
+        if stat.S_ISLNK(status.st_mode):
+            continue
+        writable = status.st_mode & (0o022 if place in (last, directory) else 0o002)
+        if writable and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
+            return (
+                f"other users can write to {place}; "
+                f"check what is in it, then run `chmod go-w {_quoted(place)}`"
+            )
+    return None
+
+
+def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield each directory, each link and at last the file that the kernel meets on a path, and its status."""
+    left = os.path.join(os.getcwd(), path).split("/")[::-1]
+    place, links = "/", 0
+    yield place, os.lstat(place)
+    while left:
+        name = left.pop()
+        if name == "..":
+            place = os.path.dirname(place)
+        if name in ("", ".", ".."):
+            continue
+        here = os.path.join(place, name)
+        status = os.lstat(here)
+        yield here, status
+        if not stat.S_ISLNK(status.st_mode):
+            place = here
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(here)
+        place = "/" if target.startswith("/") else place
+        left += target.split("/")[::-1]
+
+
+def _chown(place: str, status: os.stat_result) -> str:
+    owner = "root" if os.geteuid() == 0 else str(os.geteuid())
+    option = "-h " if stat.S_ISLNK(status.st_mode) else ""
+    return f"chown {option}{owner} {_quoted(place)}"
+
+
+def _quoted(text: str) -> str:
+    import shlex  # noqa: PLC0415 - for error messages alone
+
+    return shlex.quote(text)
 
 
 def make(directory: str) -> None:

@@ -28,7 +28,7 @@ ROLES: list[Wrong] = [
 ]
 TEXTS: dict[str, list[Wrong]] = {
     **{f"{name}-role": ROLES for name in ("job", "operator", "read", "run")},
-    "config": [("/no/such/file", 78, "cannot be read"), ("/", 78, "Is a directory")],
+    "config": [("/no/such/file", 78, "cannot be read"), ("/", 78, "not a regular file")],
     "host": [("", 64, UNSET)],
     "key": [
         ("", 64, "1 to 200 of A-Z a-z 0-9"),

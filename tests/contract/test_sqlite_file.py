@@ -205,6 +205,48 @@ def test_a_state_directory_that_others_may_write_to_is_refused(
     assert not path.exists()
 
 
+@pytest.mark.parametrize("place", ["file", "directory"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_a_file_that_others_may_write_or_replace_is_refused(
+    path: Path, place: str, mode: int
+) -> None:
+    """Anywhere: whoever writes to it takes leases, and stops jobs; people do not read it either."""
+    first_host(path).fire(minute(1))
+    changed = path if place == "file" else path.parent
+    changed.chmod(changed.stat().st_mode | mode)
+    told = rf"other users can write to {changed}; .*`chmod go-w {changed}`"
+    with pytest.raises(StoreRefusesError, match=told) as error:
+        first_host(path).fire(minute(2))
+    assert error.value.exit_status == 78
+    people = SQLiteInspector(str(path), namespace="oncecron")
+    with pytest.raises(StoreRefusesError, match=told):
+        list(people.history(HistoryQuery()))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("place", ["file", "directory", "link"])
+def test_root_uses_no_file_of_another_user(path: Path, tmp_path: Path, place: str) -> None:
+    """SQLite would make its other files where that user's links lead."""
+    first_host(path).fire(minute(1))
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    changed = {"file": path, "directory": path.parent, "link": link}[place]
+    os.chown(changed, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(StoreRefusesError, match=f"{changed} belongs to user 65534"):
+        first_host(link).fire(minute(2))
+
+
+def test_no_file_is_made_where_others_may_write(path: Path) -> None:
+    """A temporary directory protects the files of its users by the sticky bit."""
+    path.parent.mkdir()
+    path.parent.chmod(0o777)
+    with pytest.raises(StoreRefusesError, match=f"chmod go-w {path.parent}"):
+        first_host(path).fire(minute(1))
+    assert not path.exists()
+    path.parent.chmod(0o1777)
+    first_host(path).win(minute(1))
+
+
 @pytest.mark.parametrize("name", ["file/x.db", "file/new/x.db", "n" * 256])
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> None:
     """Below a file, or with too long a name: asking again would not help."""

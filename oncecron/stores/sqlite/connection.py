@@ -4,8 +4,9 @@ The file is in WAL mode, so readers never wait. The first process that opens it 
 under the file's lock: twenty concurrent firings install it once. An existing schema is never changed here.
 
 A file on a network file system is refused. SQLite's locks are not reliable there, and the memory that processes share
-through the file does not reach another host, so two hosts could both get a lease. A file in the state directory, as for
-`local`, is refused like the spool if another user could have put it there.
+through the file does not reach another host, so two hosts could both get a lease. A file is refused like a
+configuration file if another user could write to it or replace it; in the state directory, as for `local`, like the
+spool.
 
 A connection belongs to the file that it opened; `is_current` returns whether the path still means that file.
 """
@@ -131,9 +132,11 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
 
 
 def _refuse_unsafe(path: str) -> None:
-    """Raise StoreRefusesError if the file is in the state directory and other users can write there."""
+    """Raise StoreRefusesError if another user could write to the file or put another one in its place."""
     directory = os.path.dirname(path)
     if directory == state_directory() and (why := safe_paths.unsafe(directory)):
+        raise StoreRefusesError(f"the store {path}: {why}")
+    if why := safe_paths.distrusted(path if os.path.lexists(path) else directory):
         raise StoreRefusesError(f"the store {path}: {why}")
 
 
