@@ -321,6 +321,14 @@ RUN_OPTIONS = (
     ),
     CONFIG,
     Option(
+        "pass-store",
+        "flag",
+        "Leave $ONCECRON_STORE and $ONCECRON_LOG in the environment of the command, for oncecron inside it.",
+        "",
+        _WHERE,
+        config="anywhere",
+    ),
+    Option(
         "verbose",
         "count",
         "Explain skips; -vv adds tracebacks.",

@@ -119,6 +119,11 @@ class Settings:
             not self.typed("store") and not os.environ.get(STORE.environment or "")
         ):
             text = store_from_file(self.file, text)
+        if text is None and "ONCECRON_KEY" in os.environ:
+            raise ConfigurationError(
+                "no store is configured inside this command, to which oncecron passes $ONCECRON_STORE only with "
+                f"`pass_store = true` or --pass-store; or set `store` in {SYSTEM_FILE}"
+            )
         if text is None:
             raise ConfigurationError(
                 f"no store is configured; set --store, $ONCECRON_STORE, or `store` in {SYSTEM_FILE}: "

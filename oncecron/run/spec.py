@@ -9,8 +9,10 @@ from oncecron.config.options import (
     BOURNE_SHELL,
     KEY_LETTERS,
     KEY_RULE,
+    LOG,
     OWN_SHELL,
     RUN_OPTIONS,
+    STORE,
     is_key,
 )
 from oncecron.config.rules import conflicts, tick_rules
@@ -72,6 +74,8 @@ class RunSpec(NamedTuple):
     """The first word of the command as messages may show it; see `shown_words`."""
     capture: int = 0
     """How many bytes of the job's output are recorded; 0: none, and its output is not touched."""
+    pass_store: bool = False
+    """Whether the job's environment keeps the variables that name a store, which may hold a password."""
 
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing of the shard that a lease is for."""
@@ -93,8 +97,10 @@ class RunSpec(NamedTuple):
             "ONCECRON_SHARD": str(lease.shard if lease else 0),
             "ONCECRON_SHARDS": str(self.firing.shards),
         }
+        hidden = () if self.pass_store else (STORE.environment, LOG.environment)
+        given = {name: value for name, value in os.environ.items() if name not in hidden}
         # The token of an outer run, and the locale that Python has set, are not for the job.
-        merged: dict[str, str | None] = {**os.environ, **told, "LC_CTYPE": _given_lc_ctype()}
+        merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _given_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -162,6 +168,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         terminal=os.isatty(0),
         shown_program=shown[0],
         capture=settings["capture"],
+        pass_store=bool(settings["pass-store"]),
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 import story_stores
 from log_of import Store
 from servers import Journal, eventually, job
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 from servers.process import descendants, free_port
 
 import oncecron
@@ -233,8 +233,33 @@ def test_the_command_begins_at_the_first_word_that_is_no_option(
     assert host.run("k", "--tick", "b", "--", "printf", "%s.", "--", "x").out == b"--.x."
 
 
+@pytest.mark.parametrize("where", ["option", "top", "section"])
+def test_the_store_is_passed_on_where_it_is_wanted(
+    any_store: Store, host: Oncecron, public_path: Path, where: str
+) -> None:
+    """It may hold a password, which the command might write into a log; oncecron inside the command needs it."""
+    host.environment["ONCECRON_LOG"] = f"sqlite://{public_path}/store/log.db"
+    inner = ("run", "--key", "inner", "--tick", "one", "--", "env", "-0")
+    command = ("env", "-u", "ONCECRON_TICK", CONSOLE_SCRIPT, *inner)
+    ended = host.run("outer", "--tick", "one", "--", *command)
+    assert (ended.status, ended.out) == (78, b"")
+    assert "no store is configured inside this command" in ended.err
+    assert "`pass_store = true` or --pass-store" in ended.err
+    config = public_path / "oncecron.toml"
+    config.write_text(f"{'[job.outer]' if where == 'section' else ''}\npass_store = true\n")
+    given = ("--pass-store",) if where == "option" else ("--config", config)
+    ended = host.run("outer", "--tick", "two", *given, "--", *command)
+    assert (ended.status, ended.err) == (0, "")
+    assert not {b"ONCECRON_STORE", b"ONCECRON_LOG"} & {*_environment(ended.out)}
+    told = _environment(host.run("third", *given, "--", "env", "-0").out)
+    is_passed = where != "section"
+    assert (told.get(b"ONCECRON_STORE") == any_store.url.encode()) is is_passed
+    assert (b"ONCECRON_LOG" in told) is is_passed
+    assert any_store.executions("inner")[0].outcome == "succeeded"
+
+
 def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Oncecron) -> None:
-    """All variables arrive as they are; what oncecron tells replaces what an outer run had told."""
+    """All other variables arrive as they are; what oncecron tells replaces what an outer run had told."""
     strange = {b"EMPTY": b"", b"LINES_": b"a\nb", b"BYTES": b"\xff\xfe", b"with.dot": b"=1"}
     stale = {
         "ONCECRON_KEY": "outer",
@@ -246,7 +271,8 @@ def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Once
     host.environment |= {os.fsdecode(k): os.fsdecode(v) for k, v in given.items()} | stale
     seen = _environment(host.run("k", "--tick", "one", "--", "env", "-0").out)
     told = {name: seen.pop(name) for name in list(seen) if name not in given}
-    assert seen == given
+    hidden = {b"ONCECRON_STORE", b"ONCECRON_LOG"}
+    assert seen == {name: value for name, value in given.items() if name not in hidden}
     identity = (told.pop(b"ONCECRON_EXECUTION_ID"), told.pop(b"ONCECRON_FENCING_TOKEN"))
     assert told == {
         b"ONCECRON_KEY": b"k", b"ONCECRON_TICK": b"one", b"ONCECRON_ATTEMPT": b"1",
@@ -274,7 +300,9 @@ def test_a_run_of_a_key_within_itself_is_a_usage_error(any_store: Store, host: O
     ended = host.run("outer", "--", *inner, "outer", "--", "echo", "ran")
     assert (ended.status, ended.out) == (64, b"")
     assert "outer" in ended.err
-    ended = host.run("outer", "--tick", "two", "--", *inner, "inner", "--", "echo", "ran")
+    ended = host.run(
+        "outer", "--tick", "two", "--pass-store", "--", *inner, "inner", "--", "echo", "ran"
+    )
     assert ended == Ended(0, b"ran\n", "")
 
 
