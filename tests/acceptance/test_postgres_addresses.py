@@ -151,17 +151,3 @@ def test_a_notice_of_the_server_is_not_mailed(ready: Database, public_path: Path
         """
     )
     assert quiet(Oncecron(ready.url(), public_path))
-
-
-def test_a_database_of_another_encoding(ready: Database, public_path: Path) -> None:
-    """In SQL_ASCII too a claim's answer is text, and a command may hold any character."""
-    server = ready.server
-    server.execute(f"create database {ready.name}_ascii owner owner encoding SQL_ASCII"
-                   " template template0 locale 'C'")  # fmt: skip
-    try:
-        host = Oncecron(server.url("owner", f"{ready.name}_ascii"), public_path)
-        ended = host.run("k", "--tick", "ä", "--", "echo", "größer")
-        assert ended == (0, "größer\n".encode(), "")
-        assert host.run("k", "--tick", "ä", "--", "echo", "größer") == (0, b"", "")
-    finally:
-        server.execute(f"drop database {ready.name}_ascii with (force)")

@@ -67,6 +67,20 @@ def broken(message: str, url: str) -> StoreError:
     return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; correct the store's URL")
 
 
+def wrong_encoding(encoding: str | None, url: str) -> StoreError | None:
+    """Return the error of a database that cannot hold every text of a record, or None; `encoding`: as it says.
+
+    In SQL_ASCII bytes are not checked, and in LATIN1 the end of a run with other letters in its note or its output
+    could not be recorded.
+    """
+    if encoding in (None, "UTF8"):
+        return None
+    return StoreRefusesError(
+        f"PostgreSQL {masked(url)}: the encoding of the database is {encoding}, and oncecron needs UTF8; use another "
+        "database: create database NAME encoding 'UTF8' locale 'C' template template0"
+    )
+
+
 def explain(message: str, url: str) -> StoreError:
     """Return the oncecron error for a connection that failed, from libpq's message.
 

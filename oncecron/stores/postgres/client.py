@@ -57,6 +57,9 @@ class PostgresClient:
             self._connection = PgConn(url, parameters)
         except LibpqError as error:
             raise address.explain(str(error), url) from error
+        if wrong := address.wrong_encoding(self._connection.server_encoding, url):
+            self._connection.finish()
+            raise wrong
         self.backend_pid = self._connection.backend_pid
         """The backend pid that libpq received; behind a transaction pooler another backend answers."""
         self.notified_before = False

@@ -297,6 +297,10 @@ class PostgresInspector:
                 raise address.broken(str(error), self._url) from error
             except psycopg.Error as error:
                 raise _unconnected(error, self._url) from error
+            encoding = self._connection.info.parameter_status("server_encoding")
+            if wrong := address.wrong_encoding(encoding, self._url):
+                self.close()
+                raise wrong
         return self._connection
 
     def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:

@@ -36,6 +36,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "PQstatus": (c_int, c_void_p),
     "PQerrorMessage": (c_char_p, c_void_p),
     "PQbackendPID": (c_int, c_void_p),
+    "PQparameterStatus": (c_char_p, c_void_p, c_char_p),
     "PQsocket": (c_int, c_void_p),
     "PQsetnonblocking": (c_int, c_void_p, c_int),
     "PQsetNoticeProcessor": (c_void_p, c_void_p, c_void_p, c_void_p),
@@ -182,6 +183,12 @@ class PgConn:
     def backend_pid(self) -> int:
         """The backend pid that the server, or a pooler in front of it, sent at the start."""
         return int(self._pq.PQbackendPID(self._conn))
+
+    @property
+    def server_encoding(self) -> str | None:
+        """The encoding of the database, which the server sent at the start; None if a proxy did not pass it on."""
+        value = self._pq.PQparameterStatus(self._conn, b"server_encoding")
+        return value.decode("ascii", "replace") if value else None
 
     def send(self, statement: bytes, values: Sequence[bytes | None]) -> None:
         """Begin to send a statement. Raises `LibpqError`, like the methods below."""
