@@ -54,7 +54,7 @@ def _shell(arguments: list[str]) -> int:
 
 def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
     from oncecron.core import standard_descriptors  # noqa: PLC0415
-    from oncecron.core.errors import EX_SOFTWARE, OncecronError  # noqa: PLC0415
+    from oncecron.core.errors import EX_SOFTWARE, OncecronError, shortage_of  # noqa: PLC0415
 
     try:
         standard_descriptors.fill()
@@ -69,6 +69,8 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
             from oncecron.core.stderr import show_trace  # noqa: PLC0415
 
             show_trace()
+        if shortage := shortage_of(error):
+            return _failed(str(shortage), shortage.exit_status)
         return _failed(f"internal error: {type(error).__name__}: {error}{hint}", EX_SOFTWARE)
 
 
@@ -81,9 +83,12 @@ def _verbose(arguments: list[str]) -> int:
 
 
 def _failed(text: str, status: int) -> int:
-    from oncecron.core.stderr import complain  # noqa: PLC0415
-
-    complain(text)
+    try:
+        from oncecron.core.stderr import complain  # noqa: PLC0415
+    except (ImportError, OSError, MemoryError):  # nothing can be loaded any more
+        os.write(2, f"oncecron: {text}\n".encode())
+    else:
+        complain(text)
     return status
 
 

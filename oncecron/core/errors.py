@@ -6,6 +6,9 @@ and 127 follow the shell.
 
 from __future__ import annotations
 
+import errno
+import os
+
 EX_USAGE = 64
 EX_NOINPUT = 66
 EX_UNAVAILABLE = 69
@@ -66,6 +69,47 @@ class ConfigurationError(OncecronError):
     """The configuration is wrong."""
 
     exit_status = EX_CONFIG
+
+
+class ShortageError(OncecronError):
+    """The host is short of processes, memory or descriptors."""
+
+    exit_status = EX_TEMPFAIL
+
+
+_SHORT_OF = {
+    errno.EAGAIN: "no more processes or threads may be started; check `ulimit -u` and pids.max",
+    errno.ENOMEM: "out of memory",
+    errno.EMFILE: "this process has too many open files; check `ulimit -n`",
+    errno.ENFILE: "this host has too many open files; check fs.file-max",
+}
+
+
+def shortage_of(error: BaseException) -> ShortageError | None:
+    """Return the error of a host that is short of something, if that is the cause; else None.
+
+    It is here because a process without descriptors could not import another module.
+    """
+    if isinstance(error, ShortageError):
+        return error
+    number = _short_of(error)
+    if number not in _SHORT_OF:
+        return None
+    return ShortageError(f"this host is short of resources: {_SHORT_OF[number]}")
+
+
+def _short_of(error: BaseException) -> int | None:
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, RuntimeError):
+        return errno.EAGAIN if "can't start new thread" in str(error) else None
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    if isinstance(error, OSError | ImportError):  # of a library that could not be loaded
+        if "failed to map segment" in str(error):  # the loader's words for ENOMEM
+            return errno.ENOMEM
+        return next((number for number in _SHORT_OF if os.strerror(number) in str(error)), None)
+    return None
 
 
 class StoreError(OncecronError):

@@ -16,6 +16,8 @@ from oncecron.core.errors import (
     EX_NOT_EXECUTABLE,
     EX_NOT_FOUND,
     CommandError,
+    StoreUnavailable,
+    shortage_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
@@ -28,6 +30,8 @@ from oncecron.stores import open_lease_store
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from oncecron.config.run_parser import ParsedRun
     from oncecron.stores.api import LeaseStore
 from oncecron.core.timing import RECORD_TIMEOUT
@@ -39,7 +43,7 @@ def run(parsed: ParsedRun) -> int:
     spec = make_spec(parsed)
 
     def open_store() -> LeaseStore:
-        return open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
+        return _SturdyStore(open_lease_store(spec.address, spec.namespace, spec.firing.ttl))
 
     try:
         look_up(spec.command[0], spec.shown_program)
@@ -47,6 +51,37 @@ def run(parsed: ParsedRun) -> int:
         _record_broken(spec, open_store(), str(error))
         raise
     return supervise(spec, open_store)
+
+
+class _SturdyStore:
+    """A store whose calls fail as if it could not be reached when this host is short of memory or descriptors.
+
+    Then a firing retries them, and spools what it cannot record. A driver may lack a descriptor anywhere: for its
+    socket, for a file of SQL, for a module.
+    """
+
+    def __init__(self, store: LeaseStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the store has, its methods wrapped."""
+        value = getattr(self._store, name)
+        if not callable(value):
+            return value
+
+        def call(*values: Any, **named: Any) -> Any:
+            try:
+                return value(*values, **named)
+            except (OSError, MemoryError, ImportError, RuntimeError) as error:
+                shortage = shortage_of(error)
+                if shortage is None:
+                    raise
+                unavailable = StoreUnavailable(str(shortage))
+                unavailable.unanswered = True  # what failed may have come after the request
+                raise unavailable from error
+
+        setattr(self, name, call)
+        return call
 
 
 def look_up(program: str, shown: str) -> str:

@@ -283,7 +283,12 @@ def start(
     """
     parent = os.getpid()
     reader, writer = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if pid == 0:
         _execute(command, environment, process_group, signal_mask, outputs, parent, writer)
     os.close(writer)

@@ -9,7 +9,7 @@ import errno
 import os
 
 from oncecron.core import stderr
-from oncecron.core.errors import StoreUnavailable
+from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Refusal
 from oncecron.run import spool_records
@@ -29,6 +29,8 @@ class Reporter:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self.log = LogMirror(spec)
+        self._spare: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        """Given up for the spool, which is needed most when no other descriptor is left."""
 
     def say(self, text: str) -> None:
         """Write a line about the key to standard error; some errors begin with the key themselves."""
@@ -36,10 +38,12 @@ class Reporter:
         named = text.startswith((f"{name}:", f"{name},"))
         stderr.complain(text if named else f"{name}: {text}")
 
-    def cannot_start(self, error: OSError) -> None:
-        """Say why the command cannot be executed."""
+    def cannot_start(self, error: OSError) -> int:
+        """Say why the command cannot be executed; return the exit status."""
+        shortage = shortage_of(error)
         cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
-        self.say(f"cannot start {self._spec.shown_program}: {error.strerror}{cure}")
+        self.say(f"cannot start {self._spec.shown_program}: {shortage or error.strerror}{cure}")
+        return shortage.exit_status if shortage else EX_NOT_EXECUTABLE
 
     def refused(self, event: Refused) -> None:
         """Report that a shard was refused; the store has recorded it."""
@@ -81,6 +85,9 @@ class Reporter:
 
     def spool(self, record: dict[str, object]) -> bool:
         """Spool a record for the store; return whether the disk has taken it."""
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
         try:
             self._spec.spool.add(record)
         except SpoolError as error:

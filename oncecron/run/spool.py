@@ -63,11 +63,11 @@ class Spool:
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a record, marked `late`, until it is delivered. Raises `SpoolError` when the disk refuses it."""
-        import json  # noqa: PLC0415 - only where the store failed
-
         part = f"{record['shard']}-" if record.get("shard") else ""
         name = f"{record['owner']}-{part}{record.get('attempt', record['kind'])}.json"
         try:
+            import json  # noqa: PLC0415 - it may need the last descriptor
+
             directory = self._directory(record["key"])
             temporary = os.path.join(directory, f".{name}.{os.getpid()}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

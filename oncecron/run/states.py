@@ -53,7 +53,7 @@ its guard.
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreUnavailable
+from oncecron.core.errors import EX_TEMPFAIL, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending
 from oncecron.core.timing import ABANDON_TIMEOUT, RECORD_GIVE_UP
@@ -419,9 +419,9 @@ def _start(guard: Guard, lease: Lease | None) -> State:
     try:
         job = guard.start_job(lease)
     except OSError as error:
-        guard.reporter.cannot_start(error)
+        exit_status = guard.reporter.cannot_start(error)
         ending = _no_start("not-started", f"cannot be started: {error.strerror}")
-        end = JobEnd(ending, EX_NOT_EXECUTABLE)
+        end = JobEnd(ending, exit_status)
         return _record(guard, lease, end) if lease else _record_unclaimed(guard, end, started)
     if lease is None:
         return Unclaimed(guard, job, started)

@@ -20,9 +20,9 @@ import signal
 import time
 
 from oncecron.core import clock, stderr
-from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL
+from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Ending, Lease
+from oncecron.core.model import Ending, Lease, Refusal
 from oncecron.core.timing import (
     GUARD_LEAVES_WITHIN,
     KILL_TIMEOUT,
@@ -49,7 +49,19 @@ if TYPE_CHECKING:
 
 
 def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
-    """Run one firing to its end; return the exit status."""
+    """Run one firing to its end; return the exit status. Raises `ShortageError` if nothing could be started."""
+    try:
+        wrapper = _begun(spec, open_store)
+    except (OSError, MemoryError, ImportError) as error:
+        if shortage := shortage_of(error):
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the spool needs some
+            _spool_unstarted(spec)
+            raise shortage from error
+        raise
+    return wrapper.watch()
+
+
+def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     trust = Trust()
     signals = process_tree.Signals()
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
@@ -61,13 +73,32 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     if guard == 0:
         os.close(orders_write)
         os.close(reports_read)
-        process = Guard(spec, trust, orders_read, reports_write, open_store, capture)
-        _be_guard(process, signals, group, spec)
+        pipes = (orders_read, reports_write)
+        _be_guard(lambda: Guard(spec, trust, *pipes, open_store, capture), signals, group, spec)
     os.close(orders_read)
     os.close(reports_write)
     if capture:
         capture.close_outputs()
-    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture).watch()
+    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture)
+
+
+def _spool_unstarted(spec: RunSpec) -> None:
+    """Spool that this host could not start the command. Nothing is claimed, so another host may run the tick."""
+    refusal = Refusal("broken", detail="the host is short of processes, memory or descriptors")
+    _spool(spec, spool_records.skip_record(spec.firing, refusal), released=True)
+
+
+def _spool(spec: RunSpec, record: dict[str, object], *, released: bool) -> None:
+    """Spool a record for the store and for the log store; report one that is lost.
+
+    The delivery of an end releases the lease. While a process of the job lives (`released` is false), the lease must
+    keep other hosts out until it expires, so the record goes to the log store only.
+    """
+    for spool in (*([spec.spool] if released else []), *([spec.log.spool] if spec.log else [])):
+        try:
+            spool.add(record)
+        except SpoolError as error:
+            stderr.complain(f"key {spec.firing.key}: a record is lost: {error}")
 
 
 def _capture(spec: RunSpec) -> Capture | None:
@@ -78,9 +109,12 @@ def _capture(spec: RunSpec) -> Capture | None:
     return Capture(spec.capture, f"key {spec.firing.key}: ")
 
 
-def _be_guard(guard: Guard, signals: process_tree.Signals, group: int, spec: RunSpec) -> NoReturn:
+def _be_guard(
+    make: Callable[[], Guard], signals: process_tree.Signals, group: int, spec: RunSpec
+) -> NoReturn:
     status = EX_SOFTWARE
     try:
+        guard = make()
         if spec.terminal:
             os.setpgid(0, 0)
             signal.signal(
@@ -94,11 +128,20 @@ def _be_guard(guard: Guard, signals: process_tree.Signals, group: int, spec: Run
         status = guard.run(signals, group, Claiming)
         guard.report(f"exit {status}")
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
-        stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
-        if spec.verbose > 1:
-            stderr.show_trace()
+        status = _failed(error, spec)
     finally:
         os._exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
+
+
+def _failed(error: BaseException, spec: RunSpec) -> int:
+    """Report why the guard ends; return its exit status."""
+    if shortage := shortage_of(error):
+        stderr.complain(f"key {spec.firing.key}: {shortage}")
+        return shortage.exit_status
+    stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
+    if spec.verbose > 1:
+        stderr.show_trace()
+    return EX_SOFTWARE
 
 
 class Wrapper:
@@ -226,11 +269,15 @@ class Wrapper:
         gone = self._tree.kill_all(KILL_TIMEOUT)
         key = self._spec.firing.key
         exit_status = EX_TEMPFAIL
-        if os.WIFEXITED(self._tree.statuses.get(self._guard, signal.SIGKILL)):
-            why, exit_status = "the oncecron guard failed", EX_SOFTWARE  # after its own message
-            lost_reason = "guard-failed"
+        status = self._tree.statuses.get(self._guard, signal.SIGKILL)
+        if has_told := os.WIFEXITED(status):
+            why, lost_reason = "the oncecron guard failed", "guard-failed"
+            exit_status = EX_TEMPFAIL if os.WEXITSTATUS(status) == EX_TEMPFAIL else EX_SOFTWARE
         if self._lease is None:
-            if exit_status == EX_TEMPFAIL:
+            if has_told and exit_status == EX_TEMPFAIL:
+                os.close(self._orders)  # the spool may need a descriptor
+                _spool_unstarted(self._spec)
+            elif not has_told:
                 end = "no command is running" if gone else "one of its processes cannot be killed"
                 stderr.complain(f"key {key}: {why}; {end}")
             return exit_status
@@ -241,20 +288,8 @@ class Wrapper:
         if self._capture:
             ending = self._capture.ended(ending)
         firing = self._spec.firing_of(self._lease)
-        self._spool(spool_records.execution_record(firing, self._lease, ending), gone=gone)
+        record = spool_records.execution_record(firing, self._lease, ending)
+        _spool(self._spec, record, released=gone)
         if self._capture:
             self._capture.pass_on(self._signals, OUTPUT_TIMEOUT)
         return exit_status
-
-    def _spool(self, record: dict[str, object], *, gone: bool) -> None:
-        """Spool the record for the store, and for the log store.
-
-        Its delivery releases the lease. While a process of the job lives (`gone` is false), the lease must keep other
-        hosts out until it expires, so the record goes to the log store only.
-        """
-        spec = self._spec
-        for spool in (*([spec.spool] if gone else []), *([spec.log.spool] if spec.log else [])):
-            try:
-                spool.add(record)
-            except SpoolError as error:
-                stderr.complain(f"key {self._spec.firing.key}: a record is lost: {error}")

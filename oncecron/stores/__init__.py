@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncecron.core.errors import StoreRefusesError, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ def open_inspector(address: Address, namespace: str) -> Inspector:
         from oncecron.stores.redis.inspector import RedisInspector
 
         return RedisInspector(parse(address.target, address.options), namespace=namespace)
-    from oncecron.stores.postgres.inspector import PostgresInspector
+    try:
+        from oncecron.stores.postgres.inspector import PostgresInspector
+    except ImportError as error:
+        if shortage := shortage_of(error):
+            raise shortage from error
+        raise StoreRefusesError(
+            f"psycopg cannot be loaded: {error}; install psycopg[binary], or your distribution's libpq5"
+        ) from error
 
     return PostgresInspector(address.target, namespace=namespace)

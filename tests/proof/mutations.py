@@ -295,8 +295,8 @@ _MUTATIONS = (
         (
             Change(
                 "run/spool.py",
-                "        import json  # noqa: PLC0415 - only where the store failed\n",
-                "        return\n        import json\n",
+                "            import json  # noqa: PLC0415 - it may need the last descriptor\n",
+                "            return\n            import json\n",
             ),
         ),
     ),

@@ -75,8 +75,9 @@ class Told:
     def refused(self, _event: object) -> None:
         """Ignore a refusal."""
 
-    def cannot_start(self, _error: OSError) -> None:
-        """Ignore it."""
+    def cannot_start(self, _error: OSError) -> int:
+        """Return the exit status of a command that is not executable."""
+        return 126
 
 
 class FakeJob:

@@ -26,6 +26,7 @@ import sys
 import termios
 
 from oncecron.core import stderr
+from oncecron.core.errors import shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ def forward(
         _detach({orders, replies, *(descriptor for pipe in pipes for descriptor in pipe)})
         _Forwarder(pipes, ring, orders, replies, errors_begin).run()
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a message
-        stderr.complain(f"internal error: {type(error).__name__}: {error}")
+        if shortage := shortage_of(error):
+            stderr.complain(f"{errors_begin}the command's output is not recorded: {shortage}")
+        else:
+            stderr.complain(f"internal error: {type(error).__name__}: {error}")
     finally:
         os._exit(0)
 

@@ -1,0 +1,125 @@
+"""A host that is short of processes, descriptors or memory: 69 or 75 with a line, no traceback, and nothing is lost."""
+
+import itertools
+import os
+import re
+from pathlib import Path
+
+import pytest
+from log_of import SQLiteLog, Store
+from servers.oncecron import Ended, Oncecron
+
+USERS = itertools.count(100_000 + 100 * os.getpid())
+"""Nobody else runs as these users: their processes are counted, also those that are not yet reaped."""
+LINE = re.compile(r"oncecron: [^\n]*\n")
+NOT_RECORDED = re.compile(r"oncecron: key k\d*: the command's output is not recorded: [^\n]*\n")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+
+
+def checked(ended: Ended, public_path: Path) -> bool:
+    """Check the end of a firing of `echo ran >>ran`; return whether the command ran."""
+    ran = public_path / "made" / "ran"
+    times = ran.read_text().count("ran") if ran.exists() else 0
+    if ran.exists():
+        ran.unlink()
+    assert "Traceback" not in ended.err, ended
+    assert "internal error" not in ended.err, ended
+    ended = ended._replace(err=NOT_RECORDED.sub("", ended.err))
+    if ended.status == 0:
+        assert (times, ended.err) == (1, ""), ended
+    else:
+        assert ended.status in (69, 75), ended
+        assert times == 0, ended
+        assert LINE.fullmatch(ended.err), ended
+    return ended.status == 0
+
+
+@pytest.fixture
+def made(public_path: Path) -> Path:
+    """Give a directory for what the command makes."""
+    path = public_path / "made"
+    path.mkdir()
+    path.chmod(0o777)
+    return path
+
+
+@needs_root
+@pytest.mark.parametrize("options", [(), ("--capture", "1k")], ids=["", "capture"])
+def test_a_user_without_processes_left(
+    public_path: Path, made: Path, options: tuple[str, ...]
+) -> None:
+    """Whichever process or thread cannot be started: the guard, its thread, the command."""
+    ran = []
+    for most in range(1, 12):
+        home = public_path / f"home-{most}"
+        home.mkdir()
+        user = next(USERS)
+        os.chown(home, user, user)
+        become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+        host = Oncecron(f"sqlite://{home}/store.db", home, prefix=become)
+        words = ("--tick", "one", "--", "/bin/sh", "-c", f"echo ran >>{made}/ran")
+        host.prefix = ["prlimit", f"--nproc={most}", *become]
+        ran.append(checked(host.run("k", *options, *words), public_path))
+        if ran[-1]:
+            continue
+        host.prefix = become
+        assert host("flush").status == 0
+        log = SQLiteLog(home / "store.db")
+        recorded = [skip.reason for skip in log.skips("k")]
+        recorded += [execution.outcome for execution in log.executions("k")]
+        assert recorded in (["broken"], ["not-started"]), most
+        assert checked(host.run("k", *words), public_path), most  # its tick is still open
+    assert ran == sorted(ran)
+    assert 3 <= ran.index(True) <= 9
+
+
+@pytest.mark.stores("all")
+def test_a_process_without_descriptors_left(
+    store: Store, host: Oncecron, public_path: Path, made: Path
+) -> None:
+    """At whatever number they end."""
+    without_descriptors(host, public_path)
+
+
+def test_a_capture_without_descriptors_left(
+    store: Store, host: Oncecron, public_path: Path, made: Path
+) -> None:
+    """It needs more of them; the run needs no capture."""
+    without_descriptors(host, public_path, "--capture", "1k")
+
+
+def without_descriptors(host: Oncecron, public_path: Path, *options: str) -> None:
+    """Fire with few descriptors, then with more."""
+    ran = []
+    for most in range(6, 36, 1 + bool(options)):
+        host.prefix = ["prlimit", f"--nofile={most}"]
+        words = ("--tick", "one", "--connect-timeout", "1s", *options, "--", "/bin/sh", "-c")
+        ended = host.run(f"k{most}", *words, f"echo ran >>{public_path}/made/ran")
+        ran.append(checked(ended, public_path))
+    assert all(ran[-4:])
+    assert not ran[0]
+
+
+@pytest.mark.stores("all")
+def test_people_are_told_of_missing_descriptors(store: Store, host: Oncecron) -> None:
+    """The commands for people as well."""
+    host("init")
+    for command in (["history"], ["why", "k"]):
+        for most in range(4, 16, 2):
+            host.prefix = ["prlimit", f"--nofile={most}"]
+            ended = host(*command)
+            if ended.status > 1:
+                assert ended.status in (69, 75), ended
+                assert LINE.fullmatch(ended.err), ended
+
+
+def test_people_are_told_of_missing_memory(any_store: Store, host: Oncecron) -> None:
+    """Whatever cannot be loaded or kept."""
+    host("init")
+    for megabytes in range(16, 64, 4):
+        host.prefix = ["prlimit", f"--as={megabytes << 20}"]
+        for words in (["history"], ["run", "--key", f"k{megabytes}", "--", "/bin/true"]):
+            ended = host(*words)
+            if ended.status != 1:  # the interpreter itself could not begin
+                assert ended.status in (0, 69, 75), ended
+                assert "internal" not in ended.err
