@@ -104,8 +104,8 @@ class PostgresLog:
     def plant_request(self, key: str, kind: str, number: object, grace: object) -> None:
         """Write it as superuser, which no constraint of the functions stops."""
         self._database.execute(
-            "update oncecron.lease set request_kind = %s, request_author = 'eve', request_signal = %s,"
-            " request_grace = %s where key_id = (select key_id from oncecron.job_key where key = %s)",
+            "update oncecron.job_key set request_kind = %s, request_author = 'eve', request_signal = %s,"
+            " request_grace = %s where key = %s",
             kind, number, grace, key,
         )  # fmt: skip
 

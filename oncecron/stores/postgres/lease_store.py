@@ -358,5 +358,5 @@ def _ending_values(ending: Ending) -> tuple[Value, ...]:
 def _request(row: RenewRow) -> Request | None:
     if row.kind is None:
         return None
-    kind, author = (text.decode("utf-8", "replace") for text in (row.kind, row.author or b""))
-    return stored_request(kind, author, row.signal, row.grace)
+    author = (row.author or b"").decode("utf-8", "replace")
+    return stored_request(row.kind.decode("utf-8", "replace"), author, row.signal, row.grace)
