@@ -197,6 +197,8 @@ class Refusal(NamedTuple):
     detail: str | None = None
     blocked_by: BlockingLease | None = None
     """With `held`."""
+    recorded: bool = True
+    """Whether the store has the skip; False: it could not be recorded after a claim."""
 
 
 class BlockingLease(NamedTuple):

@@ -227,6 +227,12 @@ class _ShardClaim:
             if self._stale:
                 self._evict(self._stale, now + CALL_TIMEOUT)
             return answer
+        return self._take_refusal(answer, now)
+
+    def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
+        """Return a refusal that is final, or None with `due` set for the next claim."""
+        if not answer.recorded:
+            self._spool_skip(answer)
         way = answer.blocked_by
         if way and self._waits_for(way, now):
             self._wait(way, now)
@@ -375,11 +381,15 @@ class _ShardClaim:
         return None
 
     def _refused(self, answer: AskAgain, now: float) -> Refusal:
-        spec, refusal, deadline = self._spec, answer.refusal, now + CALL_TIMEOUT
         try:
-            spool_records.tell_skip(
-                self._connection.store, spec.spool, self.firing, refusal, deadline=deadline
-            )
+            self._connection.store.skip(self.firing, answer.refusal, deadline=now + CALL_TIMEOUT)
+        except StoreError:
+            self._spool_skip(answer.refusal)
+        return answer.refusal
+
+    def _spool_skip(self, refusal: Refusal) -> None:
+        """Keep a skip that the store did not take; it never changes the answer."""
+        try:
+            self._spec.spool.add(spool_records.skip_record(self.firing, refusal))
         except SpoolError as error:
             stderr.complain(f"key {self.firing.key}: a record is lost: {error}")
-        return refusal

@@ -96,7 +96,7 @@ def claim(
             return answer
         if isinstance(answer, Refusal):
             if answer.reason != "held" or awaited is None:
-                _record_skip(store, firing, answer, deadline)
+                return answer._replace(recorded=_is_recorded(store, firing, answer, deadline))
             return answer
         written = _write(store, firing, state, answer, deadline, alone=alone)
         if written is not None:
@@ -132,9 +132,11 @@ def _look(
         raise
 
 
-def _record_skip(store: ClaimSteps, firing: Firing, refusal: Refusal, deadline: float) -> None:
+def _is_recorded(store: ClaimSteps, firing: Firing, refusal: Refusal, deadline: float) -> bool:
+    """Record a skip. If that fails, the answer stands all the same."""
     patience = clock.lease_time(store.lease_clock) + SKIP_TIMEOUT
     try:
         store.skip(firing, refusal, deadline=min(deadline, patience))
     except StoreError:
-        return  # a skip that cannot be recorded does not change the answer
+        return False
+    return True

@@ -378,3 +378,16 @@ def test_no_other_part_is_asked_for_before_one_is_settled(
     store = Scripted(time, lambda part, _: next(answers, granted(part)), stirs=True)
     lease, _ = wait(store, new_spec(shards="4"))
     assert [part for _, part, *_ in store.asked] == [lease.shard] * 5
+
+
+def test_a_skip_that_the_store_did_not_take_is_spooled(
+    time: Time, new_spec: Callable[..., RunSpec], tmp_path: Path
+) -> None:
+    """Every skip is on record, sooner or later: also where the network goes between the look and the record."""
+    spec = new_spec()
+    spooled: list[Any] = []
+    spec.spool.add = spooled.append  # type: ignore[method-assign]
+    for recorded in (True, False):
+        store = Scripted(time, lambda *_, is_=recorded: DONE._replace(recorded=is_), stirs=False)
+        wait(store, spec)
+    assert [(record["kind"], record["reason"]) for record in spooled] == [("skip", "done")]

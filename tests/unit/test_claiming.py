@@ -170,10 +170,12 @@ def test_a_grant_without_an_answer_may_have_been_made() -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreRefusesError("read only")])
 def test_a_skip_that_cannot_be_recorded_changes_no_answer(error: Any) -> None:
-    """Nothing depends on that record."""
+    """It says that the skip is not on record."""
     store = OneKey(DONE)
+    assert ask(store).recorded
     store.skip = failing(error)  # type: ignore[method-assign]
-    assert ask(store).reason == "done"
+    answer = ask(store)
+    assert (answer.reason, answer.recorded) == ("done", False)
 
 
 def test_a_skip_waits_for_less_than_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
