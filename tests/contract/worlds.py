@@ -264,11 +264,14 @@ class World:
         return self.people.release(KEY, shard, named, author=PEOPLE, force=False)
 
     def _prune(self, _: Slot, __: None, *, older: float) -> Any:
-        for slot in self.slots:
-            if not slot.live:  # of what retention has forgotten nobody calls any more
+        removed = self.people.prune(Retention(executions=older, skips=older))
+        for slot in self.slots:  # of what retention has forgotten nobody calls any more
+            if slot.lease and not self.people.execution(slot.lease.execution_id):
+                slot.lost()
+            if not slot.live:
                 slot.firing = slot.lease = slot.awaited = None
         self._other = None
-        return self.people.prune(Retention(executions=older, skips=older))
+        return removed
 
     # What is compared
 
