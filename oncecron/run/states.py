@@ -94,12 +94,11 @@ class Claiming(State):
         return _no_shard_left(self._guard)
 
     def _failed(self, event: Failed) -> State:
-        exit_status = self._guard.reporter.store_failed(event.error)
-        if _runs_without(self._guard, event.error):
-            return _start(self._guard, None)
-        for firing in event.unanswered:
+        without = _runs_without(self._guard, event.error)
+        for firing in () if without else event.unanswered:  # before the log needs descriptors
             self._guard.reporter.not_started(firing, str(event.error))
-        return _leave(self._guard, exit_status)
+        exit_status = self._guard.reporter.store_failed(event.error)
+        return _start(self._guard, None) if without else _leave(self._guard, exit_status)
 
     def _stop(self, why: str, exit_status: int) -> State:
         return Leaving(self._guard, None, None, why, exit_status)
