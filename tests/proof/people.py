@@ -5,6 +5,7 @@ paused or drained is given back after a while, again and again until that has be
 """
 
 import itertools
+import math
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ class People:
         self._directory.mkdir()
         self._typed: dict[int, tuple[Operation, subprocess.Popen[bytes]]] = {}
         self._owed: dict[tuple[str, str], float] = {}
+        self._in_doubt: set[tuple[str, str]] = set()
         self._next = now() + GAP
 
     @property
@@ -120,12 +122,18 @@ class People:
         operation.stderr = self._err(operation).read_text(errors="replace")
         self.recorder.operation(operation)
         del self._typed[operation.id]
-        owed = operation.words[0], operation.subject
-        if owed in self._owed:
-            if status == 0:
-                del self._owed[owed]
-            else:
-                self._owed[owed] = now() + AGAIN
+        word, subject = operation.words[0], operation.subject
+        if word in UNDOES and status != 0:  # the store may hear it late, after what undoes it
+            self._in_doubt.add((UNDOES[word], subject))
+        if (word, subject) not in self._owed:
+            return
+        if status != 0:
+            self._owed[word, subject] = now() + AGAIN
+        elif (word, subject) in self._in_doubt:
+            self._in_doubt.remove((word, subject))
+            self._owed[word, subject] = math.inf  # once more, when all faults are undone
+        else:
+            del self._owed[word, subject]
 
     def _out(self, operation: Operation) -> Path:
         return self._directory / f"{operation.id}.out"

@@ -95,3 +95,12 @@ def test_nobody_types_on_a_frozen_host(make: MakePeople) -> None:
     these.hosts[0].frozen = False
     act(these, these.recorder)
     assert {operation.host for operation in these.recorder.operations.values()} == {"host-a"}
+
+
+def test_what_may_be_heard_late_is_undone_once_more(make: MakePeople) -> None:
+    """A pause that was killed on its way may arrive after the resume."""
+    these = make('case "$1" in pause|drain) exit 69;; esac; echo done')
+    act(these, these.recorder)
+    typed = Counter(operation.words[0] for operation in these.recorder.operations.values())
+    assert typed["pause"] > 0
+    assert (typed["resume"], typed["undrain"]) == (2 * typed["pause"], 2 * typed["drain"])
