@@ -1,5 +1,6 @@
 """SQLite: one file on one machine, so its hosts are process trees of that machine."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +23,8 @@ class SQLiteCluster:
 
     def __init__(self, place: Network | None, directory: Path) -> None:
         self._disk = Disk(MEGABYTES) if place is not None else None
+        if self._disk is not None:
+            os.chown(self._disk.path, 0, 0)  # hosts trust no directory of another user
         self._directory = self._disk.path if self._disk else public_directory("sqlite")
         self.path = self._directory / "oncecron" / "oncecron.db"
         self._register = FileRegister(directory)
