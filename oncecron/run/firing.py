@@ -21,9 +21,10 @@ from oncecron.core.errors import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
+from oncecron.core.timing import RECORD_TIMEOUT
 from oncecron.run import spool_records
 from oncecron.run.log_mirror import LogMirror
-from oncecron.run.spec import RunSpec
+from oncecron.run.spec import RunSpec, make_spec
 from oncecron.run.spool import SpoolError
 from oncecron.run.wrapper import supervise
 from oncecron.stores import open_lease_store
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from oncecron.config.run_parser import ParsedRun
     from oncecron.stores.api import LeaseStore
-from oncecron.core.timing import RECORD_TIMEOUT
-from oncecron.run.spec import make_spec
 
 
 def run(parsed: ParsedRun) -> int:

@@ -113,6 +113,7 @@ class Guard:
         """Go from the first state to the last; return the exit status for the wrapper."""
         self._signal_mask = signals.mask_before
         self._job_group = wrapper_group if self.spec.terminal else None
+        self.reporter.reserve_descriptor()
         self._state = first(self)
         try:
             exit_status = self._watch(signals)

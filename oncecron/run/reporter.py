@@ -29,8 +29,11 @@ class Reporter:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self.log = LogMirror(spec)
-        self._spare: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """Given up for the spool, which is needed most when no other descriptor is left."""
+        self._spare: int | None = None
+
+    def reserve_descriptor(self) -> None:
+        """Open a descriptor to give up for the spool, which is needed most when no other is left."""
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def say(self, text: str) -> None:
         """Write a line about the key to standard error; some errors begin with the key themselves."""

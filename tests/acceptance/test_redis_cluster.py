@@ -79,7 +79,7 @@ def test_namespaces_live_on_different_nodes_and_all_commands_find_them(
         where = ("--namespace", namespace)
         assert host()("init", *where).status == 0
         locks = (CONSOLE_SCRIPT, "locks", "--json", *where)
-        ended = host().run("k", *RUN, *where, "--tick", "one", "--", *locks)
+        ended = host().run("k", *RUN, *where, "--pass-store", "--tick", "one", "--", *locks)
         assert (ended.status, ended.err) == (0, "")
         assert [lock["state"] for lock in json.loads(ended.out)] == ["held"]
         again = host("host-b").run("k", *RUN, *where, "--tick", "one", "--", "echo", "twice")
