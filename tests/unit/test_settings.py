@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from config_files import only_this_directory, put, settings  # noqa: F401
 
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS
@@ -17,27 +18,7 @@ SECRET = "s3cret"
 URL = f"postgresql://cron:{SECRET}@db.example.com/jobs"
 
 
-@pytest.fixture(autouse=True)
-def _only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file of the machine and no environment but the test's."""
-    for name in list(os.environ):
-        if name.startswith("ONCECRON_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr("oncecron.config.file.SYSTEM_FILE", str(tmp_path / "etc.toml"))
-
-
-def put(path: Path, text: str, mode: int = 0o600) -> str:
-    """Write a file and return its path."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
-    return str(path)
-
-
-def settings(key: str = "billing", **given: str) -> Settings:
-    """Return the settings of `run` with some options typed."""
-    return Settings(RUN_OPTIONS, {name.replace("_", "-"): v for name, v in given.items()}, key)
+pytestmark = pytest.mark.usefixtures("only_this_directory")
 
 
 def complaint(error: type[OncecronError], **given: str) -> str:

@@ -6,33 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from config_files import only_this_directory, put, settings  # noqa: F401
 
 from oncecron.config.file import read_file, read_private
-from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError
 
-
-@pytest.fixture(autouse=True)
-def _only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file of the machine and no environment but the test's."""
-    for name in list(os.environ):
-        if name.startswith("ONCECRON_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr("oncecron.config.file.SYSTEM_FILE", str(tmp_path / "etc.toml"))
-
-
-def put(path: Path, text: str, mode: int = 0o600) -> str:
-    """Write a file and return its path."""
-    path.write_text(text)
-    path.chmod(mode)
-    return str(path)
-
-
-def settings(**given: str) -> Settings:
-    """Return the settings of `run` with some options typed."""
-    return Settings(RUN_OPTIONS, given, "billing")
+pytestmark = pytest.mark.usefixtures("only_this_directory")
 
 
 @pytest.fixture(params=["configuration file", "store file"])

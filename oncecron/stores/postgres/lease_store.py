@@ -6,7 +6,7 @@ from oncecron.core import clock
 from oncecron.core.claim import stopped
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Lease, Refusal, stored_request, trust_after
+from oncecron.core.model import AskAgain, Refusal, lease_of, stored_request, trust_after
 from oncecron.stores import claiming
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.claim import Attempt, Grant, State
-    from oncecron.core.model import Ending, Firing, Request, Retention, Unconfirmed
+    from oncecron.core.model import Ending, Firing, Lease, Request, Retention, Unconfirmed
     from oncecron.stores.postgres.client import PostgresClient, Value
     from oncecron.stores.postgres.rows import Column
 
@@ -133,17 +133,13 @@ class PostgresLeaseStore(PostgresSession):
         self._locked = granted.locked == b"t"
         expired = self._expired if granted.own_backend == b"t" and not self._locked else None
         self._dead = expired[1] if expired and expired[0] == self._key_id else None
-        return Lease(
-            key=firing.key,
-            shard=firing.shard,
-            tick=firing.tick.text,
-            owner=firing.owner,
-            attempt=grant.attempt,
+        return lease_of(
+            firing,
+            sent=sent,
             execution_id=int(granted.execution_id),
+            attempt=grant.attempt,
             token=int(granted.token or 0),
-            ttl=firing.ttl,
             started_at=float(granted.started_at or 0),
-            trusted_until=trust_after(sent, firing.ttl),
             cause=grant.cause,
         )
 
@@ -199,17 +195,13 @@ class PostgresLeaseStore(PostgresSession):
         row = self._renewed(own.execution_id, firing.owner, deadline, listens=False)
         if row.locked is None:
             return None
-        return Lease(
-            key=firing.key,
-            shard=firing.shard,
-            tick=firing.tick.text,
-            owner=firing.owner,
-            attempt=own.number,
+        return lease_of(
+            firing,
+            sent=sent,
             execution_id=own.execution_id,
+            attempt=own.number,
             token=own.token,
-            ttl=firing.ttl,
             started_at=own.started_at,
-            trusted_until=trust_after(sent, firing.ttl),
             cause=own.cause,
         )
 

@@ -86,30 +86,19 @@ def stop_of(row: KeyRow | RetryRow) -> tuple[Stop | None, Stop | None]:
 
 
 def _with_log(state: State, row: KeyRow, log: LogRow) -> State:
-    own = log.own_id and Attempt(
-        int(log.own_id),
-        int(log.own_number or 0),
-        _outcome(log.own_outcome),
-        _true(log.own_retrying),
-        _maybe_text(log.own_requested_by),
-        _number(log.own_started_at),
-        _holder(log.own_host, log.own_pid, log.own_user_name),
-        int(log.own_token or 0),
-        cause_of(log.own_cause),
+    own = _attempt(
+        *(log.own_id, log.own_number, log.own_outcome, log.own_retrying, log.own_requested_by),
+        *(log.own_started_at, log.own_host, log.own_pid, log.own_user_name),
     )
-    last = log.last_id and Attempt(
-        int(log.last_id),
-        int(log.last_number or 0),
-        _outcome(log.last_outcome),
-        _true(log.last_retrying),
-        _maybe_text(log.last_requested_by),
-        _number(log.last_started_at),
-        _holder(log.last_host, log.last_pid, log.last_user_name),
+    newest = _attempt(
+        *(log.last_id, log.last_number, log.last_outcome, log.last_retrying),
+        *(log.last_requested_by, log.last_started_at),
+        *(log.last_host, log.last_pid, log.last_user_name),
     )
     return state._replace(
-        own=own or None,
+        own=own and own._replace(token=int(log.own_token or 0), cause=cause_of(log.own_cause)),
         own_has_lease=log.own_id is not None and log.own_id == row.execution_id,
-        newest=last or None,
+        newest=newest,
         attempts=int(log.attempts or 0),
         forgotten=_true(log.forgotten),
         other_shards=int(log.other_shards or 0) or None,
@@ -117,15 +106,34 @@ def _with_log(state: State, row: KeyRow, log: LogRow) -> State:
     )
 
 
-def _newest(row: KeyRow) -> Attempt:
+def _newest(row: KeyRow) -> Attempt | None:
+    return _attempt(
+        *(row.newest_id, row.tick_attempt, row.outcome, row.retrying, row.requested_by),
+        *(row.started_at, row.host, row.pid, row.user_name),
+    )
+
+
+def _attempt(  # the order of the columns in look.sql
+    execution_id: Column,
+    number: Column,
+    outcome: Column,
+    retrying: Column,
+    requested_by: Column,
+    started_at: Column,
+    host: Column,
+    pid: Column,
+    user_name: Column,
+) -> Attempt | None:
+    if execution_id is None:
+        return None
     return Attempt(
-        int(row.newest_id or 0),
-        int(row.tick_attempt or 0),
-        _outcome(row.outcome),
-        _true(row.retrying),
-        _maybe_text(row.requested_by),
-        _number(row.started_at),
-        _holder(row.host, row.pid, row.user_name),
+        int(execution_id),
+        int(number or 0),
+        _outcome(outcome),
+        _true(retrying),
+        _maybe_text(requested_by),
+        _number(started_at),
+        _holder(host, pid, user_name),
     )
 
 

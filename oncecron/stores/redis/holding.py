@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Lease, stored_request, trust_after
+from oncecron.core.model import lease_of, stored_request, trust_after
 
 if TYPE_CHECKING:
-    from oncecron.core.model import Ending, Firing, Request, Retention
+    from oncecron.core.model import Ending, Firing, Lease, Request, Retention
     from oncecron.stores.redis.resp import Reply
 
     Values = dict[str, str | int | float | None]
@@ -54,17 +54,13 @@ def of_retention(retention: Retention | None, most: int) -> Values:
 
 def granted(firing: Firing, answer: dict[str, str], sent: float) -> Lease:
     """Return the lease in the answer to a claim."""
-    return Lease(
-        key=firing.key,
-        shard=firing.shard,
-        tick=firing.tick.text,
-        owner=firing.owner,
-        attempt=int(answer["attempt"]),
+    return lease_of(
+        firing,
+        sent=sent,
         execution_id=int(answer["execution_id"]),
+        attempt=int(answer["attempt"]),
         token=int(answer["fencing_token"]),
-        ttl=firing.ttl,
         started_at=float(answer["started_at"]),
-        trusted_until=trust_after(sent, firing.ttl),
         cause=answer["cause"],  # type: ignore[arg-type]
     )
 

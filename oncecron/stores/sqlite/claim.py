@@ -15,13 +15,13 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.claim import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.model import Holder, Lease, trust_after
+from oncecron.core.model import Holder, lease_of
 
 if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.claim import Grant
-    from oncecron.core.model import Firing, LostByStore
+    from oncecron.core.model import Firing, Lease, LostByStore
     from oncecron.stores.sqlite.connection import Connection
 
 Values = dict[str, "Any"]
@@ -96,18 +96,15 @@ def grant(
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
     store.execute("insert_lease", **asked)
     store.execute("mark_key", **asked)
-    own = Attempt(
+    return lease_of(
+        firing,
+        sent=now["lease_now"],
         execution_id=asked["execution_id"],
-        number=granted.attempt,
-        outcome="running",
-        retrying=False,
-        requested_by=None,
-        started_at=asked["now"],
-        holder=firing.holder,
+        attempt=granted.attempt,
         token=asked["fencing_token"],
+        started_at=asked["now"],
         cause=granted.cause,
     )
-    return _lease(firing, own, now)
 
 
 def expire(store: Connection, firing: Firing, now: Values, seen: State, note: str) -> None:
@@ -126,8 +123,17 @@ def cut(store: Connection, firing: Firing, now: Values) -> None:
 def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Lease | None:
     """Renew the lease whose grant was not answered."""
     asked = _asked(firing, now, None) | {"execution_id": own.execution_id}
-    renewed = store.execute("renew_lease", **asked).rowcount
-    return _lease(firing, own, now) if renewed else None
+    if not store.execute("renew_lease", **asked).rowcount:
+        return None
+    return lease_of(
+        firing,
+        sent=now["lease_now"],
+        execution_id=own.execution_id,
+        attempt=own.number,
+        token=own.token,
+        started_at=own.started_at,
+        cause=own.cause,
+    )
 
 
 def microseconds(now: Values) -> int:
@@ -186,23 +192,6 @@ def _newest(store: Connection, firing: Firing, asked: Values) -> Any:
     if firing.tick.text is not None:
         return store.one("find_newest", **asked)
     return store.one("find_awaited", **asked) if firing.failover else None
-
-
-def _lease(firing: Firing, own: Attempt, now: Values) -> Lease:
-    """Return the lease; its trust counts from the beginning of the transaction, by the same clock."""
-    return Lease(
-        key=firing.key,
-        shard=firing.shard,
-        tick=firing.tick.text,
-        owner=firing.owner,
-        attempt=own.number,
-        execution_id=own.execution_id,
-        token=own.token,
-        ttl=firing.ttl,
-        started_at=own.started_at,
-        trusted_until=trust_after(now["lease_now"], firing.ttl),
-        cause=own.cause,
-    )
 
 
 def _attempt(row: Any) -> Attempt:
