@@ -168,7 +168,7 @@ def _sentence(fate: Fate, clock: Clock) -> str:
 
 def how_it_ended(fate: Fate) -> str:
     """Return the exit status or the signal, to end a sentence."""
-    from oncecron.core.text import signal_name
+    from oncecron.core.light_modules import signal_name
 
     if fate.signal is not None:
         return f", by {signal_name(fate.signal) or f'signal {fate.signal}'}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
-from oncecron.core.text import ABSENT, part_of, signal_name, visible
+from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
 from oncecron.reports.jobs import STREAK_AT_MOST, JobSummary

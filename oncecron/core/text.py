@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime
-from signal import Signals
 
 from oncecron.core.light_typing import NamedTuple
 from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
@@ -30,14 +29,6 @@ class Clock(NamedTuple):
             text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
             return text.removesuffix("+00:00") + "Z"
         return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
-
-
-def signal_name(number: int) -> str | None:
-    """Return the name of a signal, None for one that has only a number."""
-    try:
-        return Signals(number).name
-    except ValueError:
-        return None
 
 
 def part_of(shard: int, shards: int) -> str:

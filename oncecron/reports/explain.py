@@ -15,8 +15,9 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
+from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import ALL_KEYS
-from oncecron.core.text import part_of, signal_name, visible
+from oncecron.core.text import part_of, visible
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
 from oncecron.reports.jobs import NO_END, as_known, is_living

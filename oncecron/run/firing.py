@@ -23,7 +23,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import RECORD_TIMEOUT
 from oncecron.run import spool_records
-from oncecron.run.log_mirror import LogMirror
+from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec
 from oncecron.run.spool import SpoolError
 from oncecron.run.wrapper import supervise
@@ -45,11 +45,11 @@ def run(parsed: ParsedRun) -> int:
         return _SturdyStore(open_lease_store(spec.address, spec.namespace, spec.firing.ttl))
 
     try:
-        look_up(spec.command[0], spec.shown_program)
+        program = look_up(spec.command[0], spec.shown_program)
     except CommandError as error:
         _record_broken(spec, open_store(), str(error))
         raise
-    return supervise(spec, open_store)
+    return supervise(spec._replace(program=program), open_store)
 
 
 class _SturdyStore:
@@ -127,7 +127,7 @@ def _refuse_missing_interpreter(path: str) -> None:
 
 def _record_broken(spec: RunSpec, store: LeaseStore, why: str) -> None:
     refusal = Refusal("broken", detail=why)
-    log = LogMirror(spec)
+    log = open_log(spec)
     log.send(spool_records.skip_record(spec.firing, refusal))
     deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, RECORD_TIMEOUT)
     try:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 
 from oncecron.core import clock
 from oncecron.core.errors import EX_TEMPFAIL, OncecronError
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Unconfirmed
 from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER, POLL_ROUNDING
@@ -209,7 +209,7 @@ class Guard:
         job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say)
         environment = spec.job_environment(lease)
         outputs = self._capture.begin() if self._capture else ()
-        job.start(spec.command, environment, group, mask, self.now(), outputs)
+        job.start(spec.program, spec.command, environment, group, mask, self.now(), outputs)
         return job
 
     def announce_job(self, lease: Lease) -> None:

@@ -15,9 +15,9 @@ a lost lease replaces any other.
 from __future__ import annotations
 
 import os
-import signal
 
 from oncecron.core.errors import EX_TEMPFAIL, EX_TIMED_OUT
+from oncecron.core.light_modules import signal, signal_name
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Ending
 from oncecron.core.timing import (
@@ -58,7 +58,7 @@ class JobEnd(NamedTuple):
 
 def signal_note(number: int) -> str:
     """Return the note for an end after a signal to oncecron."""
-    return f"after {signal.Signals(number).name} to oncecron"
+    return f"after {signal_name(number)} to oncecron"
 
 
 def request_note(request: Request) -> str:
@@ -88,6 +88,7 @@ class Job:
 
     def start(
         self,
+        program: str,
         command: Sequence[str],
         environment: Mapping[str, str],
         process_group: int | None,
@@ -95,10 +96,12 @@ class Job:
         now: float,
         outputs: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """Execute the command; see `child.start`. Raises `OSError`."""
+        """Execute the command; see `process_tree.start`. Raises `OSError`."""
         self._started = now
         self._on_terminal = process_group is not None
-        self._pid = process_tree.start(command, environment, process_group, signal_mask, outputs)
+        self._pid = process_tree.start(
+            program, command, environment, process_group, signal_mask, outputs
+        )
 
     def forward(self, number: int, now: float, *, already_there: bool) -> None:
         """Forward a signal. A second ending signal starts the grace, and a third one kills.

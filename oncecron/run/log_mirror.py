@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 
 class LogMirror:
-    """The thread and its mailbox; without a log it does nothing. Only `close` waits."""
+    """The thread and its mailbox. Only `close` waits."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, log: LogSpec) -> None:
         self._spec = spec
+        self._log = log
         self._changed = threading.Condition()
         self._waiting: list[dict[str, Any]] = []
         self._thread: threading.Thread | None = None
@@ -55,14 +56,12 @@ class LogMirror:
 
     def send(self, record: dict[str, Any]) -> None:
         """Hand over a record; see `spool_records`."""
-        if self._spec.log is None:
-            return
         with self._changed:
             others = [each for each in self._waiting if not _same_execution(each, record)]
             self._waiting = [*others, record]
             self._changed.notify_all()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, args=(self._spec.log,), daemon=True)
+            self._thread = threading.Thread(target=self._run, daemon=True)
             try:
                 self._thread.start()
             except (
@@ -81,11 +80,11 @@ class LogMirror:
             self._thread.join(LOG_GOODBYE)
         with self._changed:
             remaining, self._waiting = self._waiting, []
-        if remaining and self._spec.log:
-            self._keep(self._spec.log, remaining)
+        if remaining:
+            self._keep(remaining)
 
-    def _keep(self, log: LogSpec, records: list[dict[str, Any]]) -> None:
-        key = self._spec.firing.key
+    def _keep(self, records: list[dict[str, Any]]) -> None:
+        log, key = self._log, self._spec.firing.key
         spooled = True
         for record in records:
             try:
@@ -100,14 +99,15 @@ class LogMirror:
 
     # Everything below runs in the thread.
 
-    def _run(self, log: LogSpec) -> None:
+    def _run(self) -> None:
+        log = self._log
         store: LeaseStore | None = None
         backoff = Backoff(cap=LOG_LONGEST_PAUSE)
         others_spooled = log.spool.has()
         while record := self._next(store):
             try:
                 store = store or open_lease_store(log.address, self._spec.namespace, ASSUMED_TTL)
-                self._deliver(log, store, record)
+                self._deliver(store, record)
             except Exception as error:  # noqa: BLE001 - the run continues without the log
                 self._failed(error, store)
                 self._wait(backoff.delay(), record)
@@ -130,8 +130,8 @@ class LogMirror:
                 self._changed.wait_for(self._busy)
             return self._waiting[0] if self._waiting else None
 
-    def _deliver(self, log: LogSpec, store: LeaseStore, record: dict[str, Any]) -> None:
-        key = self._spec.firing.key
+    def _deliver(self, store: LeaseStore, record: dict[str, Any]) -> None:
+        log, key = self._log, self._spec.firing.key
         log.spool.deliver(store, key, wanted=self._backlog_wanted, within=LOG_RECORD_TIMEOUT)
         deadline = clock.lease_time(store.lease_clock) + LOG_RECORD_TIMEOUT
         store.deliver(record, deadline=deadline, retention=self._spec.retention)

@@ -11,9 +11,9 @@ import ctypes
 import errno
 import os
 import select
-import signal
 import time
 
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_KILL_PAUSE
 
@@ -268,13 +268,14 @@ class Tree:
 
 
 def start(
+    program: str,
     command: Sequence[str],
     environment: Mapping[str, str],
     process_group: int | None,
     signal_mask: Iterable[int],
     outputs: Iterable[tuple[int, int]] = (),
 ) -> int:
-    """Fork and execute the command; return its pid.
+    """Fork and execute a program with a command as its arguments; return its pid. Nothing looks in PATH here.
 
     It runs in its own session, or, on a terminal, in the given process group. It dies with the thread that called this
     (PR_SET_PDEATHSIG). It gets only the descriptors 0, 1 and 2 (Debian's cron leaks some), and the signal mask and
@@ -290,7 +291,7 @@ def start(
         os.close(writer)
         raise
     if pid == 0:
-        _execute(command, environment, process_group, signal_mask, outputs, parent, writer)
+        _execute(program, command, environment, process_group, signal_mask, outputs, parent, writer)
     os.close(writer)
     with open(reader, "rb") as pipe:
         failure = pipe.read()
@@ -302,6 +303,7 @@ def start(
 
 
 def _execute(
+    program: str,
     command: Sequence[str],
     environment: Mapping[str, str],
     process_group: int | None,
@@ -331,7 +333,7 @@ def _execute(
         for name in _listed("/proc/self/fd"):  # opened before the limit was lowered
             if int(name) > failures:
                 os.closerange(int(name), int(name) + 1)
-        os.execvpe(command[0], list(command), environment)  # noqa: S606 - no shell is wanted
+        os.execve(program, list(command), environment)  # noqa: S606 - no shell is wanted
     except (OSError, ValueError) as error:  # a NUL in a word is a ValueError
         code = error.errno if isinstance(error, OSError) else errno.EINVAL
         os.write(failures, str(code).encode())

@@ -13,7 +13,7 @@ from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_o
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Refusal
 from oncecron.run import spool_records
-from oncecron.run.log_mirror import LogMirror
+from oncecron.run.log import open_log
 from oncecron.run.spool import SpoolError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Reporter:
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self.log = LogMirror(spec)
+        self.log = open_log(spec)
         self._spare: int | None = None
 
     def reserve_descriptor(self) -> None:

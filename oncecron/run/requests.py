@@ -6,8 +6,7 @@ must not harm the job, so it is ignored.
 
 from __future__ import annotations
 
-import signal
-
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS
 from oncecron.core.units import LONGEST_DURATION, format_duration

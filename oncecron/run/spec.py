@@ -70,6 +70,8 @@ class RunSpec(NamedTuple):
     verbose: int
     terminal: bool
     """Standard input is a terminal: the job stays in its foreground process group."""
+    program: str = ""
+    """The path of the file that is executed for the command."""
     shown_program: str = ""
     """The first word of the command as messages may show it; see `shown_words`."""
     capture: int = 0

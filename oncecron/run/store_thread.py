@@ -27,13 +27,12 @@ A bug ends the thread with `Crashed`.
 
 from __future__ import annotations
 
-import collections
 import os
 import select
-import threading
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
+from oncecron.core.light_modules import deque, start_thread
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff
@@ -84,8 +83,8 @@ class StoreThread:
         self._spec = spec
         self._open_store = open_store
         self._claimer: Claimer | None = None
-        self._events: collections.deque[Event] = collections.deque()
-        self._orders: collections.deque[tuple[str, Ending | None]] = collections.deque()
+        self._events: deque[Event] = deque()
+        self._orders: deque[tuple[str, Ending | None]] = deque()
         """The guard's orders, each with the end of a job if it has one."""
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -98,7 +97,7 @@ class StoreThread:
 
     def start(self) -> None:
         """Begin to claim."""
-        threading.Thread(target=self._run, daemon=True).start()
+        start_thread(self._run, ())
 
     def events(self) -> list[Event]:
         """Return what has happened since the last call."""

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, shortage_of
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Lease, Refusal
 from oncecron.core.timing import (

@@ -16,7 +16,7 @@ from oncecron.core.model import Ending
 
 def attempt(script, outcome="failed"):
     outputs = capture.begin()
-    pid = child.start(["sh", "-c", script], {"PATH": "/usr/bin:/bin"}, None, (), outputs)
+    pid = child.start("/bin/sh", ["sh", "-c", script], {"PATH": "/usr/bin:/bin"}, None, (), outputs)
     os.waitpid(pid, 0)
     ending = capture.ended(Ending(outcome, 1, None, 0.0, "a note"))
     told.append([*(ending.output or (None, None)), ending.note])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oncecron.config.run_parser import ParsedRun
+from oncecron.run.log import open_log
 from oncecron.run.log_mirror import LogMirror
 from oncecron.run.spec import RunSpec, make_spec
 
@@ -38,11 +39,18 @@ def kept(spec: RunSpec) -> list[tuple[int, str]]:
     return sorted((taken["attempt"], taken["outcome"]) for _, taken in spec.log.spool.pending("k"))
 
 
+def mirror(spec: RunSpec) -> LogMirror:
+    """Return what takes the records for the log store."""
+    log = open_log(spec)
+    assert isinstance(log, LogMirror)
+    return log
+
+
 def test_without_a_thread_the_records_are_spooled(
     spec: RunSpec, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With the reason, and without a wait; the run is not told."""
-    log = LogMirror(spec)
+    log = mirror(spec)
     log.send(record("succeeded"))
     log.close()
     assert kept(spec) == [(1, "succeeded")]
@@ -51,7 +59,7 @@ def test_without_a_thread_the_records_are_spooled(
 
 def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
     """Of its own attempt alone."""
-    log = LogMirror(spec)
+    log = mirror(spec)
     for told in (record("running"), record("failed"), record("running", 2)):
         log.send(told)
     assert [(each["attempt"], each["outcome"]) for each in log._waiting] == [
@@ -63,7 +71,7 @@ def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
 
 def test_without_a_log_nothing_is_kept(spec: RunSpec, tmp_path: Path) -> None:
     """Nor is there a thread."""
-    log = LogMirror(spec._replace(log=None))
+    log = open_log(spec._replace(log=None))
     log.send(record("succeeded"))
     log.close()
     assert not (tmp_path / "state").exists()

@@ -6,6 +6,7 @@
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,7 +60,8 @@ def until_gone(tree: process_tree.Tree, deadline: float = 10) -> int:
 
 def spawn(*command: str, process_group: int | None = None) -> int:
     """Start a command as the guard would."""
-    return process_tree.start(command, dict(os.environ), process_group, set())
+    program = shutil.which(command[0]) or command[0]
+    return process_tree.start(program, command, dict(os.environ), process_group, set())
 
 
 def reaped(tree: process_tree.Tree, pid: int, deadline: float = 10) -> int:
@@ -308,7 +310,7 @@ def test_the_mask_and_the_actions_are_those_of_before() -> None:
     reader, writer = os.pipe()
     os.dup2(writer, 1)
     pid = process_tree.start(
-        ["cat", "/proc/self/status"], dict(os.environ), None, signals.mask_before
+        "/bin/cat", ["cat", "/proc/self/status"], dict(os.environ), None, signals.mask_before
     )
     os.waitpid(pid, 0)
     lines = os.read(reader, 65536).decode().splitlines()

@@ -15,9 +15,9 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import signal
 import time
 
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, NEVER, OUTPUT_TIMEOUT
 from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
