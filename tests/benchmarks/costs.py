@@ -88,7 +88,7 @@ class Contender:
 
 
 class Oncecron(Contender):
-    """`oncecron run --tick`."""
+    """`oncecron run --tick`: one key, which has run before, and a tick for each firing."""
 
     name = "oncecron"
 
@@ -99,7 +99,7 @@ class Oncecron(Contender):
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
         url = self.url(through)
-        arguments = ["run", "--store", url, "--key", key, "--tick", "one", "--", *command]
+        arguments = ["run", "--store", url, "--key", self.name, "--tick", key, "--", *command]
         return [str(self.stage.bin / "oncecron"), *arguments]
 
 
