@@ -4,7 +4,7 @@ The host's own clock names the tick, because each host's cron fires when *its* c
 one scheduled time have the same tick, whatever the skew.
 
 cronsim finds a schedule's days, hours and minutes. This module maps them to instants as Debian's cron does when local
-time changes by less than three hours (cron(8), and the virtual clock of its main loop):
+time moves forward by less than three hours, or back by at most three (cron(8), and the virtual clock of its main loop):
 
 - A schedule whose minute or hour field starts with `*` (also `@hourly`) is due whenever the local clock shows a
   matching minute: never in a minute that the clock skips, twice in a minute that it repeats.
@@ -188,7 +188,8 @@ class Schedule:
     def opening(self, change: int) -> int:
         """Return the first local time that can be due after a change."""
         before, now = self.offset(change - 1), self.offset(change)
-        return change + (before if self._fixed and abs(now - before) < CRON_CORRECTION else now)
+        corrected = now - before >= CRON_CORRECTION or before - now > CRON_CORRECTION
+        return change + (before if self._fixed and not corrected else now)
 
     def change(self, start: int, stop: int) -> int | None:
         """Return the first second of the change of offset that is nearest to `start`, or None.
@@ -249,8 +250,27 @@ def _crontab_fields(schedule: str) -> str:
         raise ValueError(f"schedule {shown!r} has {len(fields)} field{plural}: {use}")
     for position, field in enumerate(fields):
         _check_syntax(schedule, position, field)
+    fields = [_without_idle_steps(position, field) for position, field in enumerate(fields)]
     _check_values(schedule, fields)
     return " ".join(fields)
+
+
+def _without_idle_steps(position: int, field: str) -> str:
+    """Return a field with `6-6/2` as 6: cronsim reads it as 6, 8, 10 and so on."""
+    terms = []
+    for term in field.split(","):
+        first, _, last = term.partition("/")[0].partition("-")
+        number = _value(position, first)
+        idle = number is not None and number == _value(position, last)
+        terms.append(first if idle else term)
+    return ",".join(terms)
+
+
+def _value(position: int, text: str) -> int | None:
+    names = _NAMES[position]
+    if text.upper() in names:
+        return names.index(text.upper()) + (1 if names is _MONTHS else 0)
+    return int(text) if text.isdigit() else None
 
 
 def _check_syntax(schedule: str, position: int, field: str) -> None:

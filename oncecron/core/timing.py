@@ -36,7 +36,7 @@ An instant named with `--tick` may be this far ahead of the store's clock.
 """
 
 CRON_CORRECTION = 3 * 3600
-"""Debian's cron takes a change of local time by this much or more for a corrected clock, not for summer time."""
+"""Debian's cron takes a jump forward by this much, or back by more, for a corrected clock, not for summer time."""
 
 QUARTER_YEAR = 91 * DAY
 """Between the instants at which /etc/timezone is compared with /etc/localtime: four of them see both offsets."""

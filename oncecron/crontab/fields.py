@@ -7,7 +7,10 @@ matches). A step may be larger than the range (`*/100`). Digits overflow as in a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAMES = ("minute", "hour", "day-of-month", "month", "day-of-week")
 NICKNAMES = ("yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly")
@@ -17,6 +20,7 @@ _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _MONTHS = (b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec")  # fmt: skip
 _DAYS = (b"sun", b"mon", b"tue", b"wed", b"thu", b"fri", b"sat")
 _WORDS: tuple[tuple[bytes, ...], ...] = ((), (), (), _MONTHS, _DAYS)
+_DAY, _WEEKDAY = 2, 4
 _LONGEST_NUMBER = 999
 _EOF = b"\xff"  # entry.c keeps it in a char, which is then EOF
 _ALNUM = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -28,11 +32,27 @@ class Field(NamedTuple):
     written: str
     """As it is written in the line."""
     text: str
-    """The same field for `tick`; empty if it matches no value."""
+    """The same field for `tick`; empty if it matches no value, as a falling range."""
     values: frozenset[int]
     """The values that match, in the field's own range; day-of-week 0 and 7 are both Sunday."""
     has_star: bool
     """Whether it begins with `*`: then cron handles clock changes, or the two day fields, in another way."""
+
+
+def either_day(day: Field, weekday: Field) -> bool:
+    """Return whether a day matches by either of the two fields, not only by both."""
+    return not (day.has_star or weekday.has_star)
+
+
+def without_empty_day(fields: Sequence[Field]) -> list[Field]:
+    """Return five fields with `*` for one that has no day, if cron then goes by the other one alone."""
+    day, weekday = fields[_DAY], fields[_WEEKDAY]
+    settled = list(fields)
+    if either_day(day, weekday) and bool(day.values) != bool(weekday.values):
+        empty = _WEEKDAY if day.values else _DAY
+        low, high = _RANGES[empty]
+        settled[empty] = Field("*", "*", frozenset(range(low, high + 1)), has_star=True)
+    return settled
 
 
 def read_field(position: int, field: bytes) -> Field | None:

@@ -24,6 +24,7 @@ from oncecron.config.options import KEY_RULE, OWN_SHELL, is_key
 from oncecron.core import tick
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
+from oncecron.crontab.fields import without_empty_day
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
@@ -153,8 +154,10 @@ def _never_runs(entry: Entry) -> bool:
 
 def schedule_of(entry: Entry) -> str:
     """Return the schedule for `tick`, with the same meaning as cron's reading of the line; empty: never."""
-    texts = [field.text for field in entry.fields]
-    return " ".join(texts) if all(texts) and texts else "" if texts else entry.schedule
+    if not entry.fields:
+        return entry.schedule
+    texts = [field.text for field in without_empty_day(entry.fields)]
+    return " ".join(texts) if all(texts) else ""
 
 
 class _Keys:

@@ -189,6 +189,8 @@ CASES = [
     ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a.sh\n", 'in [job."a.sh-', line("-- a", "* * * * *")),
     ("schedule", "SHELL=/bin/oncecron-shell\n@reboot a\n", "ONCECRON=off in front", "SHELL=/bin/oncecron-shell\n@reboot ONCECRON=off a\n"),
     ("never", "0 22-2 * * * a\n", "22-2 in the hour field is a falling range", "0 22-23,0-2 * * * a\n"),
+    ("field", "0 3 1 * 6-1 a\n", "reads it as no day, and runs the line by the other day field", "0 3 1 * 0-6 a\n"),
+    ("never", "0 3 */2 * 6-1 a\n", "6-1 in the day-of-week field is a falling range", "0 3 */2 * 0-6 a\n"),
     ("never", "0 0 31 2 * a\n", "month 2 has no day 31", "0 0 29 2 * a\n"),
     ("never", "0 0 31 4,jun,9 * a\n", "use a day that exists", "0 0 31 4,jun,10 * a\n"),
     ("field", "0 2 * * 5#2 a\n", "reads 5#2 in the day-of-week field as 5", "0 2 * * fri,SUN a\n"),

@@ -240,6 +240,8 @@ SAMPLE = [
     "15 2 * * 0",
     "0-59/25 1-2 25,29 * 7",
     "0-59 0-23 * * *",
+    "30 2-2/3 * * *",
+    "07-7/5,20 23-23/2,0 * jan-1/2,3-3/4,2-12 sun-mon/1,2-tue/2,3-6",
     "* * * * *",
 ]
 CHANGES = [
@@ -252,6 +254,9 @@ CHANGES = [
     ("America/Havana", "2026-03-08T05:00"),
     ("America/Havana", "2026-11-01T05:00"),
     ("Pacific/Apia", "2011-12-30T10:00"),
+    ("Antarctica/Casey", "2010-03-04T15:00"),  # back by three hours
+    ("Antarctica/Casey", "2018-03-10T17:00"),
+    ("Antarctica/Casey", "2009-10-17T18:00"),  # forward by three hours
     ("Asia/Kolkata", "2026-03-29T01:00"),
     ("UTC", "2026-10-25T01:00"),
 ]

@@ -165,7 +165,14 @@ def test_what_belongs_to_each_host_is_left() -> None:
     assert left("@daily ONCECRON=off df\nONCECRON=off\n@daily x\n") == ["ONCECRON=off is set"] * 2
     assert left("# oncecron: off\n@daily x\n") == ["`# oncecron: off` is above it"]
     assert left("@daily\n@daily %x\n") == ["it has no command"] * 2
-    assert "never runs" in left("0 0 31 2 * x\n")[0]
+    for never in ("0 0 31 2 *", "0 3 6-1 * 6-1", "0 3 */2 * 6-1", "0 3 * * 6-1", "5-1 3 1 * 6-1"):
+        assert "never runs" in left(f"{never} x\n")[0]
+
+
+def test_an_empty_day_field_leaves_the_days_of_the_other() -> None:
+    """Cron runs a line on days that match either of two restricted fields; a falling range is empty."""
+    for line, schedule in (("0 3 1 * 6-1", "0 3 1 * *"), ("0 3 20-2 * 6,7", "0 3 * * 6,7")):
+        assert f"--schedule '{schedule}'" in wrapped(f"{line} x\n").data.decode()
 
 
 def test_a_comment_guards_what_would_be_left() -> None:

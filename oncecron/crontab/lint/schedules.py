@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
-from oncecron.crontab.fields import NAMES, Field, read_field
+from oncecron.crontab.fields import NAMES, Field, either_day, read_field, without_empty_day
 from oncecron.crontab.scanner import Entry, scan
 from oncecron.crontab.wrap import schedule_of
 
@@ -42,9 +42,15 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
     what = f"{field.written} in the {NAMES[position]} field"
     large = next(_large_steps(position, field.written), None)
     if not field.values:
+        never = not all(each.values for each in without_empty_day(line.entry.fields))
         yield line.diagnostic(
-            "never",
-            f"{what} is a falling range: cron never runs the line",
+            "never" if never else "field",
+            f"{what} is a falling range: cron "
+            + (
+                "never runs the line"
+                if never
+                else "reads it as no day, and runs the line by the other day field"
+            ),
             "write two rising ranges, such as 22-23,0-2",
         )
     elif large:
@@ -72,7 +78,7 @@ def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
 def _check_days(
     line: LintedEntry, day: Field, month: Field, weekday: Field
 ) -> Iterator[Diagnostic]:
-    both = day.has_star or weekday.has_star
+    both = not either_day(day, weekday)
     restricted = day.values != _EVERY_DAY and len(_weekdays(weekday)) < len(_WEEK)
     if both and all(
         number > _LONGEST.get(each, 31) for number in day.values for each in month.values
@@ -131,9 +137,9 @@ def meaning(entry: Entry) -> tuple[object, ...] | None:
     """Return a value that is equal for schedules with the same meaning; None for @reboot."""
     if entry.is_reboot:
         return None
-    fields = entry.fields
-    if not fields:
+    if not entry.fields:
         return _meaning_of(_FIELDS[entry.schedule])
+    fields = without_empty_day(entry.fields)
     values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
     wild = fields[0].has_star or fields[1].has_star
     return *values, wild, fields[_DAY].has_star or fields[_WEEKDAY].has_star
