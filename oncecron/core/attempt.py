@@ -20,7 +20,8 @@ really happened replaces it. A recorded end stays. No step touches the lease of 
   changes nothing. An execution that the store never saw is inserted, with the next free number if its own is taken;
   but a `not-started` that was never granted (no token) has no effect.
 - A record with a token at least as high as all before is of a later start: an execution that was running and has no
-  lease here is lost (`superseded`). A running one that comes after a higher token, or beside another, is lost too.
+  lease here is lost (`superseded`). A running one that comes after a higher token, or beside another, or beside a lease
+  that is kept between two attempts, is lost too.
 - A start that did not happen (`not-started`) is taken back, so that `recent` ignores it. A delivered start counts for
   `recent` if it is the newest, and its instant for the high-water mark if it is not too far ahead.
 - A note that an execution has already is not added again.
@@ -75,9 +76,12 @@ def supersedes(token: int | None, fence: int) -> bool:
     return token is not None and token >= fence
 
 
-def is_superseded(outcome: Outcome, token: int | None, fence: int, *, runs: bool) -> bool:
-    """Return whether a late record of a running execution is lost; `runs`: another one is recorded as running."""
-    return outcome == "running" and ((token or 0) < fence or runs)
+def is_superseded(outcome: Outcome, token: int | None, fence: int, *, beside: bool) -> bool:
+    """Return whether a late record of a running execution is lost.
+
+    `beside`: another one is recorded as running, or there is a lease.
+    """
+    return outcome == "running" and ((token or 0) < fence or beside)
 
 
 def joined(*notes: str | None) -> str | None:

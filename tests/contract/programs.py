@@ -228,6 +228,50 @@ def _standby(tick: str) -> SearchStrategy[list[Step]]:
     )
 
 
+def _standby_without_a_tick(ticks: tuple[str, str, str]) -> SearchStrategy[list[Step]]:
+    """Let a host wait for a job of any tick, after one before and with one between."""
+    before, awaited, between = ticks
+    return _in_turn(
+        _step("claim", 0, **_PLAIN | {"tick": before}),
+        _step("finish", outcome="succeeded"),
+        _step("claim", 0, **_PLAIN | {"tick": awaited}),
+        _step("claim", 1, **_PLAIN | {"tick": "none", "failover": True}),
+        st.one_of(_step("finish", outcome="not-started"), _step("pass", seconds=100.0)),
+        _step("claim", 2, **_PLAIN | {"tick": between}),
+        _step("finish", outcome="succeeded"),
+        _step("ask again", 1),
+    )
+
+
+def _another_attempt(tick: str) -> SearchStrategy[list[Step]]:
+    """Deliver another attempt of a tick that runs, or has run; meanwhile somebody requests its end."""
+    told = {"tick": tick, "shard": None}
+    return _in_turn(
+        _step("claim", 0, **_PLAIN | told | {"failover": False}),
+        _step("request"),
+        st.one_of(_step("keep"), _step("finish")),
+        _step("deliver other", 1, **told, twice=False),
+        _step("retry", unheard=False),
+        _step("renew"),
+        _step("claim", 1, **_PLAIN | told),
+        _step("finish"),
+    )
+
+
+def _forgotten_attempt(tick: str) -> SearchStrategy[list[Step]]:
+    """Let retention remove the first attempt of a tick, and not the last, which did not start."""
+    told = {"tick": tick}
+    return _in_turn(
+        _step("claim", 0, **_PLAIN | told),
+        _step("finish", outcome="failed"),
+        _step("pass", seconds=3000.0),
+        _step("claim", 0, **_PLAIN | told | {"again": True}),
+        _step("finish", outcome="not-started"),
+        _step("prune", older=2000.0),
+        _step("claim", 1, **_PLAIN | told),
+    )
+
+
 def _short_gaps(gap: float) -> SearchStrategy[list[Step]]:
     """Start nothing, or something elsewhere, just before a start with a gap."""
     ended = st.one_of(_step("finish"), _step("finish", outcome="not-started"))
@@ -249,8 +293,18 @@ _STORIES: tuple[SearchStrategy[list[Step]], ...] = (
     st.permutations((KEY, "*")).flatmap(_pauses),
     st.sampled_from(("why", "another why")).flatmap(_notes),
     _ONE_TICK.flatmap(_standby),
+    *[
+        st.sampled_from(
+            (("none", "none", "none"), ("none", "none", "m1"), ("none", "m1", "none"))
+        ).flatmap(_standby_without_a_tick)
+    ]
+    * 2,
+    _ONE_TICK.flatmap(_another_attempt),
+    st.sampled_from(("m1", "m2", "n1")).flatmap(_forgotten_attempt),
     st.sampled_from((30.0, 3600.0)).flatmap(_short_gaps),
     _in_turn(_step("deliver other", 0), _step("deliver its end"), _step("claim", 1)),
+    _in_turn(_step("deliver other", 0, tick="ahead"), _step("claim", 1)),
+    _in_turn(_step("deliver skip", 0), _step("deliver skip", 0, twice=True)),
 )
 """What random steps alone seldom come to."""
 

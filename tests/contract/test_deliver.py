@@ -302,6 +302,15 @@ def test_a_delivered_start_leaves_a_lease_of_this_store_alone(a: Host, b: Host, 
     assert by_tick(log) == {minute(1).text: "running", minute(2).text: "lost"}
 
 
+def test_a_delivered_start_is_lost_beside_a_kept_lease(a: Host, b: Host, log: Log) -> None:
+    """Nothing is recorded as running between two attempts; the next one must be free to start."""
+    _, lease = won(a)
+    assert a.keep(lease, "failed")
+    b.deliver(run_of(b, 2, lease.token + 1)[0])
+    assert by_tick(log) == {minute(1).text: "failed", minute(2).text: "lost"}
+    assert a.retried(lease).attempt == 2
+
+
 def test_a_known_start_is_not_told_again(a: Host, log: Log) -> None:
     """Neither the execution nor its lease changes."""
     firing, lease = won(a)

@@ -96,8 +96,8 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     fence = store.one("fence", **record)["fence"]
     if attempt.supersedes(token, fence):
         store.execute("declare_unanswered_lost", **record, now=now, unfinished=attempt.UNFINISHED)
-    runs = store.one("find_running", **record) is not None
-    if attempt.is_superseded(outcome, token, fence, runs=runs):
+    beside = store.one("find_running_or_leased", **record) is not None
+    if attempt.is_superseded(outcome, token, fence, beside=beside):
         note = joined(record["note"], attempt.UNFINISHED, _late(record))
         values.update(outcome="lost", lost_reason="superseded", note=note)
     store.execute("insert_delivered", **values)

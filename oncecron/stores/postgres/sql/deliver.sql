@@ -88,6 +88,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   e {ns}.job_execution;
   v_fence bigint;
+  v_leased bigint;
   v_id integer := {ns}.register_v1(p ->> 'key', (p ->> 'shard')::int);
   v_outcome text := p ->> 'outcome';
   v_note text := p ->> 'note';
@@ -115,15 +116,15 @@ begin
   end if;
   if v_outcome = 'not-started' and v_token is null then return; end if;
   -- A higher token: a later start has the key.  An earlier one without a lease here ended without a record.
-  select k.fence into v_fence from {ns}.job_key k where k.key_id = v_id for update;
+  select k.fence, k.execution_id into v_fence, v_leased from {ns}.job_key k where k.key_id = v_id for update;
   if v_token >= v_fence then
     update {ns}.job_execution x
        set outcome = 'lost', lost_at = clock_timestamp(), lost_reason = 'superseded', note = {ns}.joined_v1(x.note, v_unfinished)
      where x.key_id = v_id and x.outcome = 'running'
-       and not exists (select from {ns}.job_key k where k.key_id = v_id and k.execution_id = x.execution_id);
+       and x.execution_id is distinct from v_leased;
   end if;
-  if v_outcome = 'running' and (
-       coalesce(v_token, 0) < v_fence or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
+  if v_outcome = 'running' and (coalesce(v_token, 0) < v_fence or v_leased is not null
+       or exists (select from {ns}.job_execution x where x.key_id = v_id and x.outcome = 'running')) then
     v_outcome := 'lost';
     v_lost_reason := 'superseded';
     v_note := {ns}.joined_v1(v_note, v_unfinished);

@@ -23,7 +23,8 @@ local has_lease = redis.call('EXISTS', own.lease) == 1
 if given.fencing_token and token >= fence and not has_lease then declare_lost('superseded', UNFINISHED) end
 row = row_of(given)
 local unfinished
-if given.outcome == 'running' and (token < fence or redis.call('HEXISTS', own.key, 'running') == 1) then
+local beside = has_lease or redis.call('HEXISTS', own.key, 'running') == 1
+if given.outcome == 'running' and (token < fence or beside) then
   row.outcome, row.lost_reason, unfinished = 'lost', 'superseded', UNFINISHED
 end
 id = insert_late(row, joined(given.note, unfinished, late))

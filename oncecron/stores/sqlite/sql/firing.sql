@@ -249,8 +249,10 @@ UPDATE job_execution
  WHERE key = :key AND shard = :shard AND outcome = 'running'
    AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.execution_id = job_execution.execution_id)
 
--- name: find_running
+-- name: find_running_or_leased
 SELECT 1 FROM job_execution WHERE key = :key AND shard = :shard AND outcome = 'running'
+UNION ALL
+SELECT 1 FROM lease WHERE key = :key AND shard = :shard
 
 -- name: mark_delivered
 UPDATE job_key SET fence = max(fence, coalesce(:fencing_token, 0)) WHERE key = :key AND shard = :shard
