@@ -17,13 +17,14 @@ really happened replaces it. A recorded end stays. No step touches the lease of 
   `retry` began without an answer did not start.
 - **deliver**: a late record, perhaps twice. It is known by owner, key, shard and the owner's number of the attempt; an
   owner that gave up without a number means its newest. For a known execution it is like `finish`; a `running` one
-  changes nothing. An execution that the store never saw is inserted, with the next free number if its own is taken;
+  changes nothing. An execution that the store never saw is inserted, numbered above the other attempts of its tick;
   but a `not-started` that was never granted (no token) has no effect.
 - A record with a token at least as high as all before is of a later start: an execution that was running and has no
   lease here is lost (`superseded`). A running one that comes after a higher token, or beside another, or beside a lease
   that is kept between two attempts, is lost too.
 - A start that did not happen (`not-started`) is taken back, so that `recent` ignores it. A delivered start counts for
-  `recent` if it is the newest, and its instant for the high-water mark if it is not too far ahead.
+  `recent` if it is the newest (one in the future, by a wrong clock of its host, as if it were now), and its instant for
+  the high-water mark if it is not too far ahead.
 - A note that an execution has already is not added again.
 """
 

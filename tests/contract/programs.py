@@ -7,8 +7,7 @@ Some things are left out, because the contract lets stores differ there:
 - a store that loses data, and a store whose clock differs from the host's;
 - a session lock that is held or freed apart from its lease (`stale`, and `orphaned` within two heartbeats);
 - `listen`, `evict` and `watch_fd`;
-- calls for an execution that retention has removed;
-- attempts of a tick that are delivered in another order than they were made: Redis numbers them as they arrive.
+- calls for an execution that retention has removed.
 """
 
 from __future__ import annotations

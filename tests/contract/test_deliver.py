@@ -198,6 +198,17 @@ def test_what_did_not_start_and_was_never_seen_is_dropped(a: Host, b: Host, log:
     b.win(minute(1))
 
 
+def test_a_start_in_the_future_counts_as_now(a: Host, b: Host, log: Log) -> None:
+    """The clock of its host was wrong; the gap after it is the usual one. The record keeps what the host said."""
+    ahead = clock.wall() + 300 * 86400
+    a.deliver(execution_record(a.firing(NO_TICK), outcome="succeeded", started_at=ahead))
+    assert log.newest().started_at == pytest.approx(ahead, abs=0.001)
+    refusal = b.lose(NO_TICK, min_gap=30.0)
+    assert refusal.reason == "recent"
+    assert refusal.since is not None
+    assert refusal.since <= clock.wall()
+
+
 @pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11")])
 def test_a_delivered_tick_is_done(a: Host, b: Host, tick: Tick) -> None:
     """It has run, though nobody asked."""

@@ -91,6 +91,7 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
         "named": record["tick"] is not None and record["tick_instant"] is None,
         "note": joined(record["note"], _late(record)),
         "latest": now + MAX_CLOCK_SKEW,
+        "last_start": min(record["started_at"], now),
         "lateness": record["fired_at"] % 60,
     }
     fence = store.one("fence", **record)["fence"]

@@ -24,8 +24,7 @@ begin
   if v_held then perform {ns}.notify_v1(e.key_id); end if;
 end $$;
 
--- Insert an execution that this store never saw, with a number that no other attempt of its tick has. False: it is
--- there.
+-- Insert an execution that this store never saw, numbered above the other attempts of its tick. False: it is there.
 create function {ns}.insert_late_v1(p jsonb, p_key_id integer, p_outcome text, p_lost_reason text, p_note text) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -33,7 +32,7 @@ declare
   v_id bigint;
 begin
   for v_try in 1 .. 100 loop
-    select case when bool_or(x.attempt = (p ->> 'attempt')::int) then max(x.attempt) + 1 else (p ->> 'attempt')::int end
+    select greatest((p ->> 'attempt')::int, max(x.attempt) + 1)
       into v_attempt from {ns}.job_execution x where x.key_id = p_key_id and x.tick = p ->> 'tick';
     begin
       insert into {ns}.job_execution
@@ -65,7 +64,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_at timestamptz := to_timestamp((p ->> 'tick_instant')::float8);
   v_ran boolean := p ->> 'outcome' <> 'not-started';
-  v_started_at timestamptz := to_timestamp((p ->> 'started_at')::float8);
+  v_started_at timestamptz := least(to_timestamp((p ->> 'started_at')::float8), clock_timestamp());
 begin
   update {ns}.job_key x
      set version = {ns}.next_version(x.version), fence = greatest(x.fence, (p ->> 'fencing_token')::bigint),

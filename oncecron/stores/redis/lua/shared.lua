@@ -157,8 +157,9 @@ local function mark_key(row)
   if instant and instant <= now + given.max_skew and instant > tonumber(key.high_water or '-inf') then
     marks.high_water = row.tick_instant
   end
-  if tonumber(row.started_at) > tonumber(key.last_start or '-inf') then
-    marks.last_start, marks.last_lateness = row.started_at, seconds(row.fired_at % 60)
+  local start = math.min(row.started_at, now) -- one in the future would block the gap until then
+  if start > tonumber(key.last_start or '-inf') then
+    marks.last_start, marks.last_lateness = seconds(start), seconds(row.fired_at % 60)
     redis.call('HDEL', own.key, 'last_execution_id')
   end
   set(own.key, marks)
@@ -188,7 +189,7 @@ local function divide(row)
   redis.call('HSET', shared.divisions, row.key, table.concat(known, ' ', math.max(1, #known - 7)))
 end
 
--- Insert an execution that this server does not know, with a number that no other attempt of its tick has.
+-- Insert an execution that this server does not know, numbered above the other attempts of its tick.
 local function insert_late(row, note)
   local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick))
   row.note, row.attempt, row.late = joined(row.note, note), row.attempt or '1', 'yes'

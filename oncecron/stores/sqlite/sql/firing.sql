@@ -234,10 +234,8 @@ INSERT INTO job_execution
         command, started_at, finished_at, duration, fencing_token, owner, cause, lost_reason, request, requested_by, note,
         shards, retries, output, output_cut)
 SELECT :key, :shard, :tick, :tick_instant, :named,
-       CASE WHEN EXISTS (SELECT 1 FROM job_execution
-                          WHERE key = :key AND tick = :tick AND shard = :shard AND attempt = :attempt)
-            THEN (SELECT max(attempt) + 1 FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard)
-            ELSE :attempt END,
+       max(:attempt, (SELECT coalesce(max(attempt) + 1, 1) FROM job_execution
+                       WHERE key = :key AND tick = :tick AND shard = :shard)),
        :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
        :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :cause, :lost_reason, :request, :requested_by,
        :note, :shards, :retries, :output, :output_cut
@@ -264,5 +262,5 @@ UPDATE job_key SET high_water = max(coalesce(high_water, :tick_instant), :tick_i
 
 -- name: mark_delivered_start
 UPDATE job_key
-   SET last_execution_id = NULL, last_start = :started_at, last_lateness = :lateness
- WHERE key = :key AND shard = :shard AND (last_start IS NULL OR last_start < :started_at)
+   SET last_execution_id = NULL, last_start = :last_start, last_lateness = :lateness
+ WHERE key = :key AND shard = :shard AND (last_start IS NULL OR last_start < :last_start)
