@@ -83,6 +83,79 @@ def test_who_may_not_make_it_is_told_who_may(as_role: Callable[..., Oncecron]) -
     )
 
 
+# A schema that is not ours
+
+
+@pytest.mark.parametrize("tables", ["", "create table oncecron.meta (version integer)"])
+def test_a_schema_of_another_role_is_not_adopted(
+    database: Database, as_role: Callable[..., Oncecron], tables: str
+) -> None:
+    """Its owner could replace every function; a firing makes nothing there either."""
+    database.execute(f"grant create on database {database.name} to runner")
+    with database.connect("runner") as connection:
+        connection.execute(f"create schema oncecron; {tables}")
+    before = database.execute(OBJECTS)
+    refused(
+        as_role()("init", *ROLES), 78, "schema oncecron belongs to runner; if that is right, run"
+    )
+    firing = as_role("runner").run("k", "--tick", "t", "--", "true")
+    assert firing.status == 78
+    assert database.execute(OBJECTS) == before
+
+
+def test_a_schema_with_other_tables_is_not_adopted(
+    database: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """Not even the owner's own: its tables may be anything."""
+    with database.connect() as connection:
+        connection.execute("create schema oncecron; create table oncecron.orders (id integer)")
+    why = ("schema oncecron exists and is not oncecron's", "choose another --namespace")
+    refused(as_role()("init"), 78, *why)
+    refused(as_role().run("k", "--tick", "t", "--", "true"), 78, *why)
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("alter view oncecron.leases owner to runner", "leases belongs to runner"),
+        ("alter function oncecron.skip_v1 owner to runner", "skip_v1 belongs to runner"),
+        ("alter schema oncecron owner to runner", "schema oncecron belongs to runner"),
+        ("grant create on schema oncecron to reader", "role reader may create objects"),
+        ("grant create on schema oncecron to public", "role public may create objects"),
+    ],
+)
+def test_nobody_else_may_change_what_is_in_the_schema(
+    database: Database, as_role: Callable[..., Oncecron], statement: str, why: str
+) -> None:
+    """Init gives no rights in such a schema, and says what to undo."""
+    as_role()("init")
+    with database.server.superuser_connect(database.name) as connection:
+        connection.execute(statement)
+    refused(as_role()("init", "--run-role", "jobber"), 78, why)
+    assert database.execute("select has_schema_privilege('jobber', 'oncecron', 'usage')") == [
+        (False,)
+    ]
+
+
+@pytest.mark.parametrize("name", ["public", "PUBLIC", "information_schema", "pg_temp"])
+def test_a_schema_of_postgresql_is_refused(as_role: Callable[..., Oncecron], name: str) -> None:
+    """Init takes the rights of others away, and every other command would find nothing there."""
+    for command in ("init", "history", "locks"):
+        refused(as_role()(command, "--namespace", name), 78, f"namespace '{name}'", "reserved")
+
+
+def test_no_lock_that_anybody_can_take_stops_init(
+    database: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """Advisory locks are everybody's; the schema's own table is not."""
+    with database.connect("reader") as connection:
+        connection.execute("select pg_advisory_lock(hashtextextended('oncecron init oncecron', 0))")
+        assert as_role()("init").status == 0
+        assert as_role()("init", *ROLES).status == 0
+        connection.execute("begin; lock table oncecron.meta in access share mode")
+        assert as_role()("init", *ROLES).status == 0
+
+
 # Roles
 
 

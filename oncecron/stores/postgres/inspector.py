@@ -32,7 +32,7 @@ from oncecron.core.timing import (
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
-from oncecron.stores.address import command_line, masked
+from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.statements import statements
@@ -249,25 +249,48 @@ class PostgresInspector:
                 f"PostgreSQL {masked(self._url)}: server version {connection.info.server_version // 10000} "
                 "is too old; oncecron needs 13 or newer"
             )
-        with self._explained(_INIT_CURE), connection.transaction():
-            lock = {"lock": schema.lock_name(self._namespace)}
-            connection.execute(self._sql["lock_schema"], lock)
-            made = self._version(connection) is None
-            if made:
-                connection.execute(schema.script(self._namespace))
-            if granted := schema.grants(self._namespace, roles):
-                connection.execute(granted)
+        with self._explained(_INIT_CURE):
+            try:
+                made = self._made(connection, roles)
+            except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
+                made = self._made(connection, roles)  # another session has made it meanwhile
         done = f"made schema {self._namespace}, version {schema.VERSION}"
         if not made:
             done = f"schema {self._namespace} has version {schema.VERSION} already"
         names = ", ".join(dict.fromkeys(role for part in roles for role in part))
         return done + (f"; gave rights to {names}" if names else "")
 
+    def _made(self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles) -> bool:
+        """Create the schema if it is missing and grant rights; return whether it was missing."""
+        with connection.transaction():
+            self._refuse_intruders(connection)
+            made = self._version(connection) is None
+            if made:
+                connection.execute(schema.script(self._namespace))
+            else:
+                connection.execute(self._sql["lock_schema"])
+            if granted := schema.grants(self._namespace, roles):
+                connection.execute(granted)
+        return made
+
+    def _refuse_intruders(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        """Raise `StoreRefusesError` if another role could change what is in the schema."""
+        row = connection.execute(self._sql["intruders"], {"namespace": self._namespace}).fetchone()
+        if row is None:
+            return
+        what, role, may_create = row
+        if may_create:
+            why = f"role {role} may create objects in it; run: revoke create on schema {self._namespace} from {role}"
+        elif what == f"schema {self._namespace}":
+            owner = command_line("init", as_role(self._url, role), self._namespace)
+            why = f"{what} belongs to {role}; if that is right, run {owner}"
+        else:
+            why = f"{what} belongs to {role}; have it dropped, or given back by alter ... owner to"
+        raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
+
     def schema_sql(self, roles: Roles) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
-        begin = self._sql["script_begin"].replace("{namespace}", self._namespace)
-        script = schema.script(self._namespace)
-        return f"{begin}\n\n{script}\n{schema.grants(self._namespace, roles)}commit;\n"
+        return f"begin;\n\n{schema.script(self._namespace)}\n{schema.grants(self._namespace, roles)}commit;\n"
 
     def close(self) -> None:
         """Close the connection."""
@@ -372,6 +395,8 @@ class PostgresInspector:
         if error.sqlstate == schema.INSUFFICIENT_PRIVILEGE:
             filled = self._filled(cure)
             return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {filled}")
+        if error.sqlstate in schema.MADE_MEANWHILE:
+            return schema.not_ours(self._namespace, self._url)
         if error.sqlstate == _UNDEFINED_OBJECT:
             return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
         return schema.explain(told, self._namespace, None, self._url)

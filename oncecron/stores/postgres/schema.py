@@ -40,6 +40,9 @@ _OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "
 _READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses")
 _WATCHING = ("meta", "keys", "executions", "leases", "pauses")
 """The views that an operator reads: what to stop or release, and how it ended."""
+_RESERVED = ("public", "information_schema")
+MADE_MEANWHILE = ("42P06", "23505")
+"""duplicate_schema; unique_violation: another session committed the same name while this one waited for it."""
 
 
 def quoted(namespace: str) -> str:
@@ -49,17 +52,15 @@ def quoted(namespace: str) -> str:
         and namespace.replace("_", "").isalnum()
         and not namespace[0].isdigit()
         and len(namespace) <= 40  # noqa: PLR2004 - PostgreSQL cuts names at 63 bytes
-        and not namespace.startswith("pg_")
     ):
         raise ConfigurationError(
-            f"namespace {namespace!r}: 1 to 40 letters, digits and _, not starting with a digit or pg_"
+            f"namespace {namespace!r}: 1 to 40 letters, digits and _, not starting with a digit"
+        )
+    if namespace.lower() in _RESERVED or namespace.lower().startswith("pg_"):
+        raise ConfigurationError(
+            f"namespace {namespace!r} is reserved by PostgreSQL; choose a name of your own"
         )
     return f'"{namespace}"'
-
-
-def lock_name(namespace: str) -> str:
-    """Return the text whose hash is the advisory lock for installing or changing the schema."""
-    return f"oncecron init {namespace}"
 
 
 def script(namespace: str) -> str:
@@ -108,24 +109,19 @@ def _role(name: str) -> str:
 
 
 def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
-    """Create the schema if it is missing, in one transaction under a lock.
+    """Create the schema, in one transaction; one that is there is left alone.
 
-    `CREATE SCHEMA IF NOT EXISTS` alone fails for many concurrent sessions (49 of 80, measured).
-    Raises `StatementError`, which leaves nothing behind.
+    CREATE SCHEMA waits for another session that is creating it, and then fails. Raises `StatementError`, which leaves
+    nothing behind.
     """
     client.ask(b"begin", (), deadline=deadline)
     try:
-        client.ask(
-            b"select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
-            (lock_name(namespace),),
-            deadline=deadline,
-        )
-        if _version(client, namespace, deadline) is None:
-            client.script(script(namespace).encode(), deadline=deadline)
+        client.script(script(namespace).encode(), deadline=deadline)
         client.ask(b"commit", (), deadline=deadline)
-    except StatementError:
+    except StatementError as error:
         client.ask(b"rollback", (), deadline=deadline)
-        raise
+        if error.sqlstate not in MADE_MEANWHILE:
+            raise
     except BaseException:
         client.close()
         raise
@@ -207,12 +203,33 @@ def _explain_version(
             found = _version(client, namespace, time.clock_gettime(BOOTTIME) + CALL_TIMEOUT)
         except Exception:  # noqa: BLE001 - the first error is the one to report
             found = "an unknown one"
+    if found is None and _exists(client, namespace):
+        return not_ours(namespace, url)
     if found is None:
         return StoreRefusesError(
             f"PostgreSQL {masked(url)} has no schema {namespace} ({error}); "
             f"check --namespace, or run {command_line('init', url, namespace)}"
         )
     return wrong_version(namespace, found, url, f" ({error})")
+
+
+def _exists(client: PostgresClient | None, namespace: str) -> bool:
+    if client is None:
+        return False
+    statement = b"select pg_catalog.to_regnamespace($1) is not null"
+    deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
+    try:
+        return client.ask(statement, (quoted(namespace),), deadline=deadline)[0][0] == b"t"
+    except Exception:  # noqa: BLE001 - the first error is the one to report
+        return False
+
+
+def not_ours(namespace: str, url: str) -> StoreRefusesError:
+    """Return the error of a schema that has no tables of oncecron."""
+    return StoreRefusesError(
+        f"PostgreSQL {masked(url)}: schema {namespace} exists and is not oncecron's; choose another --namespace, or "
+        "drop the schema if nothing needs it"
+    )
 
 
 def wrong_version(namespace: str, found: object, url: str, why: str = "") -> StoreRefusesError:

@@ -22,13 +22,26 @@ select n.nspname
  where pg_catalog.has_schema_privilege(n.oid, 'usage')
 
 -- name: lock_schema
--- One at a time, including firings that install an empty store; released with the transaction.
-select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%(lock)s, 0))
+-- One at a time: concurrent grants fail. Only the owner may take this lock. It is released with the transaction.
+lock table {ns}.meta in share row exclusive mode
 
--- name: script_begin
--- How a script for a DBA begins: the same lock, in one transaction.
-begin;
-select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('oncecron init {namespace}', 0));
+-- name: intruders
+-- Who else could change what is in the schema: another owner, or a role that may create objects in it.
+select r.what, case when r.role = 0 then 'public' else pg_catalog.pg_get_userbyid(r.role) end, r.what is null
+  from pg_catalog.pg_namespace n
+  join pg_catalog.pg_roles me on me.rolname = current_user
+  cross join lateral (
+    select 'schema ' || n.nspname, n.nspowner
+    union all
+    select c.relname, c.relowner from pg_catalog.pg_class c where c.relnamespace = n.oid
+    union all
+    select p.proname, p.proowner from pg_catalog.pg_proc p where p.pronamespace = n.oid
+    union all
+    select t.typname, t.typowner from pg_catalog.pg_type t where t.typnamespace = n.oid
+    union all
+    select null, a.grantee from pg_catalog.aclexplode(n.nspacl) a where a.privilege_type = 'CREATE') r (what, role)
+ where n.nspname = %(namespace)s and r.role <> me.oid
+ limit 1
 
 -- name: execution_columns
 e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,

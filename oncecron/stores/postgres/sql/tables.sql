@@ -1,8 +1,9 @@
 -- The schema of oncecron, PostgreSQL 13 or newer.  {ns} stands for the quoted name of the schema (the namespace).
--- Run in one transaction behind an advisory lock.  Every function is qualified by hand and carries a version: hosts
+-- Run in one transaction.  Every function is qualified by hand and carries a version: hosts
 -- with the next release call look_v2 beside look_v1, so that they can be upgraded in any order.
 
-create schema if not exists {ns};
+-- A schema that somebody else has made is never adopted: its owner could replace every function.
+create schema {ns};
 comment on schema {ns} is 'oncecron: leases and the job-execution log';
 
 create table {ns}.meta (
