@@ -31,6 +31,7 @@ class Execution(NamedTuple):
     duration: float | None
     fencing_token: int | None
     owner: str
+    """A digest of the firing's owner id, see `owner_digest`."""
     note: str | None
     """For people only: everything that a program reads has its own field."""
     shards: int = 1
@@ -43,6 +44,16 @@ class Execution(NamedTuple):
     """The last request that its holder received: `stop` or `release`."""
     requested_by: str | None = None
     """The author of the request: USER@HOST."""
+
+
+def owner_digest(owner: str) -> str:
+    """Return what is published of an owner id: 16 hexadecimal digits of its SHA-256.
+
+    The id itself is the secret of a lease: who knows it may renew the lease, or end it.
+    """
+    from hashlib import sha256  # noqa: PLC0415 - no firing needs it
+
+    return sha256(owner.encode()).hexdigest()[:16]
 
 
 class Skip(NamedTuple):

@@ -64,8 +64,9 @@ class Store(Protocol):
         """Write a request to the holder of a key into the store itself, whatever it says."""
 
 
-_COLUMNS = ", ".join((*Record._fields[:-1], "cast(owner as text)"))
-_EXECUTIONS = f"select {_COLUMNS} from {{}} where key = {{}} order by execution_id"
+_COLUMNS = ", ".join(Record._fields[:-1])
+_EXECUTIONS = f"select {_COLUMNS}, {{}} from {{}} e where key = {{}} order by execution_id"
+_OWNER = "(select cast(x.owner as text) from oncecron.job_execution x where x.execution_id = e.execution_id)"
 _SKIPS = (
     "select coalesce(tick, ''), reason, host, holder_host, count from {} where key = {} order by at"
 )
@@ -84,7 +85,7 @@ class PostgresLog:
 
     def executions(self, key: str) -> list[Record]:
         """Ask as superuser."""
-        rows = self._database.execute(_EXECUTIONS.format("oncecron.executions", "%s"), key)
+        rows = self._database.execute(_EXECUTIONS.format(_OWNER, "oncecron.executions", "%s"), key)
         return [Record(*row) for row in rows]
 
     def skips(self, key: str) -> list[Skipped]:
@@ -121,7 +122,10 @@ class SQLiteLog:
 
     def executions(self, key: str) -> list[Record]:
         """Ask in a connection of its own."""
-        return [Record(*row) for row in self._query(_EXECUTIONS.format("job_execution", "?"), key)]
+        return [
+            Record(*row)
+            for row in self._query(_EXECUTIONS.format("owner", "job_execution", "?"), key)
+        ]
 
     def skips(self, key: str) -> list[Skipped]:
         """Ask in a connection of its own."""

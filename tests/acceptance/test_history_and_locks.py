@@ -20,6 +20,8 @@ from log_of import Store
 from servers import Database, Journal, eventually, job, skewed
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
 
+from oncecron.core.log_rows import owner_digest
+
 # As the manual publishes them.
 EXECUTION = [
     *("execution_id", "key", "shard", "tick", "attempt", "outcome", "exit_code", "signal", "host"),
@@ -55,6 +57,26 @@ def test_history_tells_what_was_run_the_newest_first(past: Oncecron) -> None:
     assert abs(time.time() - started.timestamp()) < 100
     assert 0 <= failed["duration"] <= (finished - started).total_seconds() + 1
     assert killed["fencing_token"] > 0
+
+
+def test_no_command_shows_the_secret_of_a_lease(
+    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+) -> None:
+    """Who knows the owner id of a living lease may end it."""
+    host = new_host()
+    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 30))
+    journal.wait_for("start")
+    running = eventually(lambda: store.executions("k"))[0]
+    shown = [
+        host(command, *words, *how)
+        for command, *words in (["history"], ["locks"], ["jobs"], ["why", "k"], ["audit"])
+        for how in ((), ("--json",))
+    ]
+    assert running.owner not in "".join(ended.out.decode() + ended.err for ended in shown)
+    [row] = answer(host, "history", "k")
+    assert row["owner"] == owner_digest(running.owner)
+    host("stop", "k", "--signal", "KILL")
+    firing.wait()
 
 
 @pytest.mark.quick

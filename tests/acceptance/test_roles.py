@@ -102,6 +102,25 @@ def test_a_run_role_can_neither_change_nor_delete_a_record(
     assert refused(granted, "runner", statement)
 
 
+def test_who_runs_and_reads_does_not_learn_the_secret_of_a_lease(granted: Database) -> None:
+    """Whoever knows the owner id of another host's living lease could end it, and start a second job."""
+    with granted.server.superuser_connect(granted.name) as connection:
+        connection.execute("grant reader to runner")
+    store = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
+    lease = store.claim(firing("k"), deadline=deadline())
+    assert isinstance(lease, Lease)
+    with granted.connect("runner") as connection:
+        views = connection.execute(
+            "select c.oid::regclass::text from pg_class c where c.relnamespace = 'oncecron'::regnamespace"
+            " and c.relkind in ('r', 'v') and has_table_privilege(c.oid, 'select')"
+        ).fetchall()
+        assert ("oncecron.executions",) in views
+        rows = [connection.execute(f"select * from {name}").fetchall() for (name,) in views]  # type: ignore[arg-type]
+    assert OWNER not in str(rows)
+    assert OWNER.replace("-", "") not in str(rows)
+    store.close()
+
+
 def test_a_read_role_reads_and_does_nothing_else(granted: Database, public_path: Path) -> None:
     """History and locks work; a firing is refused with exit 78 and the cure."""
     reader = Oncecron(granted.url("reader"), public_path)

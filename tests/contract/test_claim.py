@@ -9,6 +9,7 @@ from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
+from oncecron.core.log_rows import owner_digest
 from oncecron.core.model import AskAgain, Lease, trust_after
 from oncecron.core.tick import NO_TICK, minute_tick, named_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
@@ -337,7 +338,7 @@ def test_a_grant_is_an_execution_that_runs(a: Host, log: Log) -> None:
     assert (execution.execution_id, execution.fencing_token) == (lease.execution_id, lease.token)
     assert execution[1:6] == (KEY, 0, firing.tick.text, 1, "running")
     assert (execution.host, execution.pid, execution.user) == a.holder
-    assert (execution.command, execution.owner) == (COMMAND, firing.owner)
+    assert (execution.command, execution.owner) == (COMMAND, owner_digest(firing.owner))
     assert (execution.finished_at, execution.exit_code, execution.note) == (None, None, None)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
+from oncecron.core.log_rows import owner_digest
 from oncecron.core.model import Lease, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 
@@ -144,7 +145,7 @@ def test_what_the_store_never_saw_is_put_in(a: Host, log: Log) -> None:
     [execution] = log.executions()
     assert execution[1:6] == (KEY, 0, minute(1).text, 1, "unclaimed")
     assert (execution.host, execution.pid, execution.user) == a.holder
-    assert (execution.owner, execution.fencing_token) == (firing.owner, None)
+    assert (execution.owner, execution.fencing_token) == (owner_digest(firing.owner), None)
     assert execution.started_at == pytest.approx(record["started_at"], abs=0.001)
     assert execution.finished_at == pytest.approx(record["finished_at"], abs=0.001)
     assert log.none_held()

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import Execution, JobKey, LeaseView, Skip, Traced, TracedSkip
+from oncecron.core.log_rows import (
+    Execution,
+    JobKey,
+    LeaseView,
+    Skip,
+    Traced,
+    TracedSkip,
+    owner_digest,
+)
 from oncecron.core.model import Output
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 
@@ -58,7 +66,7 @@ def decoded(fields: dict[str, str]) -> Row:
 
 def execution_of(row: Row) -> Execution:
     """Return an execution."""
-    known = {"shards": 1, **row}
+    known = {"shards": 1, **row, "owner": owner_digest(row["owner"])}
     return Execution(**{name: known.get(name) for name in Execution._fields})  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ from oncecron.core.log_rows import (
     Skip,
     Traced,
     TracedSkip,
+    owner_digest,
 )
 from oncecron.core.model import Output
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
@@ -37,7 +38,7 @@ from oncecron.stores.sqlite.retention import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from oncecron.core.log_rows import HistoryQuery, Roles
@@ -112,7 +113,7 @@ class SQLiteInspector:
         """Return one execution."""
         with self._handle.until(_deadline()) as store:
             row = store.one("execution", execution_id=execution_id)
-        return None if row is None else Execution(*row)
+        return None if row is None else _execution(row)
 
     def output(self, execution_id: int) -> Output | None:
         """Return the captured output of an execution."""
@@ -262,7 +263,12 @@ def _history_statement(query: HistoryQuery) -> str:
 
 def _traced(row: Any) -> Traced:
     values = tuple(row)
-    return Traced(Execution(*values[:-3]), *values[-3:])
+    return Traced(_execution(values[:-3]), *values[-3:])
+
+
+def _execution(values: Iterable[Any]) -> Execution:
+    execution = Execution(*values)
+    return execution._replace(owner=owner_digest(execution.owner))
 
 
 def _filters(query: HistoryQuery) -> dict[str, object]:

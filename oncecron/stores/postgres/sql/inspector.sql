@@ -46,7 +46,7 @@ select r.what, case when r.role = 0 then 'public' else pg_catalog.pg_get_userbyi
 -- name: execution_columns
 e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
-       e.duration, e.fencing_token, e.owner::text as owner, e.note, e.shards,
+       e.duration, e.fencing_token, e.owner, e.note, e.shards,
        e.cause, e.lost_reason, e.request, e.requested_by
 
 -- name: traced_columns
