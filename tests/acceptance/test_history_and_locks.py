@@ -66,7 +66,7 @@ def test_no_command_shows_the_secret_of_a_lease(
     host = new_host()
     firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 30))
     journal.wait_for("start")
-    running = eventually(lambda: store.executions("k"))[0]
+    running = eventually(lambda: store.executions("k")[0], retry_on=IndexError)
     shown = [
         host(command, *words, *how)
         for command, *words in (["history"], ["locks"], ["jobs"], ["why", "k"], ["audit"])
