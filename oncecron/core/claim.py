@@ -115,7 +115,8 @@ class HeldLease(NamedTuple):
     has_session: bool = False
     """Whether its holder has the session lock, if it lives."""
     backend_pid: int | None = None
-    backend_start: str | None = None
+    backend_start: int | None = None
+    """In microseconds since the epoch."""
 
 
 class Stop(NamedTuple):

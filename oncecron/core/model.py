@@ -256,7 +256,8 @@ class AskAgain(NamedTuple):
     watched: float | str | None = None
     """The last heartbeat of the holder; to be sent with the next claim."""
     backend_pid: int | None = None
-    backend_start: str | None = None
+    backend_start: int | None = None
+    """In microseconds since the epoch."""
 
 
 class Unconfirmed(NamedTuple):

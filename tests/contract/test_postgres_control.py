@@ -213,6 +213,16 @@ def test_behind_a_pooler_nobody_listens(a: Host, store: PostgresKind, pgbouncer:
 # Taking over
 
 
+@pytest.fixture(params=["usual", "unusual"])
+def _formats(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sessions write times and numbers in another way, as settings of a role may."""
+    if request.param == "unusual":
+        monkeypatch.setenv("PGDATESTYLE", "SQL, DMY")
+        monkeypatch.setenv("PGTZ", "Asia/Kolkata")
+        monkeypatch.setenv("PGOPTIONS", "-c intervalstyle=sql_standard -c extra_float_digits=-3")
+
+
+@pytest.mark.usefixtures("_formats")
 def test_a_silent_holder_that_was_watched_is_not_watched_again(
     a: Host, b: Host, store: PostgresKind
 ) -> None:
@@ -331,6 +341,7 @@ def test_what_still_has_its_lease_is_not_removed(
 # Freeing
 
 
+@pytest.mark.usefixtures("_formats")
 def test_a_session_that_has_the_lock_is_ended_by_force(
     a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
 ) -> None:

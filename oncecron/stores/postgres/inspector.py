@@ -218,7 +218,7 @@ class PostgresInspector:
                 give_up = time.monotonic() + TERMINATED_AFTER
             select.select((), (), (), RELEASE_POLL)
 
-    def _end_session(self, pid: int | None, start: str | None) -> None:
+    def _end_session(self, pid: int | None, start: int | None) -> None:
         """Terminate a session. Raises `StoreRefusesError` if this role may not."""
         cure = _ENDERS_CURE.format(pid=pid)
         rows = self._ask("end_session", {"pid": pid, "start": start}, cure)

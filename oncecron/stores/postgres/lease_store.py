@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncecron.stores.postgres.client import PostgresClient, Value
     from oncecron.stores.postgres.rows import Column
 
-    Backend = tuple[int | None, str | None]
+    Backend = tuple[int | None, int | None]
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _UNIQUE_VIOLATION = "23505"
@@ -326,12 +326,12 @@ class PostgresLeaseStore(PostgresSession):
         """Terminate the dead session; see `LeaseStore.evict`."""
         self._terminate(stale.backend_pid, stale.backend_start, deadline)
 
-    def _terminate(self, pid: int | None, start: str | None, deadline: float) -> None:
+    def _terminate(self, pid: int | None, start: int | None, deadline: float) -> None:
         """End a session as this role: pid and start time must match."""
         self._dead = None
         statement = (
             b"select pg_catalog.pg_terminate_backend(a.pid) from pg_catalog.pg_stat_activity a"
-            b" where a.pid = $1 and a.backend_start = $2"
+            b" where a.pid = $1 and (extract(epoch from a.backend_start) * 1000000)::bigint = $2"
         )
         try:
             self._ask(statement, (pid, start), deadline)

@@ -151,7 +151,7 @@ def _lease(row: KeyRow, log: LogRow | None) -> HeldLease | None:
         heartbeat=_number(row.heartbeat),
         has_session=_true(row.session_lock),
         backend_pid=int(row.backend_pid or 0) or None,
-        backend_start=None if log is None else _maybe_text(log.backend_start),
+        backend_start=None if log is None else _maybe_int(log.backend_start),
     )
 
 
@@ -199,6 +199,10 @@ def _maybe_text(value: Column) -> str | None:
 
 def _number(value: Column) -> float:
     return float(value or 0)
+
+
+def _maybe_int(value: Column) -> int | None:
+    return None if value is None else int(value)
 
 
 def _maybe_number(value: Column) -> float | None:

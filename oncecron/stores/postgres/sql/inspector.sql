@@ -201,7 +201,8 @@ select answer, ends_in, backend_pid, backend_start from {ns}.release_v1(%(key)s,
 -- Without a start time, the session is the one that was just seen to hold the lock.
 select case when a.backend_start is not null then pg_catalog.pg_terminate_backend(a.pid) end
   from pg_catalog.pg_stat_activity a
- where a.pid = %(pid)s and (a.backend_start is null or a.backend_start = coalesce(%(start)s::timestamptz, a.backend_start))
+ where a.pid = %(pid)s and (a.backend_start is null or %(start)s::bigint is null
+        or (extract(epoch from a.backend_start) * 1000000)::bigint = %(start)s)
 
 -- name: part_ids
 -- The keys and shards with named ticks, for retention.

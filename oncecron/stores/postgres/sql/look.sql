@@ -61,7 +61,7 @@ create function {ns}.look_at_log_v1(
   out own_cause text,
   out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
   out last_started_at double precision, out last_host text, out last_pid integer, out last_user_name text,
-  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start text
+  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start bigint
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select o.execution_id, o.attempt, o.outcome, o.retrying, o.requested_by,
@@ -74,7 +74,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
            where j.key = k.key and x.tick = p_tick and x.shards <> p_shards limit 1),
          {ns}.lock_state_of_v1(k.key_id, k.version,
            {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())),
-         k.backend_start::text
+         {ns}.microseconds(k.backend_start)
     from {ns}.job_key k
     left join lateral (
       select x.* from {ns}.job_execution x

@@ -125,7 +125,7 @@ end $$;
 -- two locks of a claim; the first is released with this transaction.
 create function {ns}.release_v1(
   p_key text, p_shard integer, p_execution_id bigint, p_author text,
-  out answer text, out ends_in double precision, out backend_pid integer, out backend_start text
+  out answer text, out ends_in double precision, out backend_pid integer, out backend_start bigint
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
 declare
@@ -138,7 +138,7 @@ begin
     if v_pass = 2 then
       if not pg_try_advisory_xact_lock('{ns}.job_key'::regclass::oid::int4, v_id) then
         answer := 'locked'; backend_pid := {ns}.lock_holder_v1(v_id);
-        if backend_pid = k.backend_pid then backend_start := k.backend_start; end if;
+        if backend_pid = k.backend_pid then backend_start := {ns}.microseconds(k.backend_start); end if;
         return;
       end if;
       perform 1 from {ns}.job_key x where x.key_id = v_id for update;

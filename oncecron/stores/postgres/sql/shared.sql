@@ -3,6 +3,10 @@
 create function {ns}.epoch(timestamptz) returns double precision
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select extract(epoch from $1)::float8 $$;
 
+-- A time of a session, to the microsecond, whatever the DateStyle and TimeZone of the sessions that exchange it.
+create function {ns}.microseconds(timestamptz) returns bigint
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select (extract(epoch from $1) * 1000000)::bigint $$;
+
 -- What an update of a key's row sets its version to. By the clock, so that it does not come back after a failover that
 -- lost the last updates.
 create function {ns}.next_version(bigint) returns bigint
