@@ -28,9 +28,15 @@ _CURES = {
 }
 ACL_RULE = (
     "ACL SETUSER oncecron on >PASSWORD ~oncecron:* &oncecron:* "
-    "+@read +@write +eval +evalsha +info +time +wait +select +client|setname +subscribe +publish"
+    "+select +client|setname +info +time +wait +asking +eval +evalsha +subscribe +publish "
+    "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby "
+    "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "
+    "+xadd +xdel +xlen +xrange +xrevrange"
 )
-"""The rights that a firing needs in the namespace `oncecron`."""
+"""The rights that oncecron needs in the namespace `oncecron`, each by its name.
+
+`+@write` has FLUSHALL, FLUSHDB and SWAPDB, which are for all keys of the server.
+"""
 
 _STEP_REFUSED = {
     "NOPERM": f"grant the user its rights: {ACL_RULE}",

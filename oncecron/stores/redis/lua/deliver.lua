@@ -23,7 +23,7 @@ local has_lease = redis.call('EXISTS', own.lease) == 1
 if given.fencing_token and token >= fence and not has_lease then declare_lost('superseded', UNFINISHED) end
 row = row_of(given)
 local unfinished
-local beside = has_lease or redis.call('HEXISTS', own.key, 'running') == 1
+local beside = has_lease or redis.call('HGET', own.key, 'running')
 if given.outcome == 'running' and (token < fence or beside) then
   row.outcome, row.lost_reason, unfinished = 'lost', 'superseded', UNFINISHED
 end
