@@ -280,7 +280,7 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/sql/lease.sql",
-                "  if v_fence is distinct from p_token then\n",
+                "  if (v_fence = p_token and p_token > 0) is not true then\n",
                 "  if false then\n",
             ),
         ),

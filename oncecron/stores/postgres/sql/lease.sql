@@ -243,15 +243,16 @@ begin
     select from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.lost_at is null);
 end $$;
 
--- For a job's own transaction: it fails if the token is stale, and a takeover waits until the transaction ends.
+-- For a job's own transaction: it fails if the token is stale, and a takeover waits until the transaction ends. The
+-- message keeps the present token: who has it may write as the present holder. 0 is the fence of a key without a start.
 create function {ns}.assert_fence(p_key text, p_token bigint, p_shard integer default 0) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_fence bigint;
 begin
   select k.fence into v_fence from {ns}.job_key k where k.key = p_key and k.shard = p_shard for key share;
-  if v_fence is distinct from p_token then
+  if (v_fence = p_token and p_token > 0) is not true then
     raise exception using errcode = 'OC001',
-      message = format('stale fencing token %s for key %s: the present one is %s', p_token, p_key, coalesce(v_fence::text, 'none'));
+      message = format('stale fencing token %s for key %s: it is not the key''s present token', p_token, p_key);
   end if;
 end $$;
