@@ -1,5 +1,6 @@
 """Least privilege: what each role may do, and what it may not."""
 
+import re
 from pathlib import Path
 
 import psycopg
@@ -102,10 +103,11 @@ def test_a_run_role_can_neither_change_nor_delete_a_record(
     assert refused(granted, "runner", statement)
 
 
-def test_who_runs_and_reads_does_not_learn_the_secret_of_a_lease(granted: Database) -> None:
+def test_who_runs_and_reads_does_not_learn_the_secret_of_a_lease(
+    granted: Database, public_path: Path
+) -> None:
     """Whoever knows the owner id of another host's living lease could end it, and start a second job."""
-    with granted.server.superuser_connect(granted.name) as connection:
-        connection.execute("grant reader to runner")
+    assert Oncecron(granted.url("owner"), public_path)("init", "--read-role", "runner").status == 0
     store = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
     lease = store.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
@@ -262,6 +264,51 @@ def test_a_reader_sees_the_pauses(granted: Database, public_path: Path) -> None:
     """Who is refused may look why."""
     Oncecron(granted.url("operator"), public_path)("pause", "k", "--reason", "moving")
     assert b"moving" in Oncecron(granted.url("reader"), public_path)("locks", "--pauses").out
+
+
+RIGHTS = """
+with roles (place, name) as (values (1, 'runner'), (2, 'reader'), (3, 'operator'), (4, 'jobber')),
+verbs (verb) as (values ('select'), ('insert'), ('update'), ('delete'), ('truncate'), ('references'), ('trigger')),
+rights (kind, name, place, verb) as (
+  select case c.relkind when 'v' then 'view' when 'r' then 'table' else c.relkind::text end, c.relname, r.place, v.verb
+    from pg_class c, roles r, verbs v
+   where c.relnamespace = 'oncecron'::regnamespace and c.relkind in ('r', 'v', 'm', 'p', 'f')
+     and has_table_privilege(r.name, c.oid, v.verb)
+  union all
+  select 'sequence', c.relname, r.place, v.verb
+    from pg_class c, roles r, (values ('select'), ('usage'), ('update')) v (verb)
+   where c.relnamespace = 'oncecron'::regnamespace and c.relkind = 'S' and has_sequence_privilege(r.name, c.oid, v.verb)
+  union all
+  select 'function', p.proname, r.place, case when p.prosecdef then 'call' else 'call as itself' end
+    from pg_proc p, roles r
+   where p.pronamespace = 'oncecron'::regnamespace and has_function_privilege(r.name, p.oid, 'execute')
+  union all
+  select 'schema', n.nspname, r.place, lower(v.verb)
+    from pg_namespace n, roles r, (values ('USAGE'), ('CREATE')) v (verb)
+   where n.nspname = 'oncecron' and has_schema_privilege(r.name, n.oid, v.verb))
+select kind, name, string_agg(verb, ', ' order by verb) filter (where place = 1),
+       string_agg(verb, ', ' order by verb) filter (where place = 2),
+       string_agg(verb, ', ' order by verb) filter (where place = 3),
+       string_agg(verb, ', ' order by verb) filter (where place = 4)
+  from rights group by kind, name order by kind = 'function', kind, name
+"""
+"""Every right of the four roles on the schema and on what it contains."""
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+TABLE = re.compile(r"(?s)<!-- rights: begin, of the catalogue -->\n(.*)\n<!-- rights: end -->")
+HEAD = (
+    "| | `--run-role` | `--read-role` | `--operator-role` | `--job-role` |",
+    "|---|---|---|---|---|",
+)
+
+
+def test_the_page_has_the_rights_of_the_catalogue(granted: Database) -> None:
+    """Every right of every role on everything in the schema; what fails shows the table as it should be."""
+    rows = [
+        f"| {kind} `{name}` | {' | '.join(verb or '-' for verb in verbs)} |"
+        for kind, name, *verbs in granted.execute(RIGHTS)
+    ]
+    table = "\n".join([*HEAD, *rows])
+    assert TABLE.findall(PAGE.read_text(encoding="utf-8")) == [table], f"\n{table}"
 
 
 def test_nobody_else_has_any_right(granted: Database) -> None:

@@ -15,6 +15,8 @@ from oncecron.core.timing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oncecron.core.errors import StoreError
 
 # libpq has no SQLSTATE for a failed connection, and servers translate their messages. An unknown message is retried
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _EACH_SERVER = (
     "connection to server "  # the beginning of each server's message in libpq 14 and newer
 )
+_TLS_REQUIRED = ("require", "verify-ca", "verify-full")
+_SOCKET = ("", "/", "@")
+"""How the name of a Unix socket begins; without a name libpq takes its default socket."""
 _STANDBY = ("session is read-only", "hot standby")
 _PERMANENT = (
     ("password authentication failed", "check the password in the store's URL or in ~/.pgpass"),
@@ -31,6 +36,11 @@ _PERMANENT = (
     ("definition of service", "check PGSERVICE and the service file"),
     ("permission denied for database", "grant CONNECT on the database to the role"),
     ("does not exist", "create it, or correct the store's URL"),
+    (
+        'requirement "!password" failed',
+        "use TLS, with sslmode=verify-full in the store's URL, or let the server ask for scram-sha-256",
+    ),
+    ("authentication method requirement", "correct require_auth, or the server's pg_hba.conf"),
     ("certificate verify failed", "check sslrootcert"),
     ("does not support SSL", "set sslmode=prefer, or turn SSL on at the server"),
     *((words, "name the primary, or all servers: postgresql://a,b/database") for words in _STANDBY),
@@ -40,10 +50,19 @@ _PERMANENT = (
 )
 
 
-def parameters(server_timeout: float, name: str) -> dict[str, str]:
+NO_CONNECTION = {"password": "-", "ssl_min_protocol_version": "-"}
+"""With these parameters libpq reads a URL, the service file and the environment, and fails before it connects.
+
+A protocol version that does not exist is the failure; with a password libpq does not read ~/.pgpass.
+"""
+
+
+def parameters(
+    server_timeout: float, name: str, settings: Mapping[str, str | None]
+) -> dict[str, str]:
     """Return the connection parameters for libpq; those in the address take precedence.
 
-    `server_timeout`: seconds that one host may take; `name`: application_name.
+    `server_timeout`: seconds that one host may take; `name`: application_name; `settings`: what libpq would use.
     """
     seconds = max(SHORTEST_SERVER_TIMEOUT, int(server_timeout))
     wanted = {
@@ -58,7 +77,22 @@ def parameters(server_timeout: float, name: str) -> dict[str, str]:
     }
     if "PGTARGETSESSIONATTRS" in os.environ:
         del wanted["target_session_attrs"]
+    if _could_send_password_in_clear(settings):
+        wanted["require_auth"] = "!password"
     return wanted
+
+
+def _could_send_password_in_clear(settings: Mapping[str, str | None]) -> bool:
+    """Return whether libpq would send the password as it is, over an unencrypted network, to a server that asks for it.
+
+    Before version 16 it does, and cannot be kept from it.
+    """
+    if "require_auth" not in settings or settings["require_auth"] is not None:
+        return False
+    if settings["sslmode"] in _TLS_REQUIRED or settings.get("gssencmode") == "require":
+        return False
+    hosts = (settings["host"] or "").split(",")
+    return bool(settings["hostaddr"]) or not all(host[:1] in _SOCKET for host in hosts)
 
 
 def broken(message: str, url: str) -> StoreError:

@@ -51,8 +51,8 @@ class PostgresClient:
         """
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
-        parameters = address.parameters(min(server_timeout, left), name)
         check(url)
+        parameters = address.parameters(min(server_timeout, left), name, libpq.settings(url))
         try:
             self._connection = PgConn(url, parameters)
         except LibpqError as error:

@@ -7,6 +7,7 @@ and no sort, neither here nor on the server.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import time
 
@@ -309,7 +310,7 @@ class PostgresInspector:
         if self._connection is None:
             try:
                 given = psycopg.conninfo.conninfo_to_dict(self._url)
-                wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron")
+                wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", _settings(self._url))
                 unset: dict[str, Any] = {
                     name: value for name, value in wanted.items() if name not in given
                 }
@@ -400,6 +401,19 @@ class PostgresInspector:
         if error.sqlstate == _UNDEFINED_OBJECT:
             return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
         return schema.explain(told, self._namespace, None, self._url)
+
+
+def _settings(url: str) -> dict[str, str | None]:
+    """Return what psycopg's libpq, which may be another one than a firing's, would use for a URL."""
+    text = psycopg.conninfo.make_conninfo(url, **address.NO_CONNECTION)
+    unconnected = psycopg.pq.PGconn.connect_start(os.fsencode(text))
+    try:
+        return {
+            option.keyword.decode(): None if option.val is None else os.fsdecode(option.val)
+            for option in unconnected.info
+        }
+    finally:
+        unconnected.finish()
 
 
 def _unconnected(error: psycopg.Error, url: str) -> StoreError:

@@ -16,6 +16,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
 
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.stores.postgres import address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ _SYSTEM_LIBRARY = "libpq.so.5"
 _SIGNATURES: dict[str, tuple[object, ...]] = {
     # name: (result, arguments...)
     "PQconnectdbParams": (c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_int),
+    "PQconnectStartParams": (c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_int),
+    "PQconninfo": (c_void_p, c_void_p),
     "PQconninfoParse": (c_void_p, c_char_p, POINTER(c_void_p)),
     "PQconninfoFree": (None, c_void_p),
     "PQfreemem": (None, c_void_p),
@@ -74,6 +77,18 @@ class _Notification(ctypes.Structure):
     """A PGnotify."""
 
     _fields_ = (("channel", c_char_p), ("backend_pid", c_int), ("payload", c_char_p))
+
+
+class _Option(ctypes.Structure):
+    """A PQconninfoOption."""
+
+    _fields_ = (
+        *(
+            (name, c_char_p)
+            for name in ("keyword", "envvar", "compiled", "val", "label", "dispchar")
+        ),
+        ("dispsize", c_int),
+    )
 
 
 class Result(NamedTuple):
@@ -147,6 +162,26 @@ def check(url: str) -> None:
     text = ctypes.string_at(message.value).decode("utf-8", "replace") if message.value else ""
     pq.PQfreemem(message)
     raise BrokenConninfoError(text)
+
+
+def settings(url: str) -> dict[str, str | None]:
+    """Return what libpq would use for a URL, with service file, environment and defaults, without connecting.
+
+    Every parameter that this libpq knows is a key.
+    """
+    pq = _load()
+    keywords, values = ["dbname", *address.NO_CONNECTION], [url, *address.NO_CONNECTION.values()]
+    conn = pq.PQconnectStartParams(_texts(keywords), _texts(values), 1)
+    first = pq.PQconninfo(conn)
+    found: dict[str, str | None] = {}
+    place = first or 0
+    while place and (option := _Option.from_address(place)).keyword:
+        value = option.val
+        found[option.keyword.decode()] = None if value is None else os.fsdecode(value)
+        place += ctypes.sizeof(_Option)
+    pq.PQconninfoFree(first)
+    pq.PQfinish(conn)
+    return found
 
 
 class PgConn:
