@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _LOCALTIME = "/etc/localtime"
 _TIMEZONE = "/etc/timezone"
 
+_NAMES_OF_UTC = frozenset(
+    ("UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu")
+)
+"""One zone, by the links of the tz database."""
+
 _CURE = "name the zone with --tz, such as --tz Europe/Berlin"
 
 
@@ -80,7 +85,7 @@ def _zone_of_copy() -> str:
 
 def find_zone(name: str) -> tzinfo | None:
     """Return the zone with this name, or None for UTC, which needs no tz database. Raises ValueError."""
-    if name in {"UTC", "Etc/UTC"}:
+    if name in _NAMES_OF_UTC:
         return None
     from zoneinfo import ZoneInfo
 
@@ -90,6 +95,11 @@ def find_zone(name: str) -> tzinfo | None:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
         raise UnknownZoneError(f"unknown time zone {name!r}; {_cure_of(name)}") from None
+
+
+def canonical(name: str) -> str:
+    """Return one name for all names of UTC, to compare zones."""
+    return "UTC" if name in _NAMES_OF_UTC else name
 
 
 def _cure_of(name: str) -> str:

@@ -1,35 +1,65 @@
 r"""How cron divides a command: the text for the shell, and the text that becomes its standard input.
 
-Follows do_command.c of cron 3.0pl1-162. The first `%` without a backslash ends the command. Before it, `\%` is `%` and
-`\\` is one backslash. After it, `\%` is `%`, and every other `%` is a newline.
+Each cron has one of four rules (`crons` says which):
+
+    DEBIAN    The first `%` without a backslash ends the command; a backslash protects the character after it. Before
+              it, `\%` is `%` and `\\` is one backslash. (do_command.c of cron 3.0pl1-162)
+    CRONIE    The same, but `\\` stays two backslashes. (do_command.c of cronie 1.7.2)
+    SYSTEMD   The first `%` that is not directly behind a backslash ends the command. Every `\%` is `%`.
+              (systemd-crontab-generator of systemd-cron 2.4 and newer)
+    LETTER    `%` and the backslash are letters like any other: the shell gets the whole text.
+
+After the first `%`, `\%` is `%`, and every other `%` is a newline.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
 
-def split_command(command: bytes) -> tuple[bytes, bytes | None]:
+
+class PercentRule(NamedTuple):
+    """What `%` and the backslash mean to a cron."""
+
+    ends: bool
+    """Whether a `%` ends the command."""
+    pairs: bool
+    """Whether a backslash protects the character after it; else it only protects a `%`, behind any backslash."""
+    unescaped: bytes
+    """Before these a backslash is removed."""
+
+
+DEBIAN = PercentRule(ends=True, pairs=True, unescaped=b"%\\")
+CRONIE = PercentRule(ends=True, pairs=True, unescaped=b"%")
+SYSTEMD = PercentRule(ends=True, pairs=False, unescaped=b"%")
+LETTER = PercentRule(ends=False, pairs=False, unescaped=b"")
+RULES = (DEBIAN, CRONIE, SYSTEMD, LETTER)
+
+
+def split_command(command: bytes, rule: PercentRule = DEBIAN) -> tuple[bytes, bytes | None]:
     """Return the text before and the text after the `%` that ends a command; None for the second without a `%`."""
     escaped = False
-    for at, byte in enumerate(command):
-        if escaped:
-            escaped = False
-        elif byte == ord("%"):
+    for at, byte in enumerate(command if rule.ends else b""):
+        if byte == ord("%") and not escaped:
             return command[:at], command[at + 1 :]
-        else:
-            escaped = byte == ord("\\")
+        escaped = byte == ord("\\") and not (escaped and rule.pairs)
     return command, None
 
 
-def shell_command(command: bytes) -> bytes:
+def shell_command(command: bytes, rule: PercentRule = DEBIAN) -> bytes:
     """Return the command that cron passes to `$SHELL -c`."""
-    before, _ = split_command(command)
+    before, _ = split_command(command, rule)
     found = bytearray()
     escaped = False
     for byte in before:
-        if escaped and byte in b"%\\":
+        if escaped and byte in rule.unescaped:
             found[-1] = byte
             escaped = False
             continue
-        escaped = not escaped and byte == ord("\\")
+        escaped = byte == ord("\\") and not (escaped and rule.pairs)
         found.append(byte)
     return bytes(found)
+
+
+def depends_on_cron(command: bytes) -> bool:
+    """Return whether two crons could pass different commands to the shell."""
+    return len({(split_command(command, rule), shell_command(command, rule)) for rule in RULES}) > 1

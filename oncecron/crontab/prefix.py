@@ -4,9 +4,10 @@ r"""The prefix of a line: `crontab wrap` writes it before a command, and `cronta
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] --shell 'COMMAND'
 
 `--no-tick` may replace schedule and zone. The first form is for commands that need no shell: the command is unchanged.
-In the second form every `'` of the command becomes `'\''`. In both forms the first bare `%` is where it was, the text
-after it stays outside the quotes, and no backslash is added or removed. So the original is restored byte for byte.
-A prefix that is not written exactly in this way was written by hand, and is not touched.
+In the second form every `'` of the command becomes `'\''`. In both forms the `%` that ends the command for this cron
+(`percent_sign`) is where it was, the text after it stays outside the quotes, and no backslash is added or removed. So
+the original is restored byte for byte, whatever the rule: a text that wrap writes by two of the rules comes from one
+command. A prefix that is not written exactly in this way was written by hand, and is not touched.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.crontab.masking import masked_words
-from oncecron.crontab.percent_sign import shell_command, split_command
+from oncecron.crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_command, split_command
 from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
 _COMMAND = b"--"
@@ -37,11 +38,13 @@ class Prefix(NamedTuple):
     """The original command, as it was in the crontab."""
 
 
-def with_prefix(program: bytes, options: dict[str, str], command: bytes) -> bytes:
+def with_prefix(
+    program: bytes, options: dict[str, str], command: bytes, rule: PercentRule = DEBIAN
+) -> bytes:
     """Return a command with a prefix. Raises `ValueError` for a path or a value that a crontab cannot contain."""
-    if simple_words(shell_command(command)):
+    if simple_words(shell_command(command, rule)):
         return _render(program, options) + _COMMAND + b" " + command
-    before, _ = split_command(command)
+    before, _ = split_command(command, rule)
     string = b"'" + before.replace(b"'", b"'\\''") + b"'"
     return _render(program, options) + _STRING + b" " + string + command[len(before) :]
 
@@ -66,12 +69,18 @@ def _render(program: bytes, options: dict[str, str]) -> bytes:
 
 
 def read_prefix(command: bytes) -> Prefix | None:
-    """Return the prefix of a command in a crontab; None if wrap has not written it."""
-    before, _ = split_command(command)
+    """Return the prefix of a command in a crontab; None if wrap has not written it, for any cron."""
+    return next(filter(None, (_read(command, rule) for rule in RULES)), None)
+
+
+def _read(command: bytes, rule: PercentRule) -> Prefix | None:
+    before, _ = split_command(command, rule)
     try:
         prefix = _parse(tokens(before), command[len(before) :])
         # A prefix that wrap would write in another way is not from wrap.
-        same = prefix and with_prefix(prefix.program, prefix.options, prefix.command) == command
+        same = prefix and command == with_prefix(
+            prefix.program, prefix.options, prefix.command, rule
+        )
     except ValueError:  # an open quote, or a value that wrap rejects
         return None
     return prefix if same else None

@@ -22,16 +22,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.file import job_section
 from oncecron.config.options import KEY_RULE, OWN_SHELL, is_key
 from oncecron.core import tick
+from oncecron.crontab.crons import CRON_TZ, CRONS, zone_variable
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.fields import without_empty_day
-from oncecron.crontab.percent_sign import shell_command, split_command
+from oncecron.crontab.percent_sign import DEBIAN, depends_on_cron, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
 from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off, per_host_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from oncecron.crontab.crons import Cron
+    from oncecron.crontab.percent_sign import PercentRule
 
 _NO_DIRECTIVES = Directives(off=False, options={})
 _DIFFERENT = (
@@ -49,6 +53,15 @@ class WrapSettings(NamedTuple):
     """The time zone of cron: a name of the tz database."""
     only: tuple[str, ...] = ()
     """Patterns of commands; without any all lines of a user's crontab are wrapped."""
+    cron: Cron | None = CRONS["debian"]
+    """The cron that reads the crontab; None if it is not known."""
+    zone_given: bool = False
+    """Whether a person has named the zone, with the crontab in view."""
+
+    @property
+    def percent(self) -> PercentRule:
+        """What `%` means; for an unknown cron, lines for which it matters are refused."""
+        return DEBIAN if self.cron is None else self.cron.percent
 
 
 class Rewritten(NamedTuple):
@@ -88,16 +101,19 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             unchanged.append(Problem(entry.number, why))
         else:
             selected.append(entry)
-    keys = _Keys(crontab, directives, {entry.number for entry in selected})
+    keys = _Keys(crontab, directives, {entry.number for entry in selected}, settings.percent)
     replaced: dict[int, bytes] = {}
     for entry in selected:
         asked = directives.get(entry.number, _NO_DIRECTIVES).options
         try:
             key = asked.get("key") or keys.derive(entry)
-            replaced[entry.number] = _wrapped_line(entry, {**asked, "key": key}, settings)
+            zone = _zone(crontab, entry, settings)
+            options = {**asked, "key": key}
+            replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
-    return _rewritten(crontab, replaced, unchanged, warnings + keys.shared(), errors)
+    warnings += _zones_without_effect(crontab, settings.cron) + keys.shared()
+    return _rewritten(crontab, replaced, unchanged, warnings, errors)
 
 
 def _reasons_unchanged(
@@ -105,7 +121,7 @@ def _reasons_unchanged(
 ) -> Iterator[str]:
     """Yield why a line is unchanged."""
     environment = crontab.environment(entry)
-    command = shell_command(entry.command)
+    command = shell_command(entry.command, settings.percent)
     if calls_oncecron_run(command):
         yield "it already has `oncecron run`"
     if above.off:
@@ -164,10 +180,15 @@ class _Keys:
     """The keys of a file, with the commands that have them."""
 
     def __init__(
-        self, crontab: Crontab, directives: dict[int, Directives], selected: set[int]
+        self,
+        crontab: Crontab,
+        directives: dict[int, Directives],
+        selected: set[int],
+        rule: PercentRule,
     ) -> None:
         """Take `selected`: the numbers of the lines that are to be wrapped."""
         self._crontab = crontab
+        self._rule = rule
         self._commands: dict[str, dict[bytes, int]] = {}
         self._derived: Counter[str] = Counter()
         for entry in crontab.entries():
@@ -175,7 +196,8 @@ class _Keys:
             options = (
                 prefix.options if prefix else directives.get(entry.number, _NO_DIRECTIVES).options
             )
-            command = shell_command(prefix.command if prefix else entry.command).strip()
+            written = prefix.command if prefix else entry.command
+            command = shell_command(written, rule).strip()
             key, plain = options.get("key"), self._plain(entry, command)
             if key:
                 self._commands.setdefault(key, {}).setdefault(command, entry.number)
@@ -188,12 +210,12 @@ class _Keys:
 
     def derive(self, entry: Entry) -> str:
         """Return a key for a line that no other line of this file has. Raises `ValueError`."""
-        command = shell_command(entry.command)
+        command = shell_command(entry.command, self._rule)
         key = self._plain(entry, command)
         if not is_key(key):
             raise ValueError(f"{PREFIX_VARIABLE} gives the invalid key {key!r}; {KEY_RULE}")
         if self._derived[key] > 1 or key in self._commands:
-            _, behind = split_command(entry.command)
+            _, behind = split_command(entry.command, self._rule)
             more = [entry.schedule.encode(), entry.user or b"", behind or b""]
             key = f"{key}.{digest(bytes(1).join(more))}"
         unique, number = key, 1
@@ -216,18 +238,58 @@ class _Keys:
         ]
 
 
-def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings) -> bytes:
+def _zone(crontab: Crontab, entry: Entry, settings: WrapSettings) -> str:
+    """Return the time zone in which cron fires a line. Raises `ValueError` if it is not known."""
+    variable = zone_variable(crontab, entry, settings.cron)
+    if settings.cron is None:
+        if variable and not settings.zone_given:
+            raise ValueError(
+                "CRON_TZ sets the time zone of this line for cronie, systemd-cron and supercronic, and not for other "
+                "crons; name the cron with --cron, or the zone with --tz"
+            )
+        return settings.zone
+    zone = variable.value.decode(errors="replace").removeprefix(":") if variable else ""
+    if not variable or not zone:
+        return settings.zone
+    try:
+        tick.scheduled_tick("@daily", zone, 0)
+    except ValueError as error:
+        raise ValueError(f"{variable.name.decode()}: {error}") from None
+    return zone
+
+
+def _zones_without_effect(crontab: Crontab, cron: Cron | None) -> list[Problem]:
+    """Return the `CRON_TZ` that cron does not read."""
+    if cron is None or CRON_TZ in cron.zone_variables:
+        return []
+    return [
+        Problem(
+            variable.number,
+            f"{cron.title} ignores CRON_TZ, so the zone of the lines below it is cron's own; if another cron reads "
+            "this file, name it with --cron",
+        )
+        for variable in crontab.variables
+        if variable.name == CRON_TZ
+    ]
+
+
+def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings, zone: str) -> bytes:
     """Return a line with its prefix. Raises `ValueError` if that is impossible."""
+    if settings.cron is None and depends_on_cron(entry.command):
+        raise ValueError(
+            "crons read the percent signs and double backslashes of this line in different ways; name the cron with "
+            "--cron"
+        )
     options = {"key": named.pop("key")}
     if "no-tick" in named:
         options["no-tick"] = named.pop("no-tick")
     else:
-        options |= {"schedule": schedule_of(entry), "tz": settings.zone}
+        options |= {"schedule": schedule_of(entry), "tz": zone}
     options |= named
     program = settings.program.encode("utf-8", "surrogateescape")
-    command = with_prefix(program, options, entry.command)
+    command = with_prefix(program, options, entry.command, settings.percent)
     if len(command) > entry.longest_command:
-        _, behind = split_command(entry.command)
+        _, behind = split_command(entry.command, settings.percent)
         rest = b"" if behind is None else b"%" + behind
         line = (prefix_alone(program, options) + rest).decode(errors="replace")
         raise ValueError(

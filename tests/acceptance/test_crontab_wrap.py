@@ -135,12 +135,33 @@ def test_a_zone_that_is_none(host: Oncecron) -> None:
 
 
 def test_doubts_about_the_zone_are_told(host: Oncecron) -> None:
-    """Where $TZ is not the host's, which is cron's; where the crontab names one that Debian's cron does not heed."""
+    """Where $TZ is not the host's, which is cron's."""
     host.environment["TZ"] = "Antarctica/Troll"
-    done = piped(host, "wrap", data=b"CRON_TZ=Asia/Tokyo\n@daily x\n")
+    done = piped(host, "wrap", data=b"@daily x\n")
     assert b" --tz Antarctica/Troll " in done.out
     assert "using the time zone Antarctica/Troll from $TZ, but" in done.err
-    assert "CRON_TZ: Debian's cron ignores it" in done.err
+
+
+CRON_TZ = b"CRON_TZ=Asia/Tokyo\n@daily date +%%F\n"
+
+
+def test_the_cron_may_be_named(host: Oncecron) -> None:
+    """Whether CRON_TZ and the percent sign count depends on it; Debian's is installed here."""
+    here = piped(host, "wrap", data=CRON_TZ)
+    assert b" --tz Europe/Berlin -- date +%%F\n" in here.out
+    assert "line 1: Debian's cron ignores CRON_TZ" in here.err
+    assert here.err == piped(host, "wrap", "--cron", "debian", data=CRON_TZ).err
+    assert (
+        b" --tz Asia/Tokyo -- date +%%F\n"
+        in piped(host, "wrap", "--cron", "cronie", data=CRON_TZ).out
+    )
+    letter = piped(host, "wrap", "--cron", "busybox", data=CRON_TZ)
+    assert b" --tz Europe/Berlin -- date +%%F\n" in letter.out
+    assert letter.out != here.out
+    assert piped(host, "unwrap", data=letter.out).out == CRON_TZ
+    wrong = piped(host, "wrap", "--cron", "vixie", data=CRON_TZ)
+    assert (wrong.status, wrong.out) == (64, CRON_TZ)
+    assert "--cron: 'vixie' is not one of debian, cronie, busybox" in wrong.err
 
 
 def test_a_difference_is_shown_and_nothing_written(host: Oncecron, crontab: Path) -> None:

@@ -13,9 +13,11 @@ from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
 from oncecron.config.options import Option
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.stderr import complain
+from oncecron.crontab.crons import CRONS
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.scanner import Crontab
     from oncecron.crontab.wrap import Rewritten
 
@@ -31,22 +33,32 @@ ONLY = Option(
 TZ = Option(
     "tz",
     "text",
-    "Write this time zone after each schedule. Default: the zone of this host.",
+    "Write this time zone after each schedule, unless cron reads another one from the crontab. Default: the zone of "
+    "this host.",
     "ZONE",
 )
-OPTIONS = (ONLY, TZ, *REWRITING_OPTIONS)
+CRON = Option(
+    "cron",
+    "choice",
+    "Read the crontab as this cron does. Default: the cron that is installed on this host.",
+    "NAME",
+    choices=tuple(CRONS),
+)
+OPTIONS = (ONLY, TZ, CRON, *REWRITING_OPTIONS)
 _PROGRAM = "oncecron"
 
 
 def _wrap(given: dict[str, str], words: list[str]) -> int:
     def wrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
+        from oncecron.cli.crontab.installed_cron import installed_cron
         from oncecron.crontab.wrap import WrapSettings, wrap
 
-        zone = _given_zone(given["tz"]) if "tz" in given else _host_zone(crontab)
+        zone = _given_zone(given["tz"]) if "tz" in given else host_zone_of_cron()
         only = tuple(filter(None, given.get("only", "").split(",")))
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
-        return wrap(crontab, WrapSettings(program_path(), zone, only))
+        cron = _given_cron(given["cron"]) if "cron" in given else installed_cron()
+        return wrap(crontab, WrapSettings(program_path(), zone, only, cron, "tz" in given))
 
     return rewrite(given, words, wrapped, done="now run by oncecron")
 
@@ -65,6 +77,15 @@ def program_path() -> str:
     )
 
 
+def _given_cron(name: str) -> Cron:
+    from oncecron.config.convert import convert
+
+    try:
+        return CRONS[str(convert(CRON, name))]
+    except ValueError as error:
+        raise UsageError(f"--cron: {error}") from error
+
+
 def _given_zone(zone: str) -> str:
     from oncecron.core import tick
 
@@ -75,7 +96,7 @@ def _given_zone(zone: str) -> str:
     return zone
 
 
-def _host_zone(crontab: Crontab) -> str:
+def host_zone_of_cron() -> str:
     """Return the time zone of this host's cron, as far as it can be known. Raises `ConfigurationError`."""
     from oncecron.core import time_zone
 
@@ -87,13 +108,9 @@ def _host_zone(crontab: Crontab) -> str:
         of_files = time_zone.host_zone({})
     except ValueError:
         of_files = zone
-    if zone != of_files:
+    if time_zone.canonical(zone) != time_zone.canonical(of_files):
         complain(
             f"using the time zone {zone} from $TZ, but the zone of this host is {of_files}; use --tz to choose"
-        )
-    if any(variable.name == b"CRON_TZ" for variable in crontab.variables):
-        complain(
-            "CRON_TZ: Debian's cron ignores it; if your cron reads it, give that zone with --tz"
         )
     return zone
 

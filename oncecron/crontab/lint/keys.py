@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.core.time_zone import canonical
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import meaning
@@ -154,7 +155,7 @@ def _without(lines: Sequence[LintedEntry], others: Sequence[LintedEntry]) -> lis
 
 
 def _when(line: LintedEntry) -> tuple[object, ...]:
-    zones = tuple(invocation.options.get("tz") for invocation in line.invocations)
+    zones = tuple(canonical(invocation.options.get("tz", "")) for invocation in line.invocations)
     return meaning(line.entry), zones
 
 

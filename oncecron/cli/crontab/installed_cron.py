@@ -1,0 +1,64 @@
+"""Find out which cron daemon this host has, by its program files; nothing is started."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from oncecron.crontab.crons import CRONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.crontab.crons import Cron
+
+_DIRECTORIES = ("usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin", "sbin", "bin")
+_DAEMONS = ("cron", "crond")
+_PROGRAMS = {"bcron-sched": "bcron", "supercronic": "supercronic"}
+_MARKS = {
+    b"this crontab file will be ignored": "debian",
+    b"cronie": "cronie",
+    b"dillon's cron daemon": "dcron",
+}
+"""Texts in the program files of daemons with one name."""
+_GENERATORS = ("usr/lib", "lib")
+_GENERATOR = "systemd/system-generators/systemd-crontab-generator"
+_LARGEST = 4 << 20
+
+
+def installed_cron(root: str = "/") -> Cron | None:
+    """Return the cron of the host whose files are below `root`; None if it has none, or several."""
+    found = set(_names(root))
+    return CRONS[found.pop()] if len(found) == 1 else None
+
+
+def _names(root: str) -> Iterator[str]:
+    for directory in _DIRECTORIES:
+        for daemon in _DAEMONS:
+            yield from _daemon(os.path.join(root, directory, daemon))
+        for program, name in _PROGRAMS.items():
+            if os.path.exists(os.path.join(root, directory, program)):
+                yield name
+    for directory in _GENERATORS:
+        content = _content(os.path.join(root, directory, _GENERATOR))
+        if content:
+            # Version 1 is a script. 2.4 is the first that passes the text after a % to the command.
+            yield "systemd-cron" if b"StandardInputData=" in content else "systemd-cron-1"
+
+
+def _daemon(path: str) -> Iterator[str]:
+    """Yield the name of the daemon with this path, if there is one that we know."""
+    if os.path.islink(path) and os.path.basename(os.readlink(path)).startswith("busybox"):
+        yield "busybox"
+        return
+    content = _content(path)
+    yield from (name for mark, name in _MARKS.items() if mark in content)
+
+
+def _content(path: str) -> bytes:
+    """Return the content of a file, empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_LARGEST)
+    except OSError:
+        return b""
