@@ -297,7 +297,10 @@ def test_the_value_of_an_option_is_completed(name: str, option: Option) -> None:
     for choice in option.choices:
         words = (*name.split(), f"--{option.name}")
         assert ("plain", choice) in offered(*words, choice[:-1])
-        assert offered(*words[:-1], f"{words[-1]}={choice}") == [("plain", f"{words[-1]}={choice}")]
+        longer = [each for each in option.choices if each.startswith(choice)]
+        assert offered(*words[:-1], f"{words[-1]}={choice}") == [
+            ("plain", f"{words[-1]}={each}") for each in longer
+        ]
     known = {"KEY": "key", "HOST": "host", "FILE": "file"}
     assert known.get(option.metavar, option.completion) == option.completion
     assert option.completion not in known.values() or option.metavar in known
