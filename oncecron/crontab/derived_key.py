@@ -27,8 +27,7 @@ _PLAIN_LAUNCHERS = SHELL_BUILTINS.difference((b"echo", b"printf", b"kill", b"r")
     python2 python3 perl ruby php node java Rscript bundle
     """.split()
 )
-# Launchers: how many of their words come before the program, and which of their options take a value.
-_LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
+LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
     **dict.fromkeys(_PLAIN_LAUNCHERS, (0, b"")),
     **dict.fromkeys((b"cd", b".", b"source", b"export", b"sleep", b"chroot"), (1, b"")),
     b"chrt": (1, b"T"),
@@ -43,6 +42,7 @@ _LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
     b"test": (0, b"bcdefghkLnprsSuwz"),  # not x: its file is usually the program itself
     b"timeout": (1, b"sk"),
 }
+"""Launchers: how many of their words come before the program, and which of their options take a value."""
 _QUOTES = (b"'\\''", b'\\"', b"'", b'"')  # the first two within other quotes
 _BLANK = frozenset(b" \t\n;&|()<>")
 # The words between the two are a condition, or the words of a loop.
@@ -87,8 +87,8 @@ def _program(command: bytes) -> bytes:
             arguments_left = 0 if word == b"-c" else arguments_left  # a command is next
         elif arguments_left and word != b"$":
             arguments_left -= 1
-        elif name in _LAUNCHERS:
-            arguments_left, options = _LAUNCHERS[name]
+        elif name in LAUNCHERS:
+            arguments_left, options = LAUNCHERS[name]
         elif not _is_not_a_program(word):
             return word
     return b""

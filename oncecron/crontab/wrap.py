@@ -4,6 +4,7 @@ Each line that runs a command is handled as follows:
 
     it has the prefix of wrap                       unchanged; reported if a comment above it says otherwise
     it has `oncecron run`, or runs on every host    unchanged and reported, see `_reasons_unchanged`
+    a guard would break it                          the same, see `per_host`
     any other line                                  the prefix is put before its command, see `prefix`
 
 The key is the one of a directive (`directives`), else it is derived (`derived_key`). Where several lines derive the
@@ -26,15 +27,17 @@ from oncecron.crontab.crons import CRON_TZ, CRONS, zone_variable
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.fields import without_empty_day
+from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import DEBIAN, depends_on_cron, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
-from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off, per_host_program
+from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.crontab.crons import Cron
+    from oncecron.crontab.per_host import Judgement
     from oncecron.crontab.percent_sign import PercentRule
 
 _NO_DIRECTIVES = Directives(off=False, options={})
@@ -132,14 +135,23 @@ def _reasons_unchanged(
         yield "it has no command"
     if entry.is_reboot:
         yield "@reboot runs on every host; to run it on one: `oncecron run --key NAME --no-tick -- ...`"
-    if not above.options and (program := per_host_program(command)):
-        yield f"{program} runs on every host; to run it on one: `# oncecron: key=NAME` above it"
+    for found in objections(command, named=bool(above.options)):
+        yield _why_left(found)
     if not is_bourne_shell(environment.get(b"SHELL", b"/bin/sh")):
         yield _why_not_shell(environment[b"SHELL"])
     if not _is_selected(command, above, settings, named=crontab.system):
         yield "not selected; to select it: `--only PATTERN`, or `# oncecron: key=NAME` above it"
     if _never_runs(entry):
         yield f"it never runs: {entry.schedule!r} matches no time"
+
+
+def _why_left(found: Judgement) -> str:
+    if found.kind == EACH_HOST:
+        cure = "to run it on one: `# oncecron: key=NAME` above it"
+        return f"{found.what} runs on every host, because {found.why}; {cure}"
+    if found.kind == PINNED:
+        return f"its test of {found.what} {found.why}; remove the test, so that any host can run it"
+    return f"{found.what} {found.why}; start it in the foreground"
 
 
 def _why_not_shell(shell: bytes) -> str:

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, check_unit, lint
-from oncecron.crontab.lint.simple_commands import simple_commands
 from oncecron.crontab.scanner import scan
+from oncecron.crontab.simple_commands import simple_commands
 from oncecron.crontab.wrap import WrapSettings, wrap
 
 if TYPE_CHECKING:
@@ -74,6 +74,21 @@ CASES = [
         *("unguarded", GUARDED + "0 2 * * * bill\n", "every host"),
         GUARDED + "0 22-2 * * * bill\n@reboot bill\n0 2 * * * cd / && run-parts /etc/x\n0 3 * * * /usr/sbin/anacron -s\n"
         "0 4 * * * /usr/bin/oncecron flush\n",
+    ),
+    (
+        *("pinned", line("--shell '[ $(hostname) = web1 ] && bill'"), "the test of `$(hostname)` in"),
+        line("-- bill", before="[ $(hostname) = web1 ] && "),
+    ),
+    (
+        *("pinned", GUARDED + "0 2 * * * [ $(hostname) = web1 ] && bill\n", "while that host is down"),
+        GUARDED + "# oncecron: off\n0 3 * * * case $HOSTNAME in a) bill;; esac\n",
+    ),
+    ("background", line("--shell 'cd /x && bill &'"), "`&` in `cd /x && bill &` starts", line("-- bill") + line("--key p -- pay &", "0 3 * * *")),
+    ("background", "SHELL=/usr/bin/oncecron-shell\n0 2 * * * tmux new -d bill\n", "tmux in", "0 2 * * * tmux new -d bill\n"),
+    ("unguarded", GUARDED + "0 2 * * * pay &\n", "start it in the foreground, and put `oncecron run` in front; if", GUARDED + "0 2 * * * reboot &\n"),
+    (
+        *("each-host", line("-- apt-get update"), "only one host runs `apt-get update`, but each host has its own packages"),
+        "# oncecron: key=k\n" + line("-- apt-get update") + GUARDED + "0 4 * * * logrotate /etc/l\n",
     ),
     (
         *("unguarded", "0 1 * * * bill\nSHELL=/usr/bin/oncecron-shell\n0 2 * * * pay\n", "`bill` runs"),
@@ -311,7 +326,8 @@ def test_every_line_may_be_required_to_have_a_guard() -> None:
         ("0 2 * * * cd / && run-parts x\n", None),
         (line("-- a; b"), ", or remove `oncecron run` and use `oncecron crontab wrap`"),
         (line("-- a > b"), ", or remove `oncecron run` and use `oncecron crontab wrap`"),
-        (line("-- run-parts x > b"), None),
+        (line("-- run-parts x"), None),
+        (line("--shell 'a &'"), None),
         (f"@reboot {RUN} --key k --no-tick -- a; b\n", None),
         (f"# oncecron: off\n{line('-- a; b')}", None),
     ],

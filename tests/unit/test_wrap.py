@@ -175,6 +175,26 @@ def test_an_empty_day_field_leaves_the_days_of_the_other() -> None:
         assert f"--schedule '{schedule}'" in wrapped(f"{line} x\n").data.decode()
 
 
+def test_what_a_guard_would_break_is_left() -> None:
+    """With what shows it, and the cure."""
+    for command, why, cure in (
+        ("/usr/sbin/logrotate /etc/l", "logrotate runs on every host, because each host has its own logs", "key=NAME"),
+        ('[ "$(hostname)" = web1 ] && job', "its test of `$(hostname)` binds it to one host", "remove the test"),
+        ("job >/dev/null 2>&1 &", "`&` starts the job in the background", "start it in the foreground"),
+    ):  # fmt: skip
+        (reason,) = left(f"@daily {command}\n")
+        assert reason.startswith(why)
+        assert cure in reason.partition("; ")[2]
+
+
+def test_a_comment_does_not_guard_what_a_guard_would_break() -> None:
+    """It says that the work of each host is to run on one, no more."""
+    assert wrapped("# oncecron: key=x\n@daily apt-get update\n").changed == 1
+    for command in ("job &", "[ $HOSTNAME = web1 ] && job", "apt-get update &"):
+        (why,) = left(f"# oncecron: key=x\n@daily {command}\n")
+        assert "foreground" in why or "its test" in why
+
+
 def test_a_comment_guards_what_would_be_left() -> None:
     """Except what has no tick."""
     assert wrapped("# oncecron: key=hourly\n@hourly cd / && run-parts x\n").changed == 1

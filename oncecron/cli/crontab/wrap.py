@@ -122,7 +122,9 @@ COMMAND = TableCommand(
     short="Add `oncecron run` to the lines of a crontab.",
     about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab, and "
     "write the new crontab to standard output. `oncecron crontab unwrap` undoes it. Lines that every host must run "
-    "stay unchanged and are reported: @reboot, run-parts, anacron and lines below `# oncecron: off`. With "
+    "stay unchanged and are reported: @reboot, run-parts, logrotate, apt and the like, and lines below "
+    "`# oncecron: off`. So do lines that a guard would break: those that test the name of the host, and jobs in the "
+    "background. With "
     "--user-field, only lines that --only or a comment selects are changed. A comment such as "
     "`# oncecron: key=NAME timeout=1h` above a line sets its key and options. If one line cannot be changed, nothing "
     "is changed, and the exit status is 1.",

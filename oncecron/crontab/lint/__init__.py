@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint import command_text, keys, schedules, unguarded
+from oncecron.crontab.lint import broken_jobs, command_text, keys, schedules, unguarded
 from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
 from oncecron.crontab.lint.systemd_units import check_unit
 from oncecron.crontab.prefix import read_prefix
@@ -72,6 +72,7 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
         yield from unguarded.check_redirections(line)
         yield from unguarded.check_options(line)
         yield from unguarded.check_delays(line)
+        yield from broken_jobs.check_guarded(line)
     for invocation in line.invocations:
         yield from schedules.check_schedule(line, invocation)
         yield from schedules.check_frequency(line, invocation)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.linted_entry import Diagnostic
 from oncecron.crontab.lint.secrets import secret_in_variable, secrets_in_arguments
-from oncecron.crontab.lint.simple_commands import simple_commands
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import InvalidLine, Variable
+from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

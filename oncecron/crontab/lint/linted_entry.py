@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,10 +10,12 @@ from oncecron.config.run_parser import parse_run
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint.run_arguments import usage_error_of
-from oncecron.crontab.lint.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
 from oncecron.crontab.masking import masked_line
+from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.programs import SHELLS, STRING_FOLLOWS
 from oncecron.crontab.scanner import Entry, Variable
+from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
 from oncecron.crontab.words import (
     calls_oncecron_run,
     is_off,
@@ -26,17 +27,16 @@ from oncecron.crontab.words import (
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
+    from oncecron.crontab.directives import Directives
     from oncecron.crontab.scanner import Crontab
 
 FINDINGS = (
     *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
     *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field", "days"),
+    *(PINNED, BACKGROUND, EACH_HOST),
     *("path", "sudo", "secret", "percent", "mailto", "options", "invalid", "newline", "directive"),
 )
 """The kinds of findings."""
-_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh", "su", "runuser", "flock"))
-"""Shells, and programs that call one for `-c STRING`."""
-_STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
 _LONGEST_SHOWN = 60
 
 
@@ -99,6 +99,8 @@ class LintedEntry(NamedTuple):
     invocations: tuple[Invocation, ...]
     off: bool
     """Whether the crontab says that it runs on every host."""
+    named: bool
+    """Whether a `# oncecron:` comment above gives it a key or options."""
     per_host: str | None
     """The program, or `@reboot`, because of which it runs on every host; None if it runs on one."""
 
@@ -131,8 +133,7 @@ def linted_entries(
             environment = {**environment, to_text(line.name): to_text(line.value)}
         elif isinstance(line, Entry):
             above = directives.get(line.number)
-            off = above is not None and above.off
-            found.append(_line(source, line, environment, jobs, off=off))
+            found.append(_line(source, line, environment, jobs, above))
     return found
 
 
@@ -141,19 +142,30 @@ def _line(
     entry: Entry,
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
-    *,
-    off: bool,
+    above: Directives | None,
 ) -> LintedEntry:
     raw = shell_command(entry.command)
     command = to_text(raw)
     commands = tuple(with_inner_commands(simple_commands(command) or ()))
-    off = off or is_off(raw) or environment.get("ONCECRON") == "off"
+    off = (above is not None and above.off) or is_off(raw) or environment.get("ONCECRON") == "off"
+    named = above is not None and bool(above.options)
     invocations = tuple(_find_invocations(raw, command, commands, {} if off else environment, jobs))
     return LintedEntry(
         *(source, entry, environment, command, commands, invocations),
         off=off,
-        per_host="@reboot" if entry.is_reboot else None if invocations else per_host_program(raw),
+        named=named,
+        per_host="@reboot"
+        if entry.is_reboot
+        else None
+        if invocations
+        else _of_each_host(raw, named),
     )
+
+
+def _of_each_host(raw: bytes, named: bool) -> str | None:
+    """Return the program because of which each host runs a command, None if there is none."""
+    found = (each.what for each in objections(raw, named=named) if each.kind == EACH_HOST)
+    return next(found, None)
 
 
 def _find_invocations(
@@ -198,9 +210,9 @@ def _inner_string(words: tuple[str, ...]) -> str:
     for word, following in pairwise((*words, "")):
         if _is_named(word, ("oncecron",)) and following == "run":
             break
-        if shell and _STRING_FOLLOWS.fullmatch(word) and calls_oncecron_run(to_bytes(following)):
+        if shell and STRING_FOLLOWS.fullmatch(word) and calls_oncecron_run(to_bytes(following)):
             return following
-        shell = shell or _is_named(word, _SHELLS)
+        shell = shell or _is_named(word, SHELLS)
     return ""
 
 

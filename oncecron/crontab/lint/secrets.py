@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.core.secrets import hidden_in_url, is_secret_name
-from oncecron.crontab.lint.simple_commands import simple_commands
 from oncecron.crontab.masking import secrets_in
+from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

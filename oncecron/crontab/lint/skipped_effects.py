@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from oncecron.crontab.lint.simple_commands import SimpleCommand
+    from oncecron.crontab.simple_commands import SimpleCommand
 
 _OPENING = frozenset(("(", "{", "then", "else", "do"))
 _CLOSING = frozenset((")", "}", "fi", "done", "else", "elif"))

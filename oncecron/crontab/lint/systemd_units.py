@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.linted_entry import Diagnostic, invocation_of, with_inner_commands
-from oncecron.crontab.lint.simple_commands import simple_commands
+from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,17 +6,19 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.crontab.lint.broken_jobs import bound_to_a_host, mended_first
 from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import check_fields
-from oncecron.crontab.lint.simple_commands import simple_commands
 from oncecron.crontab.lint.skipped_effects import not_run_on_skip
-from oncecron.crontab.words import is_bourne_shell, per_host_program
+from oncecron.crontab.per_host import objections
+from oncecron.crontab.simple_commands import simple_commands
+from oncecron.crontab.words import is_bourne_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
-    from oncecron.crontab.lint.simple_commands import SimpleCommand
+    from oncecron.crontab.simple_commands import SimpleCommand
 
 CRON_PATH = "/usr/bin:/bin"
 """The PATH that cron sets if the crontab does not."""
@@ -61,18 +63,18 @@ def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Dia
         never = any(each.finding == "never" for each in check_fields(line))
         own = never or line.per_host == "oncecron" or (line.per_host is not None and not required)
         if line.command.strip() and not (line.invocations or line.off or own):
-            yield line.diagnostic(
+            yield bound_to_a_host(line) or line.diagnostic(
                 "unguarded",
                 f"{shown(line.command)} runs on every host",
-                f"put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, write "
-                "`# oncecron: off` above it",
+                f"{mended_first(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must "
+                "run it, write `# oncecron: off` above it",
             )
 
 
 def _by_wrap(line: LintedEntry, words: str) -> str:
     """Return the words with the command that wraps the line; nothing where wrap would leave it unchanged."""
-    command = f": {line.command}".encode("utf-8", "surrogateescape")  # not to be read as oncecron
-    own = line.entry.is_reboot or line.off or per_host_program(command)
+    command = f":; {line.command}".encode("utf-8", "surrogateescape")  # not to be read as oncecron
+    own = line.entry.is_reboot or line.off or any(objections(command, named=line.named))
     if own or not is_bourne_shell(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
         return ""
     only = " --only PATTERN" if line.entry.user is not None else ""

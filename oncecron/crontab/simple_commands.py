@@ -1,4 +1,4 @@
-"""A shell command divided as far as lint needs it: its simple commands, what joins them, where they write.
+"""A shell command divided into its simple commands: what joins them, and where they write.
 
 Substitutions are not read.
 """
