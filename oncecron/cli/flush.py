@@ -35,7 +35,7 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
 
 def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
     """Deliver the spool of the store or of the log; return the exit status."""
-    from oncecron.core.errors import EX_TEMPFAIL
+    from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL
     from oncecron.core.stderr import complain
     from oncecron.run.spool import spool_of
     from oncecron.stores import check_with_driver, open_lease_store
@@ -55,10 +55,16 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
         finally:
             store.close()
             os.close(lock)
-    for path in spool.set_aside():
-        complain(f"unreadable record set aside: {path}; look at it, then delete it")
+    aside = spool.set_aside()
+    for path, why in aside:
+        if why is None:
+            complain(f"unreadable record set aside: {path}; look at it, then delete it")
+        else:
+            complain(
+                f"refused record set aside: {path}: {why}; delete it, or rename it to end in .json"
+            )
     if error is None:
-        return 0
+        return EX_DATAERR if aside else 0
     kept = sum(1 for _ in spool.pending())
     complain(f"{error}; {kept} record{'s stay' if kept != 1 else ' stays'} in {spool.root}")
     return error.exit_status
@@ -67,11 +73,12 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
 def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> StoreError | None:
     """Deliver all records; return the last failure. One bad record does not block the others.
 
-    After a record without an answer, the later ones of its key wait: records of a key are delivered in order.
+    A record that the store refuses is set aside. After a record without an answer, the later ones of its key wait:
+    records of a key are delivered in order.
     """
     from oncecron.cli import output
     from oncecron.core import clock
-    from oncecron.core.errors import StoreError
+    from oncecron.core.errors import RecordRefusedError, StoreError
 
     last: StoreError | None = None
     failures = 0
@@ -81,6 +88,9 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
             continue
         try:
             store.deliver(record, deadline=clock.lease_time(store.lease_clock) + RECORD_TIMEOUT)
+        except RecordRefusedError as error:
+            spool.refuse(record, str(error), path)
+            continue
         except StoreError as error:
             last = error
             failures += 1
@@ -110,6 +120,7 @@ COMMAND = TableCommand(
     short="Deliver spooled records to the store.",
     about="Deliver the records that this user's firings on this host could not write while the store or the log was "
     "unreachable. The next firing of a key delivers its records too. Print each delivered record. If the store is "
-    "still unreachable, keep the rest and exit with status 69.",
+    "still unreachable, keep the rest and exit with status 69. Set aside records that the store refuses, list them, "
+    "and exit with status 65.",
     examples=("oncecron flush",),
 )

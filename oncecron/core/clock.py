@@ -14,6 +14,14 @@ from oncecron.core.timing import OLDEST_PROCESS
 BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MONOTONIC: int = time.CLOCK_MONOTONIC
 
+_FIRST_TIME, _LAST_TIME = -62_135_510_400, 253_402_214_400
+"""A day after the year 1 begins, and a day before the year 9999 ends: every zone can show what is between."""
+
+
+def is_time(seconds: float) -> bool:
+    """Return whether a number is a time that can be shown, or a difference of two; infinity and NaN are neither."""
+    return _FIRST_TIME <= seconds <= _LAST_TIME
+
 
 def wall() -> float:
     """Return the host's wall clock in seconds since the epoch."""

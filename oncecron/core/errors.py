@@ -10,6 +10,7 @@ import errno
 import os
 
 EX_USAGE = 64
+EX_DATAERR = 65
 EX_NOINPUT = 66
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
@@ -128,3 +129,7 @@ class StoreRefusesError(StoreError):
     """The store cannot be used as it is; a retry does not help."""
 
     exit_status = EX_CONFIG
+
+
+class RecordRefusedError(StoreRefusesError):
+    """The store does not take this record; it may take the next one."""

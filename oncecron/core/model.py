@@ -15,6 +15,7 @@ from oncecron.core.timing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Literal
 
     from oncecron.core.errors import StoreError
@@ -68,6 +69,30 @@ REQUEST_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 
 FAILOVER_RETRIES = 2
 """The limit of takeovers of a tick without --retries: a job that crashes its host must not crash every host."""
+
+
+def recordable(text: str) -> str:
+    r"""Return a text as every store can keep it: a NUL, and what is not UTF-8, as escapes (`\x00`, `\xff`)."""
+    if text.isprintable():
+        return text
+    text = text.replace("\0", r"\x00")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return recordable("".join(map(_without_surrogate, text)))
+
+
+def _without_surrogate(letter: str) -> str:
+    alone = "\ud800" <= letter < "\udc80" or "\udcff" < letter <= "\udfff"
+    return rf"\u{ord(letter):04x}" if alone else letter
+
+
+def recordable_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return named values with their texts as every store can keep them."""
+    return {
+        name: recordable(value) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
 
 
 def why_not_yet(tick: Tick, ahead: float) -> str:

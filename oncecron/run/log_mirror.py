@@ -19,6 +19,7 @@ import os
 import threading
 
 from oncecron.core import clock, stderr
+from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.retry import Backoff
 from oncecron.core.timing import (
@@ -108,6 +109,9 @@ class LogMirror:
             try:
                 store = store or open_lease_store(log.address, self._spec.namespace, ASSUMED_TTL)
                 self._deliver(store, record)
+            except RecordRefusedError as error:
+                self._set_aside(record, error)
+                continue
             except Exception as error:  # noqa: BLE001 - the run continues without the log
                 self._failed(error, store)
                 self._wait(backoff.delay(), record)
@@ -136,6 +140,20 @@ class LogMirror:
         deadline = clock.lease_time(store.lease_clock) + LOG_RECORD_TIMEOUT
         store.deliver(record, deadline=deadline, retention=self._spec.retention)
         log.spool.note_reached(key)
+        self._done_with(record)
+
+    def _set_aside(self, record: dict[str, Any], error: RecordRefusedError) -> None:
+        """Spool a record that the log refuses for a person, so that the later ones are delivered."""
+        try:
+            self._log.spool.refuse(record, str(error))
+        except SpoolError as unwritten:
+            stderr.complain(
+                f"key {self._spec.firing.key}: a record for the log is lost: {error}; {unwritten}: {record}"
+            )
+        self._log.spool.report_aside()
+        self._done_with(record)
+
+    def _done_with(self, record: dict[str, Any]) -> None:
         with self._changed:
             self._waiting = [each for each in self._waiting if each is not record]
 

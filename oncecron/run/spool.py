@@ -4,6 +4,9 @@ The spool is per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, i
 is one file, written under a temporary name, with fsync and rename, so it is there whole or not at all. The next
 delivery removes the temporary files of killed processes. The spool is never used below a directory that other users can
 write to, and never through a link: there, nothing is written, read or changed.
+
+A record that the store refuses is set aside as RECORD.json.refused, with the reason, and a file that is no record as
+RECORD.json.broken. Neither is delivered again, so that the later records are. `oncecron flush` lists them.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ import os
 import stat
 import zlib
 
-from oncecron.core import clock, safe_paths
-from oncecron.core.errors import EX_CONFIG, OncecronError, StoreError
+from oncecron.core import clock, safe_paths, stderr
+from oncecron.core.errors import EX_CONFIG, OncecronError, RecordRefusedError, StoreError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.stores.address import masked, state_directory
@@ -29,16 +32,8 @@ OTHERS_AT_ONCE = 20
 """The number of records of other keys that one firing delivers."""
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
-
-
-_FIELDS = {"kind", "key", "shard", "tick", "tick_instant", "host", "pid", "fired_at", "owner"}
-_FIELDS_OF = {
-    "execution": _FIELDS
-    | {"attempt", "outcome", "fencing_token", "note"}
-    | {"cause", "lost_reason", "request", "requested_by"},
-    "skip": _FIELDS | {"reason", "at"},
-}
-"""The fields that every record of a kind has."""
+_REFUSED = ".refused"
+_BROKEN = ".broken"
 
 
 class SpoolError(OncecronError):
@@ -59,12 +54,24 @@ class Spool:
     def __init__(self, state_directory: str, store: str, namespace: str) -> None:
         """`store`: its text without the password. Touches no disk."""
         self._state = state_directory
+        self._newly_aside: list[str] = []
+        """What this process has set aside, with the reason."""
         self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a record, marked `late`, until it is delivered. Raises `SpoolError` when the disk refuses it."""
+        self._write({**record, "late": True}, "")
+
+    def refuse(self, record: dict[str, Any], why: str, path: str | None = None) -> None:
+        """Set aside a record that the store refuses; `path`: where it is. Raises `SpoolError`."""
+        written = self._write({**record, "late": True, "refused": why}, _REFUSED)
+        if path:
+            self.delivered(path)
+        self._newly_aside.append(f"{written}: {why}")
+
+    def _write(self, record: dict[str, Any], suffix: str) -> str:
         part = f"{record['shard']}-" if record.get("shard") else ""
-        name = f"{record['owner']}-{part}{record.get('attempt', record['kind'])}.json"
+        name = f"{record['owner']}-{part}{record.get('attempt', record['kind'])}.json{suffix}"
         try:
             import json  # noqa: PLC0415 - it may need the last descriptor
 
@@ -73,7 +80,7 @@ class Spool:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                    json.dump({**record, "late": True}, file)
+                    json.dump(record, file, allow_nan=False)
                     file.flush()
                     os.fsync(file.fileno())
                 os.rename(temporary, os.path.join(directory, name))
@@ -83,6 +90,7 @@ class Spool:
             safe_paths.sync(directory)
         except OSError as error:
             raise SpoolError(f"cannot write to {self.root}: {error.strerror or error}") from error
+        return os.path.join(directory, name)
 
     def keys(self) -> list[str]:
         """Return the names of the directories that hold records."""
@@ -107,21 +115,22 @@ class Spool:
                     record = _read(path)
                 except FileNotFoundError:
                     continue  # another process has delivered it
-                except (OSError, ValueError, RecursionError):
+                except (OSError, ValueError, RecursionError) as error:
                     if set_aside:
-                        _changed(os.rename, path, path + ".broken")
+                        _changed(os.rename, path, path + _BROKEN)
+                        self._newly_aside.append(f"{path}{_BROKEN}: {error}")
                 else:
+                    record.pop("refused", None)  # somebody has put it back
                     yield path, record
 
-    def set_aside(self) -> list[str]:
-        """Return the files that could not be read as records."""
-        folders = [os.path.join(self.root, name) for name in self.keys()]
-        return sorted(
-            os.path.join(directory, name)
-            for directory in folders
-            for name in _listed(directory)
-            if name.endswith(".broken")
-        )
+    def set_aside(self) -> list[tuple[str, str | None]]:
+        """Return (path, reason) of the records that the store refused, and (path, None) of what is no record."""
+        files = sorted(path for name in self.keys() for path in self._files(name))
+        return [
+            (path, _reason(path) if path.endswith(_REFUSED) else None)
+            for path in files
+            if path.endswith((_REFUSED, _BROKEN))
+        ]
 
     def has(self, key: str | None = None) -> bool:
         """Return whether a record of a key, or of any key, is pending; remove leftovers of killed processes.
@@ -164,6 +173,7 @@ class Spool:
 
         `wanted` is called before each record with the number delivered so far; `within`: seconds for one record. An
         unsafe directory is skipped without a message, which cron would mail each time; `oncecron flush` reports it.
+        What is set aside is reported once, in one line.
         """
         if not self.has(key) or (lock := self.lock()) is None:
             return
@@ -171,12 +181,25 @@ class Spool:
             for number, (path, record) in enumerate(self.pending(key, set_aside=True)):
                 if not wanted(number):
                     break
-                store.deliver(record, deadline=clock.lease_time(store.lease_clock) + within)
-                self.delivered(path)
+                deadline = clock.lease_time(store.lease_clock) + within
+                try:
+                    store.deliver(record, deadline=deadline)
+                except RecordRefusedError as error:
+                    self.refuse(record, str(error), path)
+                else:
+                    self.delivered(path)
         except (StoreError, SpoolError, OSError):
             store.close()
         finally:
             os.close(lock)
+            self.report_aside()
+
+    def report_aside(self) -> None:
+        """Report what this process has set aside since the last call, in one line."""
+        aside, self._newly_aside = self._newly_aside, []
+        if aside:
+            more = f"; {len(aside) - 1} more" if len(aside) > 1 else ""
+            stderr.complain(f"spooled record set aside: {aside[0]}{more}")
 
     def delivered(self, path: str) -> None:
         """Remove a record. Raises `SpoolError`: then it is delivered again, which changes nothing."""
@@ -277,19 +300,26 @@ def _read(path: str) -> dict[str, Any]:
     """Return the record in a file. Raises `ValueError` if there is none."""
     import json  # noqa: PLC0415 - only where a record was spooled
 
+    from oncecron.run.spool_records import is_record  # noqa: PLC0415 - likewise
+
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
         status = os.fstat(file.fileno())
         ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
         if not stat.S_ISREG(status.st_mode) or not ours:  # put there while the directory was unsafe
-            raise ValueError(
-                f"{path} is not a regular file that only user {os.geteuid()} can write"
-            )
+            raise ValueError(f"not a regular file that only user {os.geteuid()} can write")
         record = json.load(file)
-    known = _FIELDS_OF.get(str(record.get("kind"))) if isinstance(record, dict) else None
-    if known is None or not known <= record.keys():
-        raise ValueError(f"{path} is not a spool record")
+    if not is_record(record):
+        raise ValueError("not a spool record")
     return record  # type: ignore[no-any-return]
+
+
+def _reason(path: str) -> str:
+    """Return why the store refused a record."""
+    try:
+        return str(_read(path).get("refused"))
+    except (OSError, ValueError, RecursionError):
+        return "unknown"
 
 
 def _name_of(text: str) -> str:

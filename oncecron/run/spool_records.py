@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from oncecron.config.options import is_key
 from oncecron.core import clock
 from oncecron.core.errors import StoreError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Ending
+from oncecron.core.model import (
+    CAUSES,
+    LOST_BY_HOLDER,
+    LOST_BY_STORE,
+    OUTCOMES,
+    REFUSAL_REASONS,
+    REQUEST_KINDS,
+    Ending,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -69,6 +78,59 @@ def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
         "at": clock.wall(),
         "count": 1,
     }
+
+
+_KNOWN = {"kind", "key", "shard", "host", "pid", "fired_at", "owner"}
+_FIELDS_OF = {
+    "execution": (
+        _KNOWN | {"outcome", "cause"},
+        {"tick", "tick_instant", "attempt", "fencing_token", "note"}
+        | {"lost_reason", "request", "requested_by"},
+    ),
+    "skip": (_KNOWN | {"reason", "at"}, {"tick", "tick_instant"}),
+}
+"""The fields that a record of a kind must have, and those that may be null."""
+_WHOLE = {
+    *("shard", "pid", "attempt", "exit_code", "signal", "fencing_token", "holder_pid", "count"),
+    *("output_cut", "shards", "retries"),
+}
+_TOO_LARGE = 1 << 63
+"""The integers of PostgreSQL and SQLite have 64 bits."""
+_WORDS = {
+    "outcome": OUTCOMES,
+    "reason": REFUSAL_REASONS,
+    "cause": CAUSES,
+    "lost_reason": (*LOST_BY_STORE, *LOST_BY_HOLDER),
+    "request": REQUEST_KINDS,
+}
+_SECONDS = {"tick_instant", "fired_at", "started_at", "finished_at", "duration", "at"}
+
+
+def is_record(found: Any) -> bool:
+    """Return whether a value that was read from a file is a record that a store can be asked to take."""
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if not isinstance(kind, str) or kind not in _FIELDS_OF:
+        return False
+    needed, others = _FIELDS_OF[kind]
+    return (
+        needed | others <= found.keys()
+        and not any(found[name] is None for name in needed)
+        and all(_fits(name, value) for name, value in found.items())
+        and is_key(found["key"])
+    )
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Return whether a value is one that the field can have."""
+    if value is None:
+        return True
+    if name in _WHOLE:
+        return type(value) is int and abs(value) < _TOO_LARGE
+    if name in _SECONDS:
+        return type(value) in (int, float) and clock.is_time(value)
+    if name in _WORDS:
+        return value in _WORDS[name]
+    return isinstance(value, bool if name == "late" else str)
 
 
 def tell_skip(

@@ -2,7 +2,7 @@
 
 Every method is one atomic step by the store's clock. A refusal is a value, a broken store raises a `StoreError`, and a
 lease that is lost for good is an answer. After the claim every call takes the lease. An error is `StoreUnavailable`
-when a retry may help, and `StoreRefusesError` when it does not.
+when a retry may help, and `StoreRefusesError` when it does not: `RecordRefusedError` where other values may be taken.
 
 What a claim is answered is decided in `core.claim`, once for every store, and `core.attempt` says what follows a start.
 Refusals, errors and notes have the same text in every store (tests/contract/test_same_answers.py compares them).
@@ -116,6 +116,8 @@ class LeaseStore(Protocol):
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
         """Take a spooled record, or a record for a log store, where another store has the leases.
+
+        Raises `RecordRefusedError` for a record that the store will never take; the caller sets it aside.
 
         This is idempotent by (owner, attempt) and never fails on a conflict. With a retention, the end of an execution
         removes a few expired rows, as in `finish`.

@@ -275,7 +275,7 @@ def test_what_another_user_left_in_a_directory_that_is_ours_now_is_set_aside(spo
     [(path, _)] = spool.pending("k")
     os.chown(path, 65534, 65534)
     assert list(spool.pending("k", set_aside=True)) == []
-    assert spool.set_aside() == [path + ".broken"]
+    assert spool.set_aside() == [(path + ".broken", None)]
 
 
 @pytest.mark.parametrize(
@@ -283,6 +283,16 @@ def test_what_another_user_left_in_a_directory_that_is_ours_now_is_set_aside(spo
     [
         *(b"", b"{", b"[1]", b"\xff", b"null", b"[" * 100_000, b'{"kind": []}'),
         *(b'{"kind": "execution", "key": "k"}', json.dumps(record(kind="skip")).encode()),
+        *(
+            json.dumps(record(**fields)).encode()
+            for fields in (
+                *({"pid": "7"}, {"pid": True}, {"pid": 1 << 63}, {"attempt": 1.5}, {"host": None}),
+                *({"fired_at": float("inf")}, {"fired_at": 1e12}, {"duration": float("nan")}),
+                *({"host": ["h"]}, {"outcome": "exploded"}, {"cause": {}}, {"late": "yes"}),
+                *({"key": "a b"}, {"key": ""}, {"output": b"x".hex() * 0 or 1}),
+            )
+        ),
+        json.dumps(record()).replace("1.5", "1e999").encode(),
     ],
 )
 def test_a_broken_file_is_set_aside(spool: Spool, content: bytes) -> None:
@@ -434,7 +444,7 @@ def test_nothing_is_pending_once_all_is_delivered(spool: Spool) -> None:
     assert spool.has("k")
     Path(path).write_text("no record")
     assert list(spool.pending(set_aside=True)) == []
-    assert spool.set_aside() == [path + ".broken"]
+    assert spool.set_aside() == [(path + ".broken", None)]
     assert (spool.has("k"), spool.has()) == (False, False)
 
 

@@ -12,6 +12,7 @@ import time
 
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import recordable
 from oncecron.stores.postgres import address, libpq
 from oncecron.stores.postgres.libpq import BrokenConninfoError, LibpqError, PgConn, Row
 
@@ -145,7 +146,7 @@ def _encode(value: Value) -> bytes | None:
         return None
     if isinstance(value, bool):
         return b"t" if value else b"f"
-    return str(value).replace("\0", "\\0").encode("utf-8", "backslashreplace")
+    return recordable(str(value)).encode()
 
 
 def _line(text: str) -> str:

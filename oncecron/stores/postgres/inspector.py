@@ -25,7 +25,7 @@ from oncecron.core.log_rows import (
     Traced,
     TracedSkip,
 )
-from oncecron.core.model import Output
+from oncecron.core.model import Output, recordable_values
 from oncecron.core.timing import (
     INSPECTOR_TIMEOUT,
     RELEASE_POLL,
@@ -140,7 +140,7 @@ class PostgresInspector:
             connection.cursor(name=section) as cursor,
         ):
             cursor.itersize = _PAGE
-            cursor.execute(self._sql[section], values)
+            cursor.execute(self._sql[section], recordable_values(values))
             yield from cursor
 
     def execution(self, execution_id: int) -> Execution | None:
@@ -304,7 +304,7 @@ class PostgresInspector:
     ) -> list[tuple[Any, ...]]:
         connection = self._installed(cure)
         with self._explained(cure):
-            return connection.execute(self._sql[section], values).fetchall()
+            return connection.execute(self._sql[section], recordable_values(values)).fetchall()
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None:

@@ -6,7 +6,14 @@ from oncecron.core import clock
 from oncecron.core.claim import stopped
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Refusal, lease_of, stored_request, trust_after
+from oncecron.core.model import (
+    AskAgain,
+    Refusal,
+    lease_of,
+    recordable_values,
+    stored_request,
+    trust_after,
+)
 from oncecron.stores import claiming
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
@@ -319,7 +326,7 @@ class PostgresLeaseStore(PostgresSession):
         """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         import json  # noqa: PLC0415 - only where there is such a record
 
-        values = (json.dumps(record), *(retention or (None, None)))
+        values = (json.dumps(recordable_values(record)), *(retention or (None, None)))
         self._call_installed(f"{self._schema}.deliver_v1($1,$2,$3)", values, deadline)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
@@ -340,7 +347,9 @@ class PostgresLeaseStore(PostgresSession):
 
     def _serve(self, firing: Firing) -> None:
         self._firing = firing
-        self._name = "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
+        name = "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
+        # Other characters are no part of application_name, and PgBouncer refuses a newline.
+        self._name = "".join(sign if " " <= sign <= "~" else "_" for sign in name)
 
 
 def _ending_values(ending: Ending) -> tuple[Value, ...]:

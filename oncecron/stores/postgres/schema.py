@@ -6,7 +6,12 @@ import os
 import time
 
 from oncecron.core.clock import BOOTTIME
-from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import (
+    ConfigurationError,
+    RecordRefusedError,
+    StoreRefusesError,
+    StoreUnavailable,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
@@ -145,6 +150,10 @@ _CURES = {
 }
 
 
+_BAD_VALUES = ("23502", "23514", "54000")
+"""not_null_violation, check_violation, program_limit_exceeded (a value that no index can hold)."""
+_DATA_EXCEPTION = "22"
+"""The class of SQLSTATEs for values that a type cannot have."""
 INSUFFICIENT_PRIVILEGE = "42501"
 ROLE_AND_OWNER = """
 select current_user, pg_catalog.pg_get_userbyid(coalesce(n.nspowner, d.datdba)), n.nspname is null
@@ -168,6 +177,8 @@ def explain(
         return _explain_version(error, namespace, client, url)
     if error.sqlstate == INSUFFICIENT_PRIVILEGE:
         return _explain_rights(error, namespace, client, url)
+    if error.sqlstate.startswith(_DATA_EXCEPTION) or error.sqlstate in _BAD_VALUES:
+        return RecordRefusedError(f"PostgreSQL, schema {namespace}: {error}")
     cure = _CURES.get(error.sqlstate)
     if cure:
         return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")

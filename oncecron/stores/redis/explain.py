@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import RecordRefusedError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.scripts import LAYOUT
 
@@ -108,7 +108,18 @@ def of_step(error: ReplyError, target: Target) -> StoreError:
     for found, meaning in _STEP_FAILED.items():
         if found in text:
             return StoreUnavailable(f"Redis {target.shown}: {meaning} ({text})")
+    if _is_about_values(text):
+        return RecordRefusedError(f"Redis {target.shown}: {text}")
     return StoreUnavailable(f"Redis {target.shown}: {text}")
+
+
+def _is_about_values(text: str) -> bool:
+    """Return whether a script failed by itself, as Lua does for a value that is no number, and not by a command.
+
+    Lua's messages begin with `user_script:LINE: ` and a word; those of commands with a code in capitals.
+    """
+    parts = text.split("user_script:")[1:]
+    return any(part.partition(": ")[2][1:2].islower() for part in parts)
 
 
 def wrong_server(target: Target, answer: dict[str, str]) -> StoreError:

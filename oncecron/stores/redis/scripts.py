@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import recordable_values
 
 try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
     from _sha1 import sha1  # type: ignore[import-not-found]
@@ -122,7 +123,7 @@ def shard_of(key: str, shard: int) -> str:
 def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:
     """Return the arguments of a step: names and values in turn, without None and false."""
     flat: list[str | int | float] = []
-    for name, value in values.items():
+    for name, value in recordable_values(values).items():
         if value is not None and value is not False:
             flat += (name, "yes" if value is True else value)
     return flat

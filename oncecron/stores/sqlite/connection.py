@@ -19,8 +19,15 @@ import select
 import sqlite3
 
 from oncecron.core import clock, safe_paths
-from oncecron.core.errors import ConfigurationError, StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import (
+    ConfigurationError,
+    RecordRefusedError,
+    StoreError,
+    StoreRefusesError,
+    StoreUnavailable,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import recordable_values
 from oncecron.core.timing import SQLITE_RETRY_PAUSE
 from oncecron.stores.address import DEFAULT_NAMESPACE, command_line, state_directory
 
@@ -45,6 +52,7 @@ _PERMANENT = (
     *(errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR),  # the directory is something else
 )
 _LOCKED = (StoreUnavailable, "another process holds its lock")
+_REFUSED = (RecordRefusedError, "it does not take this record")
 _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
@@ -56,6 +64,9 @@ _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
         StoreRefusesError,
         "it is damaged; move it and its -wal and -shm files away, or restore a backup",
     ),
+    sqlite3.SQLITE_CONSTRAINT: _REFUSED,
+    sqlite3.SQLITE_MISMATCH: _REFUSED,
+    sqlite3.SQLITE_TOOBIG: _REFUSED,
     sqlite3.SQLITE_NOTADB: (StoreRefusesError, "not a SQLite database; use another file"),
 }
 
@@ -211,7 +222,7 @@ class Connection:
 
     def execute(self, name: str, /, **values: Any) -> sqlite3.Cursor:
         """Run the statement with this name."""
-        return self._database.execute(self._statements[name], values)
+        return self._database.execute(self._statements[name], recordable_values(values))
 
     def one(self, name: str, /, **values: Any) -> Any:
         """Return the first row of the statement with this name (a `sqlite3.Row`), or None."""
