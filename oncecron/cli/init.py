@@ -44,8 +44,8 @@ OPTIONS = (
     Option(
         "operator-role",
         "text",
-        "Allow this role to stop, release, pause, resume, drain and undrain. It sees leases and executions, but not "
-        "captured output.",
+        "Allow this role to stop, release, pause, resume, drain, undrain and forget. It sees leases and executions, "
+        "but not captured output.",
         "ROLE",
         _RIGHTS,
         repeatable=True,

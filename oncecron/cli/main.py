@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Run a job": ("run",),
     "See what happened": ("history", "why", "jobs", "locks", "next", "audit"),
-    "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain"),
+    "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),
     "Set up": ("crontab", "init", "prune", "flush", "completion"),
 }
 _SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"

@@ -102,7 +102,7 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     with store_and_log(settings) as (store, log):
         keys = [*store.job_keys(), *log.job_keys()]
     known = known_schedule(keys, key or "")
-    if known is None or known.schedule is None:
+    if known is None:
         raise NotFoundError(
             f"no schedule on record for key {key}; set `schedule` in {section}, or use --schedule"
             f"{near(key or '', {part.key for part in keys} - {key or ''})}"

@@ -10,6 +10,7 @@ from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
+from oncecron.reports.due import MISSED_AT_MOST
 from oncecron.reports.jobs import STREAK_AT_MOST, JobSummary
 from oncecron.reports.stop_request import Fate
 from oncecron.reports.upcoming import Coming
@@ -67,6 +68,15 @@ def _streak(record: JobSummary, _clock: Clock) -> str:
     if not record.streak:
         return ABSENT
     return f"{record.streak}{'+' * (record.streak >= STREAK_AT_MOST)}"
+
+
+def _due(record: JobSummary, _clock: Clock) -> str:
+    found = [f"missed {record.missed}{'+' * (record.missed >= MISSED_AT_MOST)}"] * (
+        record.missed > 0
+    )
+    found += ["overdue"] * (record.overdue is not None)
+    found += [f"overruns {record.overruns}"] * (record.overruns > 0)
+    return ", ".join(found) or ABSENT
 
 
 def _paused(record: JobSummary, clock: Clock) -> str:
@@ -156,17 +166,22 @@ SKIPS = Kind(
 )
 JOBS = Kind(
     JobSummary._fields,
-    frozenset({"started_at", "succeeded_at", "running_since", "next_at", "paused_until"}),
+    frozenset(
+        ("started_at", "succeeded_at", "failed_at", "running_since", "next_at", "paused_until")
+    ),
     (
         Column("KEY", _plain("key")),
         Column("OUTCOME", _plain("outcome")),
         Column("EXIT", _exit, right=True),
         Column("SUCCESS", _time("succeeded_at")),
+        Column("FAILURE", _time("failed_at")),
         Column("RUNNING", _plain("running_host")),
         Column("SINCE", _time("running_since")),
         Column("STREAK", _streak, right=True),
         Column("USUAL", _usual, right=True),
         Column("NEXT", _time("next_at")),
+        Column("DUE", _due),
+        Column("SCHEDULE", _plain("schedule")),
         Column("PAUSED", _paused),
     ),
 )

@@ -107,6 +107,7 @@ def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:
         "spooled": [_times(record, shown) for record in facts.spooled],
         "pauses": [_times(pause._asdict(), shown) for pause in facts.pauses],
         "near": list(facts.near),
+        "due": _times(facts.due._asdict(), shown),
     }
 
 
@@ -122,6 +123,7 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
         "since",
         "until",
         "tick_instant",
+        "next_at",
     )
     return {
         name: shown.exactly(value) if name in names else rounded(value)

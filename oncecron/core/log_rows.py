@@ -93,13 +93,50 @@ class TracedSkip(NamedTuple):
     """By the clock of its host; None where the store does not keep it."""
 
 
+class Expectation(NamedTuple):
+    """When a shard of a key is expected to run: as it was last claimed with a schedule."""
+
+    schedule: str
+    zone: str | None
+    """None: the zone of each host."""
+    shards: int
+    """How many shards of the key there were."""
+    starting_deadline: float | None
+    since: float
+    """When a claim first had this schedule, zone and number of shards."""
+
+
 class JobKey(NamedTuple):
-    """A shard of a key as it was last claimed."""
+    """A shard of a key: what is known of it beside the log."""
 
     key: str
     shard: int
-    schedule: str | None
-    zone: str | None
+    expected: Expectation | None = None
+    """None: it was never claimed with a schedule, or it was forgotten since."""
+    high_water: float | None = None
+    """The newest scheduled instant that was ever granted."""
+    last_start: float | None = None
+    forgotten_at: float | None = None
+    """When `oncecron forget` removed what was expected."""
+
+
+def job_key_of(
+    key: str,
+    shard: int,
+    schedule: str | None,
+    zone: str | None,
+    shards: int | None,
+    starting_deadline: float | None,
+    since: float | None,
+    high_water: float | None,
+    last_start: float | None,
+    forgotten_at: float | None,
+) -> JobKey:
+    """Return a shard of a key as every store has it, in the order of their columns."""
+    expected = None
+    if schedule is not None and since is not None:
+        expected = Expectation(schedule, zone, shards or 1, starting_deadline, since)
+    return JobKey(key, shard, expected, high_water, last_start, forgotten_at)
 
 
 class LeaseView(NamedTuple):

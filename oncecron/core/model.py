@@ -164,6 +164,11 @@ class Firing(NamedTuple):
     retries: int = 0
     """How many further attempts its tick may have, counted across all hosts."""
 
+    @property
+    def expected_schedule(self) -> str | None:
+        """Return the schedule by which the key is expected to run from now on; None: what was expected stays."""
+        return None if self.again else self.schedule
+
 
 class Request(NamedTuple):
     """A request of a person to the holder of one execution; it ends with that execution."""

@@ -234,6 +234,12 @@ LOG_CATCHES_UP = 5.0
 SETTLED = 60.0
 """After this long the start of a tick is recorded like its skips, in a separate log store too."""
 
+MISSED_AFTER = 600.0
+"""A tick that was due this long ago and was not started is missed: cron, a retry of the network and `--wait` are over.
+
+With a longer --starting-deadline, that counts.
+"""
+
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
 

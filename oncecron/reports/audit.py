@@ -2,8 +2,8 @@
 
     overlap   two executions of one shard of a key ran at the same time
     twice     a tick was started again, although no --again, no loss and no retry or failover explains it
-    no-run    scheduled ticks without a start, between the first and the last tick on record; or a shard without a
-              start, of a tick of which another shard was started
+    no-run    scheduled ticks without a start, up to now (`gaps`); or a shard without a start, of a tick of which
+              another shard was started
     no-end    `running` without an active lease, or `lost` without an end on record
     token     a fencing token that is not higher than the token of an earlier start
 
@@ -23,7 +23,7 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import part_of
 from oncecron.core.tick import named_tick
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
-from oncecron.reports.gaps import Gaps, schedules
+from oncecron.reports.gaps import expected_gaps
 from oncecron.reports.jobs import is_living
 from oncecron.reports.missing_shards import Missing, missing_shards
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, Traced
     from oncecron.core.text import Clock
+    from oncecron.reports.gaps import Gaps
     from oncecron.stores.api import Inspector
 
 _TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
@@ -72,18 +73,20 @@ class Question(NamedTuple):
 def audit(question: Question) -> Iterator[Finding]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
-    plans = schedules(question.store, question.log, question.now)
+    since = max(question.now - question.kept, question.since or -math.inf)
+    expected = expected_gaps(question.store, since, question.now)
     endless: list[Execution] = []
     divided: set[str] = set()
     reported: list[Finding] = []
     for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _shard):
-        gaps = plans.get((key, shard))
-        if gaps:
-            gaps.begin(max(question.now - question.kept, question.since or -math.inf))
+        gaps = expected.pop((key, shard), None)
         for found in _audit_shard(question, _noting(rows, divided), living, gaps, endless):
             if found.finding == "no-run":
                 reported.append(found)
             yield found
+    for _, gaps in sorted(expected.items()):  # without any start
+        reported += (never_started := [*_no_runs(question, gaps)])
+        yield from never_started
     for key in sorted(divided):
         yield from _missing(question, key, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
@@ -147,12 +150,15 @@ def _audit_shard(
         elif execution.outcome == "lost" and execution.duration is None:
             yield _no_end(traced, question.clock)
     if gaps:
-        for first, last, count, reason in gaps.missing(question.log):
-            execution = gaps.example
-            yield Finding(
-                "no-run", execution.key, execution.shard, first, last if count > 1 else None, count,
-                None, None, None, reason,
-            )  # fmt: skip
+        yield from _no_runs(question, gaps)
+
+
+def _no_runs(question: Question, gaps: Gaps) -> Iterator[Finding]:
+    for first, last, count, reason in gaps.missing(question.log):
+        last_of_many = last if count > 1 else None
+        yield Finding(
+            "no-run", gaps.key, gaps.shard, first, last_of_many, count, None, None, None, reason
+        )
 
 
 def _living(question: Question) -> set[tuple[str, int, int | None]]:

@@ -20,6 +20,7 @@ from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.text import part_of, visible
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
+from oncecron.reports.due import MISSED_AT_MOST
 from oncecron.reports.jobs import NO_END, as_known, is_living
 from oncecron.reports.shards import division
 
@@ -167,6 +168,7 @@ class _Sentences:
         if verdict not in _ENDED and verdict != "running":
             yield from map(self._pause, facts.pauses)
             yield from self._elsewhere()
+        yield from self._due()
 
     # Executions
 
@@ -338,8 +340,8 @@ class _Sentences:
         facts = self._facts
         if facts.near:
             yield f"Similar ticks on record: {', '.join(map(visible, facts.near))}."
-        plan = next((row for row in facts.job_keys if row.schedule is not None), None)
-        if plan and plan.schedule and facts.instant is not None:
+        plan = next((row.expected for row in facts.job_keys if row.expected), None)
+        if plan and facts.instant is not None:
             zone = f" ({plan.zone})" if plan.zone else ""
             schedule = f"The key's last schedule, {plan.schedule}{zone},"
             try:
@@ -350,6 +352,24 @@ class _Sentences:
                 yield f"{schedule} has this tick."
             else:
                 yield f"{schedule} does not have this tick; the last one before it is {near.text}."
+
+    def _due(self) -> Iterator[str]:
+        """Yield which later ticks were not started."""
+        due, key = self._facts.due, self._facts.key
+        if due.missed:
+            why = self._command(f"why {key} --tick {due.last_missed}")
+            more = "+" * (due.missed >= MISSED_AT_MOST)
+            which = (
+                f"tick {due.first_missed} was missed"
+                if due.missed == 1
+                else f"{due.missed}{more} ticks were missed, {due.first_missed} to {due.last_missed}"
+            )
+            yield f"Since then, {which}: no host has started the command. To see more: {why}"
+        if due.overdue:
+            yield f"Tick {due.overdue} is due: no host has started it yet."
+        if due.overruns:
+            ticks = "1 tick was" if due.overruns == 1 else f"{due.overruns} ticks were"
+            yield f"Since then, {ticks} skipped because this run was still running."
 
     def _pause(self, pause: Pause) -> str:
         everything = pause.key == ALL_KEYS

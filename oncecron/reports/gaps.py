@@ -1,29 +1,27 @@
-"""Scheduled ticks without a start: the log of a shard compared with the schedule that it was last claimed with.
+"""Scheduled ticks without a start: the log of a shard compared with the schedule that it is expected to follow.
 
-Only ticks between the first and the last tick on record are expected. A tick on record that is not in the schedule
-means that the schedule was another one until then, so nothing before it is expected. Missing ticks are kept as ranges,
-so that a year of missing minutes needs no memory.
+A tick is missing once a newer one was started, or when it is missed (`expected`). Missing ticks are kept as ranges, so
+that a year of missing minutes needs no memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
+from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.reports.expected import expected_shards, grace_of, paused_since, was_held_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.core.log_rows import Execution, JobKey, Skip, Traced
+    from oncecron.core.log_rows import Expectation, JobKey, Skip, Traced
+    from oncecron.reports.expected import Reasons
     from oncecron.stores.api import Inspector
-
-_SKIPS_READ = 500
-
-Reasons = dict[str, dict[str, None]]
-"""The hosts that skipped, by reason, in the order in which they were read."""
 
 
 class _Range(NamedTuple):
@@ -34,69 +32,47 @@ class _Range(NamedTuple):
 class Gaps:
     """The scheduled ticks of one shard that have no start."""
 
-    example: Execution
-    """Any execution of this shard."""
-
-    def __init__(self, known: JobKey, skipped: float | None) -> None:
-        """`skipped`: the newest instant of which a skip is on record."""
-        assert known.schedule is not None  # noqa: S101 - see `schedules`
-        self._schedule, self._zone = known.schedule, known.zone
-        self._key, self._shard = known.key, known.shard
-        self._skipped = skipped
-        self._since = 0.0
-        self._coming: Iterator[tick.Tick] | None = None
-        self._next = 0.0
-        self._last = 0.0
+    def __init__(self, known: JobKey, expected: Expectation, paused: float | None) -> None:
+        """`paused`: since when the key is paused. What was due since then is not missing."""
+        self.key, self.shard = known.key, known.shard
+        self._expected = expected
+        self._paused_since = math.inf if paused is None else paused
+        self._since = self._due = expected.since
+        self._coming: Iterator[tick.Tick] = iter(())
+        self._next = math.inf
+        self._last = -math.inf
         self._ranges: list[_Range] = []
         self._started_later: set[float] = set()
         self._not_started: dict[float, str] = {}
+        self._hosts: set[str] = set()
 
-    def begin(self, since: float) -> None:
-        """Expect no ticks that are older."""
-        self._since = since
+    def expect(self, since: float, due: float) -> None:
+        """Expect the ticks that are newer than `since`, and `due` at the latest."""
+        self._since, self._due = max(self._since, since), due
+        self._coming = tick.next_ticks(self._expected.schedule, self._expected.zone, self._since)
+        with contextlib.suppress(ValueError):  # this host knows no such zone: nothing is expected
+            self._step()
 
     def see(self, traced: Traced) -> None:
         """Read the next execution, in the order of starts."""
-        self.example, instant = traced.execution, traced.instant
+        execution, instant = traced.execution, traced.instant
+        self._hosts.add(execution.host)
         if instant is None or instant < self._since:
             return
-        if traced.execution.outcome == "not-started":
-            self._not_started[instant] = traced.execution.host
-            if self._coming is not None and instant > self._last:
-                self._pass_by(instant + 1)
+        if execution.outcome == "not-started":
+            self._not_started[instant] = execution.host
+            self._pass_by(instant + 1)
             return
         self._not_started.pop(instant, None)
-        if self._coming is None or instant > self._last:
-            self._arrive(instant)
-        elif self._ranges and instant >= self._ranges[0].first:
-            self._started_later.add(instant)
-
-    def _arrive(self, instant: float) -> None:
-        if self._coming is None:
-            if self._is_scheduled(instant):
-                self._begin_behind(instant)
-            return
         self._pass_by(instant)
         if self._next == instant:
             self._step()
-        else:  # not a tick of this schedule: the schedule was another one until then
-            self._ranges.clear()
-            self._begin_behind(instant)
-
-    def _is_scheduled(self, instant: float) -> bool:
-        try:
-            return tick.scheduled_tick(self._schedule, self._zone, instant).instant == instant
-        except ValueError:  # this host knows no such zone
-            return False
-
-    def _begin_behind(self, instant: float) -> None:
-        self._last = instant
-        self._coming = tick.next_ticks(self._schedule, self._zone, instant)
-        self._next = _instant(next(self._coming))
+        elif self._ranges and instant >= self._ranges[0].first:
+            self._started_later.add(instant)
 
     def _step(self) -> None:
-        assert self._coming is not None  # noqa: S101 - begun by now
-        self._last, self._next = self._next, _instant(next(self._coming))
+        self._last = self._next
+        self._next = next((_instant(each) for each in self._coming), math.inf)
 
     def _pass_by(self, instant: float) -> None:
         """Note the ticks that were due before this instant and have no start."""
@@ -108,8 +84,7 @@ class Gaps:
 
     def missing(self, log: Inspector) -> Iterator[tuple[str, str, int, str]]:
         """Yield the missing ticks: the first and the last one, how many, and why, as far as skips on record say."""
-        if self._coming is not None and self._skipped is not None:
-            self._pass_by(self._skipped + 1)
+        self._pass_by(self._due)
         if not self._ranges:
             return
         reasons = self._reasons(log)
@@ -122,24 +97,30 @@ class Gaps:
 
     def _ticks_of(self, missing: _Range) -> Iterator[tick.Tick]:
         """Yield the ticks of a range, also those that were started later: they separate two groups."""
-        for each in tick.next_ticks(self._schedule, self._zone, missing.first - 1):
+        expected = self._expected
+        for each in tick.next_ticks(expected.schedule, expected.zone, missing.first - 1):
             if _instant(each) > missing.last:
                 return
             yield each
 
     def _why(self, missing: tick.Tick, reasons: dict[str, Reasons]) -> str | None:
-        """Return why nothing ran; None where the tick was started later, or paused."""
+        """Return why nothing ran; None where the tick was started later, or people held it back."""
         instant = _instant(missing)
         of_tick = reasons.get(str(missing.text), {})
-        if instant in self._started_later or "paused" in of_tick:
+        if (
+            instant in self._started_later
+            or instant >= self._paused_since
+            or was_held_back(of_tick, self._hosts)
+        ):
             return None
         return listed_reasons(of_tick, given_back_by=self._not_started.get(instant))
 
     def _reasons(self, log: Inspector) -> dict[str, Reasons]:
         reasons: dict[str, Reasons] = {}
         since = self._ranges[0].first - MAX_CLOCK_SKEW
-        for skip in log.skips(HistoryQuery(key=self._key, since=since, limit=None)):
-            if skip.shard == self._shard and skip.tick and self._is_missing(skip):
+        for skip in log.skips(HistoryQuery(key=self.key, since=since, limit=None)):
+            self._hosts.add(skip.host)
+            if skip.shard == self.shard and skip.tick and self._is_missing(skip):
                 reasons.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
         return reasons
 
@@ -148,26 +129,15 @@ class Gaps:
         return instant is not None and any(first <= instant <= last for first, last in self._ranges)
 
 
-def schedules(store: Inspector, log: Inspector, now: float) -> dict[tuple[str, int], Gaps]:
-    """Return the shards that have a schedule, by key and shard. Call this before reading the log.
-
-    Then a tick whose skip was seen here has its start among the executions that are read, if it has one.
-    """
+def expected_gaps(store: Inspector, since: float, now: float) -> dict[tuple[str, int], Gaps]:
+    """Return the shards that are expected to run, by key and shard, of which no tick before `since` is missed."""
+    pauses = store.pauses()
     found = {}
-    for known in store.job_keys():
-        if known.schedule is None:
-            continue
-        newest = _newest_skip(log, known)
-        settled = newest is not None and newest.at < now - SETTLED and newest.tick
-        skipped = tick.named_tick(settled).instant if settled else None
-        found[known.key, known.shard] = Gaps(known, skipped)
+    for known, expected in expected_shards(store.job_keys()):
+        gaps = Gaps(known, expected, paused_since(known.key, pauses))
+        gaps.expect(since, now - grace_of(expected))
+        found[known.key, known.shard] = gaps
     return found
-
-
-def _newest_skip(log: Inspector, known: JobKey) -> Skip | None:
-    """Return the newest skip of a shard; None also where it is far older than those of the key's other shards."""
-    newest = log.skips(HistoryQuery(key=known.key, limit=_SKIPS_READ))
-    return next((skip for skip in newest if skip.shard == known.shard), None)
 
 
 def listed_reasons(reasons: Reasons, *, given_back_by: str | None = None) -> str:

@@ -12,13 +12,15 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.core import tick
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.reports.due import due_of
+from oncecron.reports.expected import paused_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
+    from oncecron.reports.due import Due
     from oncecron.stores.api import Inspector
 
 STREAK_AT_MOST = 100
@@ -43,6 +45,8 @@ class JobSummary(NamedTuple):
     started_at: float | None
     succeeded_at: float | None
     """When its newest success ended."""
+    failed_at: float | None
+    """When its newest end that was no success was."""
     running_host: str | None
     """Several hosts, joined by commas, where shards of the key run on them."""
     running_since: float | None
@@ -50,6 +54,14 @@ class JobSummary(NamedTuple):
     """How many ticks in a row succeeded, or did not succeed; at most `STREAK_AT_MOST`."""
     usual_duration: float | None
     next_at: float | None
+    overdue: str | None
+    """The first tick that is due and not started, as long as none is missed."""
+    missed: int
+    """How many ticks are missed since its newest start; at most `MISSED_AT_MOST`."""
+    first_missed: str | None
+    last_missed: str | None
+    overruns: int
+    """How many ticks since its newest start were skipped because an earlier run was still running."""
     paused_by: str | None
     paused_until: float | None
     paused_reason: str | None
@@ -60,8 +72,10 @@ class JobSummary(NamedTuple):
 class _Past(NamedTuple):
     """What the log has on a key."""
 
+    newest: list[Execution]
     ended: Execution | None
     success: Execution | None
+    failure: Execution | None
     streak: int
     usual: float | None
 
@@ -71,7 +85,8 @@ def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[JobSummary]:
     shards: dict[str, list[JobKey]] = {}
     for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
         shards.setdefault(known.key, []).append(known)
-    pauses = {pause.key: pause for pause in store.pauses()}
+    listed = store.pauses()
+    pauses = {pause.key: pause for pause in listed}
     running: dict[str, list[LeaseView]] = {}
     asked = now
     for lease in store.leases():
@@ -81,7 +96,8 @@ def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[JobSummary]:
     for key in sorted(shards):
         leases = running.get(key, [])
         past = _past(log, key, leases, asked)
-        yield _job(key, shards[key], past, leases, _pause_of(key, pauses), now)
+        due = due_of(shards[key], log, past.newest, paused_since(key, listed), now)
+        yield _job(key, shards[key], past, leases, _pause_of(key, pauses), due)
 
 
 def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
@@ -145,8 +161,10 @@ def _past(log: Inspector, key: str, running: Sequence[LeaseView], asked: float) 
     durations = [each.duration for each in successes if each.duration is not None]
     well = well or successes
     return _Past(
+        newest,
         last,
         well[0] if well else None,
+        next((each for each in ended if not succeeded(each)), None),
         len(list(itertools.takewhile(lambda each: succeeded(each) == succeeded(ended[0]), ended))),
         statistics.median(durations) if durations else None,
     )
@@ -192,10 +210,10 @@ def _job(
     past: _Past,
     running: Sequence[LeaseView],
     pause: Pause | None,
-    now: float,
+    due: Due,
 ) -> JobSummary:
-    ended, success = past.ended, past.success
-    known = next((shard for shard in shards if shard.schedule is not None), shards[0])
+    ended, success, failure = past.ended, past.success, past.failure
+    expected = next((shard.expected for shard in shards if shard.expected), None)
     since = [lease.acquired_at for lease in running if lease.acquired_at is not None]
     return JobSummary(
         key=key,
@@ -204,24 +222,15 @@ def _job(
         signal=ended.signal if ended else None,
         started_at=ended.started_at if ended else None,
         succeeded_at=(success.finished_at or success.started_at) if success else None,
+        failed_at=(failure.finished_at or failure.started_at) if failure else None,
         running_host=",".join(sorted({lease.host or "?" for lease in running})) or None,
         running_since=min(since, default=None),
         streak=past.streak,
         usual_duration=past.usual,
-        next_at=_next(known, now),
+        **due._asdict(),
         paused_by=pause.author if pause else None,
         paused_until=pause.until if pause else None,
         paused_reason=pause.reason if pause else None,
-        schedule=known.schedule,
-        zone=known.zone,
+        schedule=expected.schedule if expected else None,
+        zone=expected.zone if expected else None,
     )
-
-
-def _next(known: JobKey, now: float) -> float | None:
-    """Return the next tick of the key's last schedule; in this host's zone where the claim had none."""
-    if known.schedule is None:
-        return None
-    try:
-        return next(tick.next_ticks(known.schedule, known.zone, now)).instant
-    except ValueError:  # this host knows no such zone
-        return None

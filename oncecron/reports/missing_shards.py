@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.timing import SETTLED
 from oncecron.core.units import DAY
-from oncecron.reports.gaps import Reasons, listed_reasons
+from oncecron.reports.gaps import listed_reasons
 from oncecron.reports.jobs import is_living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.core.log_rows import Execution, Traced
+    from oncecron.reports.expected import Reasons
     from oncecron.stores.api import Inspector
 
 _COMPLETE_REMEMBERED = 4096

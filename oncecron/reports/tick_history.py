@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.reports.due import Due, due_of
+from oncecron.reports.expected import paused_since
 from oncecron.reports.jobs import dead_letters
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Facts(NamedTuple):
     near: Sequence[str]
     """Ticks on record with a similar name."""
     now: float
+    due: Due = Due()
+    """What was due since the newest start, where no tick was named."""
 
 
 class Sources(NamedTuple):
@@ -67,21 +71,30 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
     leases = [lease for lease in sources.store.leases() if lease.key == key]
     executions = _executions(sources.log, key, text)
     skips = _skips(sources.log, key, text)
+    pauses = [pause for pause in sources.store.pauses() if pause.key in (key, ALL_KEYS)]
+    job_keys = [known for known in shards if known.key == key]
     return Facts(
         key=key,
         tick=text,
         instant=tick.named_tick(text).instant if text else None,
-        job_keys=[known for known in shards if known.key == key],
+        job_keys=job_keys,
         executions=executions,
         skips=skips,
         spooled=[record for record in spooled if record.get("tick") == text],
         leases=leases,
-        pauses=[pause for pause in sources.store.pauses() if pause.key in (key, ALL_KEYS)],
+        pauses=pauses,
         after_loss=_after_loss(sources.log, executions),
         exhausted=_exhausted(sources, key, text, leases),
         near=[] if executions or skips or text is None else _near_ticks(sources.log, key, text),
         now=sources.now,
+        due=_due(sources, job_keys, pauses) if wanted is None and job_keys else Due(),
     )
+
+
+def _due(sources: Sources, job_keys: Sequence[JobKey], pauses: Sequence[Pause]) -> Due:
+    key = job_keys[0].key
+    newest = list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT)))
+    return due_of(job_keys, sources.log, newest, paused_since(key, pauses), sources.now)
 
 
 def _check_key(key: str, keys: set[str], *, spooled: bool) -> None:

@@ -16,7 +16,7 @@ from oncecron.core.timing import EARLY, ZONE_CHANGES_WITHIN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import JobKey
+    from oncecron.core.log_rows import Expectation, JobKey
 
 
 FIRST, LAST = -62_104_060_800, 221_845_392_000
@@ -44,9 +44,9 @@ class _Change(NamedTuple):
     now: int
 
 
-def known_schedule(keys: Iterable[JobKey], key: str) -> JobKey | None:
-    """Return the key as it was last claimed with --schedule, or None."""
-    return next((each for each in keys if each.key == key and each.schedule is not None), None)
+def known_schedule(keys: Iterable[JobKey], key: str) -> Expectation | None:
+    """Return what is expected of a key, or None."""
+    return next((each.expected for each in keys if each.key == key and each.expected), None)
 
 
 def coming(

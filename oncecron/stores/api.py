@@ -170,6 +170,9 @@ class Inspector(Protocol):
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed, by name."""
 
+    def forget(self, key: str) -> bool:
+        """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""
+
     def namespaces(self) -> Iterable[str]:
         """Return the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from typing import Any
 
 from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
@@ -42,6 +43,20 @@ def forget(store: Store, key: str, tick: str) -> None:
         key,
         tick,
     )
+
+
+def expect_since(store: Store, key: str, since: str) -> None:
+    """Let a key be expected to run since the time of a tick."""
+    at = datetime.fromisoformat(since).timestamp()
+    if isinstance(store, RedisLog):
+        store._client.hset(f"{PREFIX}key:{key}#0", "expected_since", at)
+    elif isinstance(store, SQLiteLog):
+        run(store, "update job_key set expected_since = ? where key = ?", at, key)
+    else:
+        statement = (
+            "update oncecron.job_key set expected_since = to_timestamp(%s::float8) where key = %s"
+        )
+        run(store, statement, at, key)
 
 
 def run(store: Store, statement: str, *values: object) -> None:

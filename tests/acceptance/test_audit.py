@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from answers import refused
 from log_of import Store
-from planting import alter, forget
+from planting import alter, expect_since, forget
 from servers import eventually
 from servers.oncecron import Oncecron
 
@@ -66,6 +66,7 @@ def busy(store: Store, new_host: Hosts) -> Oncecron:
     b.run("billing", "--again", "--tick", day(4), "--", "true")
     a.run("billing", *DAILY, "--", "true")
     told_all(store, 9)
+    expect_since(store, "billing", day(7))
     return a
 
 
@@ -87,6 +88,7 @@ def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts
     ):
         host.run("billing", *options, "--", "true")
     told_all(store, 4)
+    expect_since(store, "billing", day(6))
     found = audit(host)
     assert list(found[0]) == FINDING
     assert [
@@ -101,7 +103,7 @@ def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts
 def test_a_pause_and_another_schedule_leave_no_gaps(
     store: Store, new_host: Hosts, operator: Oncecron
 ) -> None:
-    """What was refused as paused need not have run; before a tick that the schedule does not know, it was another."""
+    """What was refused as paused need not have run, nor what was due before this schedule."""
     host = new_host("host-a")
     for ago in (9, 7):
         host.run("billing", "--tick", day(ago), "--", "true")
@@ -114,6 +116,7 @@ def test_a_pause_and_another_schedule_leave_no_gaps(
     host.run("billing", "--tick", day(2), "--", "true")
     host.run("billing", *DAILY, "--", "true")
     told_all(store, 6)
+    expect_since(store, "billing", day(5))
     assert [(each["tick"], each["count"]) for each in audit(host)] == [(day(1), 1)]
 
 

@@ -15,9 +15,10 @@ from servers.oncecron import Oncecron
 
 Hosts = Callable[..., Oncecron]
 JOB = [
-    *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "running_host"),
-    *("running_since", "streak", "usual_duration", "next_at", "paused_by", "paused_until"),
-    *("paused_reason", "schedule", "zone"),
+    *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "failed_at"),
+    *("running_host", "running_since", "streak", "usual_duration", "next_at", "overdue", "missed"),
+    *("first_missed", "last_missed", "overruns", "paused_by", "paused_until", "paused_reason"),
+    *("schedule", "zone"),
 ]
 
 
@@ -70,15 +71,15 @@ def test_where_it_runs_and_who_has_paused_it(cluster: Oncecron, operator: Oncecr
     table = cluster("jobs", "--utc").out.decode()
     heading, *rows = table.splitlines()
     assert heading.split() == [
-        *("KEY", "OUTCOME", "EXIT", "SUCCESS", "RUNNING", "SINCE", "STREAK", "USUAL", "NEXT"),
-        "PAUSED",
+        *("KEY", "OUTCOME", "EXIT", "SUCCESS", "FAILURE", "RUNNING", "SINCE", "STREAK", "USUAL"),
+        *("NEXT", "DUE", "SCHEDULE", "PAUSED"),
     ]
     assert [row.split()[:3] for row in rows] == [
         ["billing", "failed", "1"],
         ["never", "-", "-"],
         ["report", "succeeded", "0"],
     ]
-    assert rows[0].split()[4] == "host-a"
+    assert rows[0].split()[5] == "host-a"
     assert rows[2].endswith(f"by {getpass.getuser()}@host-a: the bank moves")
     firing.process.terminate()
     firing.wait()

@@ -102,7 +102,7 @@ class SQLiteKind:
     def age(self, seconds: float) -> None:
         """Move every time in every table."""
         times = {
-            "job_key": ("last_start", "previous_start"),
+            "job_key": ("last_start", "previous_start", "expected_since", "forgotten_at"),
             "job_execution": ("started_at", "finished_at", "lost_at"),
             "lease": (
                 *("heartbeat_on_lease_clock", "expires_on_lease_clock"),

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 TTL = 60.0
 TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
-         "heartbeat_at", "expires_at", "request_acknowledged_at", "at", "until")  # fmt: skip
+         "heartbeat_at", "expires_at", "request_acknowledged_at", "at", "until",
+         "expected_since", "forgotten_at")  # fmt: skip
 PREFIX = "oncecron:{oncecron}:"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hosts import COMMAND, KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
-from oncecron.core.log_rows import HistoryQuery, JobKey
+from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease
 from oncecron.core.text import Clock
 from oncecron.core.tick import scheduled_tick
@@ -115,18 +115,6 @@ def test_the_timeline_is_in_the_order_of_starts_part_by_part(
     assert recent == [minute(2).text, minute(3).text]
 
 
-def test_keys_tell_how_they_were_claimed_last(a: Host, log: Log) -> None:
-    """Schedule and zone of the last claim, also none."""
-    a.run(minute(5), schedule="*/5 * * * *", zone="Europe/Berlin")
-    a.run(minute(1), key="weekly")
-    assert list(log.people.job_keys()) == [
-        JobKey(KEY, 0, "*/5 * * * *", "Europe/Berlin"),
-        JobKey("weekly", 0, None, None),
-    ]
-    a.run(minute(6))
-    assert next(iter(log.people.job_keys())).schedule is None
-
-
 def test_what_has_no_living_lease_is_known_to_run_no_more(
     a: Host, store: StoreKind, log: Log
 ) -> None:
@@ -148,51 +136,16 @@ def outcomes(log: Log) -> list[str | None]:
 # The audit, where time has to be moved
 
 
-def findings(log: Log, *, kept: float = 86400.0) -> list[Finding]:
+def findings(log: Log) -> list[Finding]:
     """Return what an audit finds."""
-    question = Question(log.people, log.people, None, kept, clock.wall(), Clock(utc=True), _no_wait)
+    question = Question(
+        log.people, log.people, None, 86400.0, clock.wall(), Clock(utc=True), _no_wait
+    )
     return list(audit(question))
 
 
 def _no_wait() -> None:
     return
-
-
-def scheduled(host: Host, *numbers: int) -> None:
-    """Run ticks of a schedule of every minute."""
-    for number in numbers:
-        host.run(minute(number), schedule="* * * * *", zone="UTC")
-
-
-def test_a_tick_that_all_skipped_is_missing_once_it_is_settled(
-    a: Host, store: StoreKind, log: Log
-) -> None:
-    """The newest skip bounds what should be there, a minute after it."""
-    scheduled(a, 1, 2)
-    a.lose(minute(3), starting_deadline=1.0)
-    assert findings(log) == []
-    store.age(120)
-    [found] = findings(log)
-    assert (found.finding, found.tick, found.count) == ("no-run", minute(3).text, 1)
-    assert found.reason == "not started: late on a.example"
-
-
-def test_a_tick_that_was_given_back_and_never_taken_is_missing(a: Host, log: Log) -> None:
-    """Unless somebody took it later."""
-    scheduled(a, 1)
-    a.run(minute(2), "not-started")
-    scheduled(a, 3)
-    [found] = findings(log)
-    assert found.reason == "not started: claimed and given back by a.example"
-    a.run(minute(2), again=True, schedule="* * * * *", zone="UTC")
-    assert findings(log) == []
-
-
-def test_nothing_is_missing_beyond_the_retention(a: Host, log: Log) -> None:
-    """Retention forgets in any order."""
-    scheduled(a, 1, 50, 51)
-    assert [found.count for found in findings(log)] == [48]
-    assert findings(log, kept=clock.wall() - (minute(49).instant or 0)) == []
 
 
 def test_a_lost_tick_is_no_gap_and_a_late_word_no_overlap(

@@ -17,13 +17,13 @@ from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     Execution,
-    JobKey,
     LeaseView,
     Pause,
     Released,
     Skip,
     Traced,
     TracedSkip,
+    job_key_of,
 )
 from oncecron.core.model import Output, recordable_values
 from oncecron.core.timing import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HistoryQuery, Roles
+    from oncecron.core.log_rows import HistoryQuery, JobKey, Roles
     from oncecron.core.model import Request, Retention
 
 _PAGE = 1000
@@ -124,7 +124,7 @@ class PostgresInspector:
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed."""
-        return [JobKey._make(row) for row in self._ask("keys", {})]
+        return [job_key_of(*row) for row in self._ask("keys", {})]
 
     def namespaces(self) -> list[str]:
         """Return the schemas of oncecron that this role may use; this one may be missing."""
@@ -179,6 +179,10 @@ class PostgresInspector:
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; see `Inspector.undrain`."""
         return next(self._operate("undrain", {"host": host}), None)
+
+    def forget(self, key: str) -> bool:
+        """Expect no further runs of a key; see `Inspector.forget`."""
+        return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
 
     def _stop_starts(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
         """Ask until no write is under way. Each try is short, because heartbeats wait behind it."""

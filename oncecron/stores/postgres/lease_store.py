@@ -126,7 +126,8 @@ class PostgresLeaseStore(PostgresSession):
             *(firing.tick.text, firing.tick.instant, grant.attempt, grant.cause, firing.owner),
             *firing.holder,
             *(firing.command, firing.fired_at, firing.fired_at % 60, firing.ttl),
-            *(firing.schedule, firing.zone, firing.shards, firing.retries),
+            *(firing.expected_schedule, firing.zone, firing.starting_deadline),
+            *(firing.shards, firing.retries),
             *(client.backend_pid, BACKEND_START, alone),
         )
         row = self._compare_and_set("grant_v1", values, state, deadline)

@@ -41,7 +41,10 @@ _FIRING = (
     *("fence_holder_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
     *("skip_v1", "deliver_v1"),
 )
-_OPERATING = ("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1")
+_OPERATING = (
+    *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1"),
+    "forget_v1",
+)
 _READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses")
 _WATCHING = ("meta", "keys", "executions", "leases", "pauses")
 """The views that an operator reads: what to stop or release, and how it ended."""

@@ -246,6 +246,13 @@ class RedisInspector:
         """Let the host claim again; see `Inspector.undrain`."""
         return self._change(drained=host)[1]
 
+    def forget(self, key: str) -> bool:
+        """Expect no further runs of a key; see `Inspector.forget`."""
+        shards = self._shards(key)
+        for shard in shards:
+            self._pipeline.step("forget", [shard], {"part": shard})
+        return bool(shards)
+
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
         return pauses.change(self._pipeline, what)
 

@@ -102,8 +102,9 @@ class RedisLeaseStore:
             "if_version": version,
             "attempt": grant.attempt,
             "cause": grant.cause,
-            "schedule": firing.schedule,
+            "schedule": firing.expected_schedule,
             "zone": firing.zone,
+            "expected_within": firing.starting_deadline,
         }
         return self._granted("grant", firing, values, deadline)
 

@@ -12,6 +12,7 @@ from oncecron.core.log_rows import (
     Skip,
     Traced,
     TracedSkip,
+    job_key_of,
     owner_digest,
 )
 from oncecron.core.model import Output
@@ -87,12 +88,16 @@ def key_of(part: str, values: list[bytes | None]) -> JobKey:
     """Return a shard of a key from its name and the fields of its hash, in the order of `KEY_FIELDS`."""
     key, _, shard = part.rpartition("#")
     schedule, zone = (
-        None if value is None else value.decode("utf-8", "replace") for value in values
+        None if value is None else value.decode("utf-8", "replace") for value in values[:2]
     )
-    return JobKey(key, int(shard), schedule, zone)
+    shards, *times = (None if value is None else float(value) for value in values[2:])
+    return job_key_of(key, int(shard), schedule, zone, int(shards or 1), *times)
 
 
-KEY_FIELDS = ("schedule", "zone")
+KEY_FIELDS = (
+    *("schedule", "zone", "expected_shards", "starting_deadline", "expected_since"),
+    *("high_water", "last_start", "forgotten_at"),
+)
 
 
 def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:

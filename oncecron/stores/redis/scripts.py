@@ -40,6 +40,7 @@ _FILES = {
     "deliver": ("shared", "retention", "deliver"),
     "prune": ("shared", "retention", "prune"),
     "pause": ("shared", "pause"),
+    "forget": ("shared", "forget"),
     "request": ("shared", "request"),
     "release": ("shared", "release"),
 }

@@ -87,8 +87,9 @@ def grant(
         "user": firing.holder.user,
         "command": firing.command,
         "ttl": firing.ttl,
-        "schedule": firing.schedule,
+        "schedule": firing.expected_schedule,
         "zone": firing.zone,
+        "starting_deadline": firing.starting_deadline,
         "lateness": firing.fired_at % 60,
         "retries": firing.retries,
     }

@@ -10,13 +10,13 @@ from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     Execution,
-    JobKey,
     LeaseView,
     Pause,
     Released,
     Skip,
     Traced,
     TracedSkip,
+    job_key_of,
     owner_digest,
 )
 from oncecron.core.model import Output
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HistoryQuery, Roles
+    from oncecron.core.log_rows import HistoryQuery, JobKey, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.retention import Part
@@ -98,7 +98,7 @@ class SQLiteInspector:
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed."""
         with self._handle.until(_deadline()) as store:
-            return [JobKey(*row) for row in store.execute("keys")]
+            return [job_key_of(*row) for row in store.execute("keys")]
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces with a file in the same directory."""
@@ -150,6 +150,11 @@ class SQLiteInspector:
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; see `Inspector.undrain`."""
         return self._refuse("take_drain", Pause(None, host, "", None, 0, None))[1]
+
+    def forget(self, key: str) -> bool:
+        """Expect no further runs of a key; see `Inspector.forget`."""
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            return bool(store.execute("forget", key=key, now=clock.wall()).rowcount)
 
     def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
         """Set a pause, whose times count from now; return it and the one that was there before."""

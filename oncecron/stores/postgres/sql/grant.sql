@@ -10,7 +10,8 @@ create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text, p_divided text,
   p_tick text, p_tick_at double precision, p_attempt integer, p_cause text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at double precision, p_lateness double precision,
-  p_ttl double precision, p_schedule text, p_zone text, p_shards integer, p_retries integer,
+  p_ttl double precision, p_schedule text, p_zone text, p_starting_deadline double precision,
+  p_shards integer, p_retries integer,
   p_client_backend integer, p_backend_start timestamptz, p_alone boolean,
   out execution_id bigint, out token bigint, out started_at double precision, out own_backend boolean, out locked boolean
 )
@@ -50,7 +51,14 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            retrying = false, requested_by = null, host = p_host, pid = p_pid, user_name = p_user, newest_started_at = b.at,
            newest_owner = p_owner, last_execution_id = s.execution_id, last_started_at = b.at, last_lateness = p_lateness,
            previous_started_at = k.last_started_at, previous_lateness = k.last_lateness,
-           schedule = p_schedule, zone = p_zone, shards = p_shards,
+           shards = p_shards,
+           schedule = coalesce(p_schedule, k.schedule),
+           zone = case when p_schedule is null then k.zone else p_zone end,
+           expected_shards = case when p_schedule is null then k.expected_shards else p_shards end,
+           starting_deadline = case when p_schedule is null then k.starting_deadline else p_starting_deadline end,
+           expected_since = case when p_schedule is null
+                                   or (k.schedule, k.zone, k.expected_shards) is not distinct from (p_schedule, p_zone, p_shards)
+                                 then k.expected_since else b.at end,
            divisions = case when k.shard = 0 then coalesce(p_divided, k.divisions) end,
            divided_until = case when k.shard = 0 then greatest(k.divided_until, to_timestamp(p_tick_at)) end
       from started s, bolt b

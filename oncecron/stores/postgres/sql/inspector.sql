@@ -157,7 +157,9 @@ select {traced_columns}
  order by e.key, e.shard, e.started_at, e.execution_id
 
 -- name: keys
-select k.key, k.shard, k.schedule, k.zone
+select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadline,
+       extract(epoch from k.expected_since)::float8, extract(epoch from k.high_water)::float8,
+       extract(epoch from k.last_started_at)::float8, extract(epoch from k.forgotten_at)::float8
   from {ns}.keys k
  order by k.key, k.shard
 
@@ -189,6 +191,9 @@ select {pause_columns} from {ns}.drain_v1(%(host)s, %(author)s) p
 
 -- name: undrain
 select {pause_columns} from {ns}.undrain_v1(%(host)s) p
+
+-- name: forget
+select {ns}.forget_v1(%(key)s)
 
 -- name: request
 select {ns}.request_v1(%(key)s, %(shard)s, %(execution_id)s, %(kind)s, %(author)s, %(signal)s, %(grace)s)

@@ -19,7 +19,8 @@ create view {ns}.outputs as
   select o.execution_id, o.output, o.cut from {ns}.job_output o;
 
 create view {ns}.keys as
-  select k.key_id, k.key, k.shard, k.high_water, k.last_execution_id, k.last_started_at, k.schedule, k.zone, k.shards, k.ttl
+  select k.key_id, k.key, k.shard, k.high_water, k.last_execution_id, k.last_started_at, k.shards, k.ttl,
+         k.schedule, k.zone, k.expected_shards, k.starting_deadline, k.expected_since, k.forgotten_at
     from {ns}.job_key k;
 
 create view {ns}.skips as
@@ -97,6 +98,18 @@ begin
   return query select x.* from {ns}.pauses x where x.host = p_host;
   delete from {ns}.pause x where x.kind = 'host' and x.name = p_host;
 end $$;
+
+-- A retired key is expected to run no more. Returns whether the key is known.
+create function {ns}.forget_v1(p_key text) returns boolean
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  with forgotten as (
+    update {ns}.job_key k
+       set version = {ns}.next_version(k.version), schedule = null, zone = null, expected_shards = null, starting_deadline = null, expected_since = null,
+           forgotten_at = clock_timestamp()
+     where k.key = p_key
+    returning 1)
+  select exists (select from forgotten)
+$$;
 
 -- A request to a holder stays on its lease until the next renewal, which comes soon if the holder listens. The
 -- execution keeps it on record.

@@ -60,8 +60,12 @@ create table {ns}.job_key (
   last_lateness     double precision,        -- seconds into its own minute, by its own host's clock
   previous_started_at timestamptz,           -- of the start before, in case the last one did not happen
   previous_lateness double precision,
-  schedule          text,
+  schedule          text,                    -- the key is expected to run by it, from expected_since on
   zone              text,
+  expected_shards   integer,
+  starting_deadline double precision,
+  expected_since    timestamptz,
+  forgotten_at      timestamptz,             -- when a person removed what was expected
   shards            integer not null default 1,
   divisions         text,                    -- on shard 0's row: a line "SHARDS TICK" for each of the key's last eight ticks
   divided_until     timestamptz,             -- on shard 0's row: the newest instant of an execution of any shard

@@ -9,14 +9,23 @@ local function is_taken(key)
   return newest and tonumber(newest.attempt) >= tonumber(given.attempt)
 end
 
+-- What the key is expected to run by from now on, if the firing has a schedule.
+local function expectation(key)
+  if not given.schedule then return {} end
+  local shards = given.shards or '1'
+  local same = key.schedule == given.schedule and key.zone == given.zone and key.expected_shards == shards
+  redis.call('HDEL', own.key, 'zone', 'starting_deadline')
+  return {schedule = given.schedule, zone = given.zone, expected_shards = shards,
+    starting_deadline = given.expected_within, expected_since = same and key.expected_since or seconds(now)}
+end
+
 local function grant(key)
   local id, row = start(given, key, given.attempt, given.cause)
   grant_lease(id, row)
-  local marks = {schedule = given.schedule, zone = given.zone}
+  local marks = expectation(key)
   if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
     marks.high_water = given.tick_instant
   end
-  redis.call('HDEL', own.key, 'schedule', 'zone')
   if next(marks) then set(own.key, marks) end
   divide(row)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then

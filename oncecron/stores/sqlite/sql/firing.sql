@@ -118,7 +118,13 @@ UPDATE job_key
    SET fence = :fencing_token, high_water = max(coalesce(high_water, :tick_instant), coalesce(:tick_instant, high_water)),
        last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
        previous_start = last_start, previous_lateness = last_lateness,
-       schedule = :schedule, zone = :zone
+       schedule = coalesce(:schedule, schedule),
+       zone = CASE WHEN :schedule IS NULL THEN zone ELSE :zone END,
+       expected_shards = CASE WHEN :schedule IS NULL THEN expected_shards ELSE :shards END,
+       starting_deadline = CASE WHEN :schedule IS NULL THEN starting_deadline ELSE :starting_deadline END,
+       expected_since = CASE WHEN :schedule IS NULL
+                               OR schedule IS :schedule AND zone IS :zone AND expected_shards IS :shards
+                             THEN expected_since ELSE :now END
  WHERE key = :key AND shard = :shard
 
 -- name: renew_lease

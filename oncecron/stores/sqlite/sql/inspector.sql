@@ -87,7 +87,8 @@ SELECT {traced_columns}
  ORDER BY key, shard, started_at, execution_id
 
 -- name: keys
-SELECT key, shard, schedule, zone FROM job_key ORDER BY key, shard
+SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_since, high_water, last_start, forgotten_at
+  FROM job_key ORDER BY key, shard
 
 -- name: leases
 -- `stale`: expired by the lease clock, or not renewed for more than two heartbeats. The time left comes from the lease clock
@@ -125,6 +126,12 @@ INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
 
 -- name: take_drain
 DELETE FROM drain WHERE host = :host
+
+-- name: forget
+UPDATE job_key
+   SET schedule = NULL, zone = NULL, expected_shards = NULL, starting_deadline = NULL, expected_since = NULL,
+       forgotten_at = :now
+ WHERE key = :key
 
 -- name: put_request
 -- In place of an earlier one; it has to be delivered again.

@@ -23,8 +23,12 @@ CREATE TABLE job_key (
   last_lateness      REAL,                        -- seconds into its own minute, by its own host's clock
   previous_start     REAL,                        -- the values before, in case the last start did not happen
   previous_lateness  REAL,
-  schedule           TEXT,
+  schedule           TEXT,                        -- the key is expected to run by it, from expected_since on
   zone               TEXT,
+  expected_shards    INTEGER,
+  starting_deadline  REAL,
+  expected_since     REAL,
+  forgotten_at       REAL,                        -- when a person removed what was expected
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
 

@@ -1,0 +1,117 @@
+"""What was due of a key since its newest start: overdue or missed ticks, overruns, and the next tick."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core import tick
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.reports.expected import expected_shards, grace_of, was_held_back
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import Execution, Expectation, JobKey
+    from oncecron.reports.expected import Reasons
+    from oncecron.stores.api import Inspector
+
+MISSED_AT_MOST = 1000
+"""Ticks since the newest start that are looked at."""
+
+
+class Due(NamedTuple):
+    """What was due since the newest start of a key, and what is due next."""
+
+    next_at: float | None = None
+    overdue: str | None = None
+    """The first tick that is due and not started, as long as none is missed."""
+    missed: int = 0
+    """How many ticks are missed; at most `MISSED_AT_MOST`."""
+    first_missed: str | None = None
+    last_missed: str | None = None
+    overruns: int = 0
+    """How many ticks were skipped because an earlier run was still running."""
+
+
+def due_of(
+    shards: Sequence[JobKey],
+    log: Inspector,
+    newest: Sequence[Execution],
+    paused: float | None,
+    now: float,
+) -> Due:
+    """Return what is due of a key, of which all `shards` are given.
+
+    `newest`: its newest executions; `paused`: since when it is paused.
+    """
+    ticks: dict[str, tick.Tick] = {}
+    late: set[str] = set()
+    coming = math.inf
+    for known, expected in expected_shards(shards):
+        for each in _since_start(known, expected, newest):
+            instant = each.instant or 0.0
+            if instant > now or len(ticks) >= MISSED_AT_MOST:
+                break
+            if paused is None or instant < paused:
+                ticks[str(each.text)] = each
+                late |= {str(each.text)} if instant < now - grace_of(expected) else set()
+        coming = min(coming, _next(expected, now))
+    next_at = None if math.isinf(coming) else coming
+    if not ticks:
+        return Due(next_at)
+    reasons = _reasons(log, shards[0].key, newest, ticks)
+    held = {text for text in ticks if "held" in reasons.get(text, {})}
+    open_ = sorted(text for text in ticks if text not in held and text in reasons)
+    missed = [text for text in open_ if text in late]
+    return Due(
+        next_at,
+        overdue=None if missed or not open_ else open_[0],
+        missed=len(missed),
+        first_missed=missed[0] if missed else None,
+        last_missed=missed[-1] if missed else None,
+        overruns=len(held),
+    )
+
+
+def _since_start(
+    known: JobKey, expected: Expectation, newest: Sequence[Execution]
+) -> Iterator[tick.Tick]:
+    """Yield the scheduled ticks since the newest start of a shard, without an end.
+
+    A claim that was given back is no start.
+    """
+    started = known.high_water or -math.inf
+    attempts = [each for each in newest if each.shard == known.shard and each.tick]
+    if attempts and attempts[0].outcome == "not-started":
+        instants = [
+            tick.named_tick(str(each.tick)).instant
+            for each in attempts
+            if each.outcome != "not-started"
+        ]
+        started = max((each for each in instants if each is not None), default=-math.inf)
+    with contextlib.suppress(ValueError):  # this host knows no such zone: nothing is expected
+        yield from tick.next_ticks(expected.schedule, expected.zone, max(expected.since, started))
+
+
+def _next(expected: Expectation, now: float) -> float:
+    with contextlib.suppress(ValueError, StopIteration):
+        return next(tick.next_ticks(expected.schedule, expected.zone, now)).instant or math.inf
+    return math.inf
+
+
+def _reasons(
+    log: Inspector, key: str, newest: Sequence[Execution], ticks: Mapping[str, tick.Tick]
+) -> dict[str, Reasons]:
+    """Return the skips of each tick that people did not hold back."""
+    first = min(each.instant or 0.0 for each in ticks.values())
+    hosts = {each.host for each in newest}
+    reasons: dict[str, Reasons] = {text: {} for text in ticks}
+    query = HistoryQuery(key=key, since=first - MAX_CLOCK_SKEW, limit=None)
+    for skip in log.skips(query):
+        hosts.add(skip.host)
+        if skip.tick in reasons:
+            reasons[skip.tick].setdefault(skip.reason, {})[skip.host] = None
+    return {text: found for text, found in reasons.items() if not was_held_back(found, hosts)}

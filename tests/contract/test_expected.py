@@ -1,0 +1,293 @@
+"""What should have run: expectations, missed and overdue ticks, overruns, on every store."""
+
+from typing import Any
+
+import pytest
+from conftest import Log
+from contract_stores import StoreKind
+from hosts import KEY, Host, minute
+
+from oncecron.core import clock
+from oncecron.core.log_rows import Expectation
+from oncecron.core.model import Retention
+from oncecron.core.text import Clock
+from oncecron.core.units import DAY
+from oncecron.reports.audit import Finding, Question, audit
+from oncecron.reports.jobs import JobSummary, jobs
+
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
+NOW = (minute(40).instant or 0.0) + 30
+"""When the reports are asked for: what was due until the thirtieth minute has to be started."""
+
+
+def expected(log: Log, key: str = KEY) -> Expectation | None:
+    """Return what is expected of the first shard of a key."""
+    return next(each.expected for each in log.people.job_keys() if each.key == key)
+
+
+def scheduled(host: Host, store: StoreKind, *numbers: int) -> None:
+    """Run ticks of a schedule of every minute, which is expected from an hour before the first one."""
+    for number in numbers:
+        host.run(minute(number), **MINUTELY)
+        if number == numbers[0]:
+            store.age(clock.wall() - (minute(number).instant or 0.0) - 1)
+
+
+def findings(log: Log, *, now: float = NOW, kept: float = 86400.0) -> list[tuple[Any, ...]]:
+    """Return the missing ticks that an audit finds."""
+    question = Question(log.people, log.people, None, kept, now, Clock(utc=True), lambda: None)
+    found: list[Finding] = list(audit(question))
+    assert {each.finding for each in found} <= {"no-run"}
+    return [(each.tick, each.last_tick, each.count, each.reason) for each in found]
+
+
+def job(log: Log, *, now: float = NOW) -> JobSummary:
+    """Return the only key at a glance."""
+    [found] = jobs(log.people, log.people, now)
+    return found
+
+
+def ticks(first: int, last: int) -> tuple[str | None, str | None, int]:
+    """Return a range of missing ticks."""
+    return minute(first).text, minute(last).text, last - first + 1
+
+
+# What is expected
+
+
+def test_a_claim_with_a_schedule_says_what_is_expected(a: Host, log: Log) -> None:
+    """Schedule, zone, shards, starting deadline, and since when."""
+    before = clock.wall()
+    a.run(minute(5), schedule="*/5 * * * *", zone="Europe/Berlin", starting_deadline=7200.0)
+    a.run(minute(1), key="weekly")
+    found = expected(log)
+    assert found is not None
+    assert found[:4] == ("*/5 * * * *", "Europe/Berlin", 1, 7200.0)
+    assert before - 1 <= found.since <= clock.wall() + 1
+    assert expected(log, "weekly") is None
+    a.run(minute(6), schedule="@hourly")
+    found = expected(log)
+    assert found is not None
+    assert found[:4] == ("@hourly", None, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (6, {}),
+        (5, {"again": True, "schedule": "0 0 1 1 *", "zone": "Europe/Berlin"}),
+        (6, {"again": True}),
+    ],
+)
+def test_a_firing_by_hand_changes_nothing(
+    a: Host, log: Log, number: int, how: dict[str, Any]
+) -> None:
+    """Neither one without a schedule nor a repetition."""
+    a.run(minute(5), **MINUTELY)
+    before = expected(log)
+    a.run(minute(number), **how)
+    assert expected(log) == before is not None
+
+
+def test_since_begins_anew_with_another_schedule_alone(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Another zone and another number of shards are other schedules; another starting deadline is none."""
+    a.run(minute(1), **MINUTELY)
+    store.age(3600)
+    first = expected(log)
+    b.run(minute(2), **MINUTELY, starting_deadline=1e6)
+    second = expected(log)
+    assert first is not None
+    assert second == first._replace(starting_deadline=1e6)
+    others = (
+        {"schedule": "* * * * *", "zone": "Europe/Berlin"},
+        {"schedule": "* * * * *", "zone": None},
+        {"schedule": "*/2 * * * *", "zone": None},
+        {"schedule": "*/2 * * * *", "zone": None, "shards": 3},
+    )
+    for number, other in enumerate(others, 3):
+        store.age(3600)
+        a.run(minute(number), **other)
+        found = expected(log)
+        assert found is not None
+        assert found.since > clock.wall() - 60, other
+
+
+def test_a_forgotten_key_is_expected_again_when_it_is_claimed(a: Host, log: Log) -> None:
+    """Nothing is missed in between, and the log stays."""
+    a.run(minute(1), **MINUTELY)
+    assert log.people.forget(KEY)
+    assert not log.people.forget("unknown")
+    [known] = log.people.job_keys()
+    assert known.expected is None
+    assert known.forgotten_at is not None
+    assert (findings(log), job(log).missed, len(log.executions())) == ([], 0, 1)
+    a.run(minute(2), **MINUTELY)
+    found = expected(log)
+    assert found is not None
+    assert found.since >= known.forgotten_at
+
+
+# What is missing, by `audit`
+
+
+def test_ticks_are_missing_up_to_now_although_nobody_fired(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """All that was due ten minutes ago, also after the newest start."""
+    scheduled(a, store, 1, 2, 5)
+    assert [found[:3] for found in findings(log)] == [ticks(3, 4), ticks(6, 30)]
+    assert "no host fired" in findings(log)[0][3]
+
+
+def test_a_longer_starting_deadline_counts(a: Host, store: StoreKind, log: Log) -> None:
+    """Until then the tick may still start."""
+    a.run(minute(50), **MINUTELY, starting_deadline=1800.0)
+    store.age(clock.wall() - (minute(50).instant or 0.0) - 1)
+    now = (minute(84).instant or 0.0) + 1
+    assert [found[:3] for found in findings(log, now=now)] == [ticks(51, 54)]
+
+
+def test_a_key_without_any_start_is_missing(a: Host, store: StoreKind, log: Log) -> None:
+    """Also when retention has removed its executions."""
+    scheduled(a, store, 1)
+    store.age(30 * DAY)
+    assert log.people.prune(Retention()) == (0, 0)
+    store.age(371 * DAY)
+    assert log.people.prune(Retention())[0] == 1
+    [found] = findings(log, kept=1.0 * DAY)
+    assert found[1:3] == (minute(30).text, 24 * 60 - 10)
+
+
+def test_nothing_is_missing_before_the_schedule_or_the_retention(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """An older schedule had other ticks; retention removes in any order."""
+    a.run(minute(1), schedule="0 0 1 1 *", zone="UTC")
+    scheduled(a, store, 20, 22)
+    assert [found[:3] for found in findings(log)] == [
+        (minute(21).text, None, 1),
+        ticks(23, 30),
+    ]
+    assert [found[:3] for found in findings(log, kept=NOW - (minute(25).instant or 0.0))] == [
+        ticks(26, 30)
+    ]
+
+
+def test_what_all_hosts_skipped_is_missing_with_the_reasons(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Each reason with its hosts."""
+    scheduled(a, store, 29)
+    for host in (a, b):
+        host.lose(minute(30), **MINUTELY, starting_deadline=1.0)
+    assert findings(log) == [
+        (minute(30).text, None, 1, "not started: late on a.example, bb.example")
+    ]
+
+
+def test_a_tick_that_was_given_back_and_never_taken_is_missing(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """Unless somebody took it later."""
+    scheduled(a, store, 28)
+    a.run(minute(29), "not-started", **MINUTELY)
+    a.run(minute(30), **MINUTELY)
+    [found] = findings(log)
+    assert found[3] == "not started: claimed and given back by a.example"
+    a.run(minute(29), again=True)
+    assert findings(log) == []
+
+
+def test_what_was_due_in_a_pause_is_not_missing(a: Host, store: StoreKind, log: Log) -> None:
+    """Whether it lasts, or has ended and skips tell of it."""
+    number = int(clock.wall() - (minute(0).instant or 0.0)) // 60
+    now = (minute(number + 14).instant or 0.0) + 1
+    scheduled(a, store, number)
+    log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
+    assert findings(log, now=now) == []
+    a.lose(minute(number + 2), **MINUTELY)
+    log.people.resume(KEY)
+    assert [found[0] for found in findings(log, now=now)] == [
+        minute(each).text for each in (number + 1, number + 3)
+    ]
+
+
+def test_what_was_due_on_drained_hosts_is_not_missing(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """On all hosts that fire the key."""
+    scheduled(a, store, 29)
+    b.lose(minute(29), **MINUTELY)
+    for host in (a, b):
+        log.people.drain(host.holder.host, author="ops@x")
+        assert [found[0] for found in findings(log)] == [minute(30).text]
+        host.lose(minute(30), **MINUTELY)
+    assert findings(log) == []
+
+
+def test_shards_are_expected_as_many_as_there_are_now(a: Host, store: StoreKind, log: Log) -> None:
+    """The third shard of two is not."""
+    for shard in range(3):
+        a.run(minute(28), **MINUTELY, shards=3, shard=shard)
+    for shard in range(2):
+        a.run(minute(29), **MINUTELY, shards=2, shard=shard)
+    store.age(clock.wall() - (minute(29).instant or 0.0) - 1)
+    assert [found[:3] for found in findings(log)] == [(minute(30).text, None, 1)] * 2
+
+
+# What is due, by `jobs`
+
+
+def test_a_key_is_overdue_and_then_missed(a: Host, store: StoreKind, log: Log) -> None:
+    """Overdue as soon as a tick is due, missed ten minutes later; the next start ends both."""
+    scheduled(a, store, 1)
+    at = minute(2).instant or 0.0
+    found = job(log, now=at - 1)
+    assert (found.next_at, found.overdue, found.missed) == (at, None, 0)
+    found = job(log, now=at + 599)
+    assert (found.overdue, found.missed) == (minute(2).text, 0)
+    found = job(log)
+    assert (found.overdue, found.missed) == (None, 29)
+    assert (found.first_missed, found.last_missed) == (minute(2).text, minute(30).text)
+    a.run(minute(40), **MINUTELY)
+    found = job(log)
+    assert (found.overdue, found.missed, found.overruns) == (None, 0, 0)
+
+
+def test_a_tick_that_the_last_run_outlasted_is_an_overrun(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """It is not missed."""
+    scheduled(a, store, 28)
+    lease = a.win(minute(29), **MINUTELY)
+    b.lose(minute(30), **MINUTELY)
+    assert (job(log).missed, job(log).overruns) == (0, 1)
+    assert a.finish(lease, "failed")
+    found = job(log)
+    assert (found.missed, found.overruns) == (0, 1)
+    assert found.failed_at is not None
+    assert found.succeeded_at is not None
+
+
+def test_what_people_held_back_is_neither_overdue_nor_missed(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """As long as the pause lasts, and for the ticks that were skipped during it."""
+    scheduled(a, store, 29)
+    log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
+    store.age(clock.wall() - (minute(29).instant or 0.0) - 30)
+    assert (job(log).overdue, job(log).missed) == (None, 0)
+    a.lose(minute(30), **MINUTELY)
+    log.people.resume(KEY)
+    assert (job(log).overdue, job(log).missed) == (minute(31).text, 0)
+
+
+def test_a_claim_that_was_given_back_leaves_its_tick_due(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """Although it was granted."""
+    scheduled(a, store, 29)
+    a.run(minute(30), "not-started", **MINUTELY)
+    assert (job(log).missed, job(log).first_missed) == (1, minute(30).text)
