@@ -19,7 +19,7 @@ from oncecron.core.units import parse_duration
 from oncecron.stores.address import has_password, home_directory, shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from oncecron.config.options import Option
@@ -51,16 +51,20 @@ def read_file(named: str | None) -> File:
     """Read the named configuration file, else the first that exists, else none."""
     if named == "":
         raise UsageError("--config: the path is empty (an unset variable?)")
-    named = named or os.environ.get(CONFIG.environment or "") or None
+    path = named or find_file(os.environ, home_directory)
+    return _parse(path) if path else File(None, {}, {}, None, Retention())
+
+
+def find_file(environment: Mapping[str, str], home: Callable[[], str]) -> str | None:
+    """Return the file that a process with this environment and home reads without --config; None: it reads none."""
+    named = environment.get(CONFIG.environment or "")
     if named:
-        return _parse(named)
-    base = os.environ.get("XDG_CONFIG_HOME", "")
+        return named
+    base = environment.get("XDG_CONFIG_HOME", "")
     if not base.startswith("/"):
-        base = os.path.join(home_directory(), ".config")
-    for path in (os.path.join(base, "oncecron/config.toml"), SYSTEM_FILE):
-        if os.path.exists(path):
-            return _parse(path)
-    return File(None, {}, {}, None, Retention())
+        base = os.path.join(home(), ".config")
+    paths = (os.path.join(base, "oncecron/config.toml"), SYSTEM_FILE)
+    return next(filter(os.path.exists, paths), None)
 
 
 def _parse(path: str) -> File:

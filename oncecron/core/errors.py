@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
+EX_CHANGES = 2
 EX_USAGE = 64
 EX_DATAERR = 65
 EX_NOINPUT = 66

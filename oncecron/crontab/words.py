@@ -31,8 +31,9 @@ _SIGNS_TO_BLANKS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
 _OPT_OUTS = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
 _PER_HOST_PROGRAMS = (b"run-parts", b"anacron")
 _BOURNE_SHELLS = frozenset(
-    (b"sh", b"bash", b"dash", b"ash", b"ksh", b"ksh93", b"mksh", b"lksh", b"pdksh", b"yash", b"zsh", b"posh")
-)  # fmt: skip
+    b"sh bash dash ash ksh ksh93 mksh lksh pdksh yash zsh posh jailshell".split()
+)
+"""`jailshell` is the bash of cPanel's users."""
 SHELL_BUILTINS = frozenset(
     b"""
     . : [ [[ alias autoload bg bind break builtin bye caller case cd chdir command compgen complete compopt continue

@@ -335,10 +335,11 @@ def test_in_place_what_may_not_be_written_is_told(host: Oncecron, public_path: P
 
 
 def test_cron_s_own_spool_is_not_written_to(host: Oncecron) -> None:
-    """crontab(1) does that, and tells cron."""
-    refused(
-        host("crontab", "wrap", "--in-place", "/var/spool/cron/crontabs/root"), 64, "crontab -l |"
-    )
+    """crontab(1) does that, and notifies cron."""
+    spool = "/var/spool/cron/crontabs/root"
+    for command in ("wrap", "unwrap"):
+        cure = f"run `oncecron crontab {command} --install --user root`"
+        refused(host("crontab", command, "--in-place", spool), 64, cure)
 
 
 # What cannot be read
@@ -350,7 +351,7 @@ def test_what_cannot_be_read(host: Oncecron, public_path: Path) -> None:
     refused(
         host("crontab", "wrap", missing), 66, f"cannot read {missing}: No such file or directory"
     )
-    refused(host("crontab", "unwrap", public_path), 66, "Is a directory")
+    refused(host("crontab", "unwrap", public_path), 64, "is a directory: add --diff, --check")
     refused(host("crontab", "wrap", "/dev/null"), 66, "is not a regular file")
 
 

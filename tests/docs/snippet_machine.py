@@ -30,8 +30,15 @@ _PATH = re.compile(
 )
 _MARK = "\x1e"
 _USER = re.escape(pwd.getpwuid(os.geteuid()).pw_name)
+_PLACES_OF_A_USER = (
+    rf"(?<=user ){_USER}\b",
+    rf"(?<=crontab of ){_USER}\b",
+    rf"(?<=/crontabs/){_USER}(?=\.)",
+    rf"\b{_USER}(?=@)",
+    rf"(?<= ){_USER}(?= +\d{{4}}-)",
+)
 _OF_THIS_MACHINE = {
-    re.compile(rf"(?<=user ){_USER}\b|\b{_USER}(?=@)|(?<= ){_USER}(?= +\d{{4}}-)"): "ann",
+    re.compile("|".join(_PLACES_OF_A_USER)): "ann",
     re.compile(
         r"^\S+/script: line \d+: +\d+ Killed .*\n", re.MULTILINE
     ): "",  # of a job in the background

@@ -223,7 +223,17 @@ def test_a_quoted_word_is_read_back(word: bytes, behind: bytes) -> None:
     assert (first.text, first.value) == (words.quoted(word), word)
 
 
-@pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "/bin/dash", "/usr/bin/zsh", "ksh"])
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "/bin/sh",
+        "/usr/bin/bash",
+        "/bin/dash",
+        "/usr/bin/zsh",
+        "ksh",
+        "/usr/local/cpanel/bin/jailshell",
+    ],
+)
 def test_shells_whose_quotes_are_known(shell: str) -> None:
     """By their names."""
     assert words.is_bourne_shell(shell.encode())

@@ -44,6 +44,6 @@ COMMAND = CrontabGroup(
     {"Commands": ("wrap", "unwrap", "lint")},
     __name__,
     short="Add, remove or check oncecron in a crontab.",
-    about="Add, remove or check oncecron in a crontab. These commands need no store and install nothing. They read a "
-    "file or standard input, and write to standard output unless you add --in-place.",
+    about="Add, remove or check oncecron in a crontab. These commands need no store. They read a file or standard "
+    "input, and write to standard output unless you add --install or --in-place.",
 )

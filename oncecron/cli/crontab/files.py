@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import io
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -18,16 +19,19 @@ STANDARD_INPUT = "-"
 _LARGEST = 16 << 20
 SYSTEM_FILE = "/etc/crontab"
 _SYSTEM_DIRECTORY = "/etc/cron.d"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class CrontabFile(NamedTuple):
     """A crontab and where it came from."""
 
     path: str
-    """With links resolved; `-` for standard input."""
+    """With links resolved; `-` for standard input, the name for people of a user's crontab."""
     data: bytes
     status: os.stat_result | None
-    """Of the file; None for standard input."""
+    """Of the file; None for standard input and a user's crontab."""
+    user: str | None = None
+    """Whose crontab it is, if it was read by crontab(1)."""
 
     @property
     def is_system(self) -> bool:
@@ -54,6 +58,39 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
     if len(data) > _LARGEST:
         raise InputError(f"{path} is too large for a crontab: more than {_LARGEST >> 20} MiB")
     return CrontabFile(path, data, status)
+
+
+class Directory(NamedTuple):
+    """The crontabs of a directory."""
+
+    crontabs: list[str]
+    """Their paths."""
+    not_read: list[str]
+    """Files that cron does not read, because of their names."""
+
+
+def in_directory(path: str, *, system: bool) -> Directory | None:
+    """Return the files of a directory, None if it is not one; `system`: only those that cron reads there.
+
+    Hidden files, and files whose names end with `~`, are left out: editors and `--in-place` write them. Raises
+    `InputError`.
+    """
+    if not os.path.isdir(path):
+        return None
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    paths = [os.path.join(path, name) for name in names if name[0] != "." and name[-1] != "~"]
+    paths = list(filter(os.path.isfile, paths))
+    system = system or os.path.realpath(path) == _SYSTEM_DIRECTORY
+    not_read = [each for each in paths if system and not cron_reads(os.path.basename(each))]
+    return Directory([each for each in paths if each not in not_read], not_read)
+
+
+def cron_reads(name: str) -> bool:
+    """Return whether Debian's cron reads a file with this name in /etc/cron.d (`valid_name` of its database.c)."""
+    return _NAME.fullmatch(name) is not None
 
 
 def _standard_input(command: str, *, named: bool) -> bytes:

@@ -1,47 +1,89 @@
-"""Shared by wrap and unwrap: read a crontab, rewrite it, report unchanged and wrong lines, and write the result.
+"""Shared by wrap and unwrap: read crontabs, rewrite them, report unchanged and wrong lines, and write the results.
+
+All crontabs are read and rewritten first. If one line of one of them is wrong, none is written.
 
 `crontab -` installs any input, also an empty one. So once a crontab has been read, one is always written to standard
-output: after an error, the original.
+output if it belongs there: after an error, the original.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import click
+
+from oncecron.cli.command import FILES
 from oncecron.cli.crontab import files
 from oncecron.config.options import Option
-from oncecron.core.errors import OncecronError, UsageError
+from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
 from oncecron.crontab.masking import masked_line
 from oncecron.crontab.scanner import WRITE_HERE, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncecron.crontab.scanner import Crontab, Problem
     from oncecron.crontab.wrap import Rewritten
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
 
 USER_FIELD = Option(
     "user-field",
     "flag",
     "Expect a user name before each command, as in /etc/crontab and /etc/cron.d.",
 )
-IN_PLACE = Option(
+_INSTALL = Option(
+    "install",
+    "flag",
+    "Change your crontab by crontab(1): show the changes, save the old crontab, install and verify the new one.",
+)
+_USER = Option(
+    "user",
+    "text",
+    "With --install: change the crontab of this user instead of your own. Repeatable.",
+    "USER",
+    repeatable=True,
+)
+_IN_PLACE = Option(
     "in-place",
     "flag",
     "Replace FILE in one step. Keep owner and mode, and save the old file as FILE~.",
 )
-DIFF = Option(
+_CHECK = Option(
+    "check",
+    "flag",
+    "Change nothing. Exit with status 2 if there is something to change.",
+)
+_DIFF = Option(
     "diff",
     "flag",
     "Show the changes as a unified diff instead of the new crontab.",
 )
-REWRITING_OPTIONS = (USER_FIELD, IN_PLACE, DIFF)
+_JSON = Option(
+    "json",
+    "flag",
+    "Print what happens to each line, and why, as JSON (one array) instead of the new crontab.",
+)
+REWRITING_OPTIONS = (USER_FIELD, _INSTALL, _USER, _IN_PLACE, _CHECK, _DIFF, _JSON)
+CRONTABS = click.Argument(
+    ["words"], metavar="[FILE|DIRECTORY|-]...", nargs=-1, required=False, shell_complete=FILES
+)
 _SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")
+_WITHOUT_OUTPUT = ("install", "in-place", "check", "diff", "json")
+"""With one of these options, the new crontab is not written to standard output."""
 _REFUSED = 1
 _LONGEST_SHOWN = 60
+
+
+class Plan(NamedTuple):
+    """A crontab and what it is to become."""
+
+    source: files.CrontabFile
+    crontab: Crontab
+    rewritten: Rewritten
 
 
 def rewrite(
@@ -49,47 +91,107 @@ def rewrite(
     words: list[str],
     change: Callable[[Crontab, files.CrontabFile], Rewritten],
     *,
+    command: str,
     done: str,
 ) -> int:
     """Carry out a rewriting command; return its exit status. `done`: what was done to a line, for the summary."""
-    from oncecron.cli import output  # noqa: PLC0415 - not for --help
+    from oncecron.cli.crontab import changes
 
-    _check(given, words)
-    source = files.read_source(words)
-    to_output = "in-place" not in given and "diff" not in given
+    _check(given, words, command)
+    plans = [_plan(given, source, change) for source in _sources(given, words, command)]
+    errors = sum(len(plan.rewritten.errors) for plan in plans)
+    if "json" in given:
+        changes.give_records(plans, command)
+    else:
+        for plan in plans:
+            _report(plan)
+    if errors:
+        complain(f"nothing is changed; correct the {_counted(errors)} with errors above first")
+    if not any(name in given for name in _WITHOUT_OUTPUT):
+        from oncecron.cli import output
+
+        output.give(plans[0].rewritten.data)
+    elif not errors:
+        return _carry_out(given, plans, command, done)
+    return _REFUSED if errors else 0
+
+
+def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
+    """Raise `UsageError` for options that do not fit each other or the files."""
+    for one, other in (("install", "in-place"), ("install", "user-field"), ("json", "diff")):
+        if one in given and other in given:
+            raise UsageError(f"--{one} and --{other} exclude each other; leave one of them out")
+    if "install" in given and words:
+        raise UsageError(
+            "--install reads the crontab itself; leave the FILE out (for another user: --user USER)"
+        )
+    if "user" in given and "install" not in given:
+        raise UsageError("--user is for --install; add it, or leave both out")
+    if len(words) > 1 and not any(name in given for name in _WITHOUT_OUTPUT):
+        raise UsageError("several crontabs: add --diff, --check, --json or --in-place")
+    if "in-place" not in given:
+        return
+    if not words or files.STANDARD_INPUT in words:
+        raise UsageError("--in-place: name the FILE to replace")
+    for word in words:
+        directory, name = os.path.split(os.path.realpath(word))
+        if directory in _SPOOLS:
+            raise UsageError(
+                "--in-place: cron does not notice a change in its own spool; run "
+                f"`oncecron crontab {command} --install --user {visible(name)}`"
+            )
+
+
+def _sources(
+    given: Mapping[str, str], words: list[str], command: str
+) -> Iterator[files.CrontabFile]:
+    """Yield the crontabs to rewrite. Raises `InputError`, `UsageError`."""
+    if "install" in given:
+        yield from _crontabs_of_users(given)
+        return
+    for word in words or [""]:
+        found = files.in_directory(word, system="user-field" in given)
+        if found is None:
+            yield files.read_source([word] if word else [], command)
+            continue
+        if not any(name in given for name in _WITHOUT_OUTPUT):
+            raise UsageError(
+                f"{visible(word)} is a directory: add --diff, --check, --json or --in-place"
+            )
+        for path in found.not_read:
+            complain(f"{visible(path)}: unchanged: cron does not read a file with this name")
+        for path in found.crontabs:
+            yield files.read_source([path], command)
+
+
+def _crontabs_of_users(given: Mapping[str, str]) -> Iterator[files.CrontabFile]:
+    from oncecron.cli.crontab import user_crontab
+
+    names = given.get("user", user_crontab.own_name()).split(",")
+    if not all(names):
+        raise UsageError("--user is empty (an unset variable?); leave it out for your own crontab")
+    users = [user_crontab.known(name) if "user" in given else None for name in names]
+    for name, user in zip(names, users, strict=True):
+        title = user_crontab.name_of(user)
+        yield files.CrontabFile(title, user_crontab.read(user), None, name)
+
+
+def _plan(
+    given: Mapping[str, str],
+    source: files.CrontabFile,
+    change: Callable[[Crontab, files.CrontabFile], Rewritten],
+) -> Plan:
+    """Rewrite a crontab. After an error, the original is written to standard output if the new one belongs there."""
     try:
         crontab = scan(source.data, system="user-field" in given)
         refuse_wrong_kind(crontab, source)
-        rewritten = change(crontab, source)
+        return Plan(source, crontab, change(crontab, source))
     except OncecronError:
-        if to_output:
+        if not any(name in given for name in _WITHOUT_OUTPUT):
+            from oncecron.cli import output
+
             output.give(source.data)
         raise
-    for problem in rewritten.unchanged:
-        complain(f"{_place(source, problem)}: unchanged: {problem.reason}{_line(crontab, problem)}")
-    for problem in rewritten.warnings + rewritten.errors:
-        complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
-    if rewritten.errors:
-        complain(
-            f"nothing is changed; correct the {_counted(len(rewritten.errors))} with errors above first"
-        )
-    if to_output:
-        output.give(rewritten.data)
-    elif not rewritten.errors:
-        _put(given, source, rewritten, done)
-    return _REFUSED if rewritten.errors else 0
-
-
-def _check(given: Mapping[str, str], words: list[str]) -> None:
-    if "in-place" not in given:
-        return
-    if not words or words[0] == files.STANDARD_INPUT:
-        raise UsageError("--in-place: name the FILE to replace")
-    if os.path.dirname(os.path.realpath(words[0])) in _SPOOLS:
-        raise UsageError(
-            "--in-place: cron does not notice a change in its own spool; as that user, run "
-            "`crontab -l | oncecron crontab wrap | crontab -`"
-        )
 
 
 def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
@@ -107,22 +209,83 @@ def _seems_system(crontab: Crontab) -> bool:
     return bare and any(words[0] == b"root" for words in starts)
 
 
-def _put(
-    given: Mapping[str, str], source: files.CrontabFile, rewritten: Rewritten, done: str
-) -> None:
-    from oncecron.cli import output  # noqa: PLC0415 - not for --help
+def _report(plan: Plan) -> None:
+    """Print the lines that stay unchanged, or are wrong."""
+    source, crontab, rewritten = plan
+    for problem in rewritten.unchanged:
+        complain(f"{_place(source, problem)}: unchanged: {problem.reason}{_line(crontab, problem)}")
+    for problem in rewritten.warnings + rewritten.errors:
+        complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
 
-    if "diff" in given:
-        output.give(files.difference(source, rewritten.data))
-    if "in-place" not in given:
-        return
-    stream = output.standard_output()
+
+def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, done: str) -> int:
+    """Show the changes, and write the new crontabs unless --check forbids it; return the exit status."""
+    from oncecron.cli import output
+    from oncecron.cli.crontab import changes
+
+    output.standard_output()  # nothing is written if the answer cannot be
+    writing = "check" not in given and ("install" in given or "in-place" in given)
+    for plan in plans:
+        if "diff" in given or ("install" in given and "json" not in given):
+            changes.give_difference(plan.source, plan.rewritten.data)
+        if command == "wrap":
+            _warn_of_missing_store(plan)
+        if writing:
+            _answer(given, f"{visible(plan.source.path)}: {_put(given, plan, done)}")
+        elif "check" in given and "json" not in given:
+            would = _counted(plan.rewritten.changed) if plan.rewritten.changed else "nothing"
+            _answer(given, f"{visible(plan.source.path)}: {would} to change")
+    if len(plans) > 1 and (writing or "check" in given):
+        _answer(given, _summary(plans, done if writing else "to change"))
+    changed = any(plan.rewritten.changed for plan in plans)
+    return EX_CHANGES if "check" in given and changed else 0
+
+
+def _put(given: Mapping[str, str], plan: Plan, done: str) -> str:
+    """Replace a crontab; return what was done. Raises `OutputError`."""
+    source, _, rewritten = plan
     if not rewritten.changed:
-        output.say(f"{visible(source.path)}: nothing to change", stream)
-        return
-    backup = files.replace_file(source, rewritten.data)
+        return "nothing to change"
     summary = f"{_counted(rewritten.changed)} {done}"
-    output.say(f"{visible(source.path)}: {summary}; backup: {visible(backup)}", stream)
+    if "install" not in given:
+        return f"{summary}; backup: {visible(files.replace_file(source, rewritten.data))}"
+    from oncecron.cli.crontab import user_crontab
+
+    user = user_crontab.known(source.user or "")
+    restore = user_crontab.install(user, source.data, rewritten.data)
+    return f"{summary}; to restore the old crontab: {restore}"
+
+
+def _warn_of_missing_store(plan: Plan) -> None:
+    """Warn if cron runs wrapped lines of this host for a user who has no store."""
+    source, crontab, rewritten = plan
+    if not (source.user or source.is_system):
+        return
+    from oncecron.cli.crontab.missing_store import users_without_store
+
+    after = scan(rewritten.data, system=crontab.system)
+    for user in users_without_store(after, source.user):
+        complain(
+            f"{visible(source.path)}: no store is configured for {visible(user)}, so the wrapped lines will exit 78; "
+            "set `store` in /etc/oncecron.toml"
+        )
+
+
+def _answer(given: Mapping[str, str], text: str) -> None:
+    """Print what was done: with --json on standard error, because standard output has the records."""
+    from oncecron.cli import output
+
+    if "json" in given:
+        complain(text)
+    else:
+        output.say(text, output.standard_output())
+
+
+def _summary(plans: Sequence[Plan], done: str) -> str:
+    changed = [plan.rewritten.changed for plan in plans if plan.rewritten.changed]
+    left = sum(len(plan.rewritten.unchanged) for plan in plans)
+    lines = f"{_counted(sum(changed))} {done} in {len(changed)}" if changed else "nothing to change"
+    return f"{len(plans)} crontabs: {lines}; {_counted(left)} left unchanged"
 
 
 def _counted(lines: int) -> str:
@@ -130,8 +293,10 @@ def _counted(lines: int) -> str:
 
 
 def _place(source: files.CrontabFile, problem: Problem) -> str:
-    path = "line " if source.path == files.STANDARD_INPUT else f"{visible(source.path)}:"
-    return f"{path}{problem.number}"
+    path = visible(source.path)
+    before = f"{path}, line " if source.user else f"{path}:"
+    before = "line " if path == files.STANDARD_INPUT else before
+    return f"{before}{problem.number}"
 
 
 def _line(crontab: Crontab, problem: Problem) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from oncecron.cli.command import FILES, TableCommand
-from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
+from oncecron.cli.command import TableCommand
+from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
@@ -23,7 +21,7 @@ def _unwrap(given: dict[str, str], words: list[str]) -> int:
 
         return unwrap(crontab)
 
-    return rewrite(given, words, unwrapped, done="no longer run by oncecron")
+    return rewrite(given, words, unwrapped, command="unwrap", done="no longer run by oncecron")
 
 
 COMMAND = TableCommand(
@@ -31,11 +29,12 @@ COMMAND = TableCommand(
     OPTIONS,
     _unwrap,
     short="Remove what wrap has added.",
-    about="Remove what `oncecron crontab wrap` has added, and write the original crontab, byte for byte, to standard "
-    "output. Lines where you wrote `oncecron run` by hand stay unchanged and are reported.",
+    about="Remove what `oncecron crontab wrap` has added, and restore the original crontab, byte for byte. "
+    "--install changes your crontab; without it, the original is written to standard output. Lines where you wrote "
+    "`oncecron run` by hand stay unchanged and are reported.",
     examples=(
-        "crontab -l | oncecron crontab unwrap | crontab -",
+        "oncecron crontab unwrap --install",
         "oncecron crontab unwrap --user-field --diff /etc/cron.d/app",
     ),
-    words=click.Argument(["words"], metavar="FILE|-", required=False, shell_complete=FILES),
+    words=CRONTABS,
 )

@@ -6,10 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
-from oncecron.cli.command import FILES, TableCommand
-from oncecron.cli.crontab.rewriting import REWRITING_OPTIONS, rewrite
+from oncecron.cli.command import TableCommand
+from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
 from oncecron.config.options import Option
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.stderr import complain
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.scanner import Crontab
-    from oncecron.crontab.wrap import Rewritten
+    from oncecron.crontab.wrap import Rewritten, WrapSettings
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -49,18 +47,26 @@ _PROGRAM = "oncecron"
 
 
 def _wrap(given: dict[str, str], words: list[str]) -> int:
-    def wrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
+    import functools
+
+    @functools.cache  # for all crontabs: the host's zone is doubted once
+    def settings() -> WrapSettings:
         from oncecron.cli.crontab.installed_cron import installed_cron
-        from oncecron.crontab.wrap import WrapSettings, wrap
+        from oncecron.crontab.wrap import WrapSettings
 
         zone = _given_zone(given["tz"]) if "tz" in given else host_zone_of_cron()
         only = tuple(filter(None, given.get("only", "").split(",")))
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
         cron = _given_cron(given["cron"]) if "cron" in given else installed_cron()
-        return wrap(crontab, WrapSettings(program_path(), zone, only, cron, "tz" in given))
+        return WrapSettings(program_path(), zone, only, cron, "tz" in given)
 
-    return rewrite(given, words, wrapped, done="now run by oncecron")
+    def wrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
+        from oncecron.crontab.wrap import wrap
+
+        return wrap(crontab, settings())
+
+    return rewrite(given, words, wrapped, command="wrap", done="now run by oncecron")
 
 
 def program_path() -> str:
@@ -120,8 +126,9 @@ COMMAND = TableCommand(
     OPTIONS,
     _wrap,
     short="Add `oncecron run` to the lines of a crontab.",
-    about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab, and "
-    "write the new crontab to standard output. `oncecron crontab unwrap` undoes it. Lines that every host must run "
+    about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab. "
+    "--install changes your crontab; without it, the new crontab is written to standard output. "
+    "`oncecron crontab unwrap` undoes it. Lines that every host must run "
     "stay unchanged and are reported: @reboot, run-parts, logrotate, apt and the like, and lines below "
     "`# oncecron: off`. So do lines that a guard would break: those that test the name of the host, and jobs in the "
     "background. With "
@@ -129,9 +136,9 @@ COMMAND = TableCommand(
     "`# oncecron: key=NAME timeout=1h` above a line sets its key and options. If one line cannot be changed, nothing "
     "is changed, and the exit status is 1.",
     examples=(
-        "crontab -l | oncecron crontab wrap --diff",
-        "crontab -l | oncecron crontab wrap | crontab -",
+        "oncecron crontab wrap --install --check",
+        "oncecron crontab wrap --install",
         "oncecron crontab wrap --user-field --only backup --in-place /etc/cron.d/app",
     ),
-    words=click.Argument(["words"], metavar="FILE|-", required=False, shell_complete=FILES),
+    words=CRONTABS,
 )
