@@ -301,7 +301,7 @@ class World:
             "leases": leases,
             "pauses": [self._named(each) for each in self.people.pauses()],
             # A part of which nothing was ever recorded may be known or not.
-            "keys": [each for each in self.people.job_keys() if each[:2] in parts],
+            "keys": [self._named(each) for each in self.people.job_keys() if each[:2] in parts],
             "fence is the last token": (KEY, 0) in parts and self.kind.fence(KEY) == tokens[-1],
         }
 
