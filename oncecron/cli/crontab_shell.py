@@ -54,8 +54,9 @@ def run_line(arguments: list[str]) -> int:
     if _runs_everywhere(bare):
         return _become_shell(command)
     from oncecron.run.firing import run  # noqa: PLC0415 - not where every host runs it
+    from oncecron.run.spec import user_name  # noqa: PLC0415 - the same
 
-    key = derived_key(bare, os.environ.get(PREFIX_VARIABLE, ""))
+    key = derived_key(bare, os.environ.get(PREFIX_VARIABLE), user_name)
     if not is_key(key):
         raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; {KEY_RULE}")
     words = simple_words(bare)

@@ -1,115 +1,206 @@
 """The key that is derived from a command where no key is given: `bill.sh-3fa92c1b`.
 
-Every host must derive the same key, with `crontab wrap` from the line as with `oncecron-shell` from the command that
-cron passes to it. So the key depends only on the command as the shell gets it (without the first `%` and the text after
-it). This rule never changes, because hosts are upgraded in any order, and another key is another job.
+Every host must derive the same key: `crontab wrap` from the line, `oncecron-shell` from the command that cron passes to
+it, `run --key auto` from its arguments. So the key depends only on the command as the shell gets it (without the first
+`%` and the text after it) and, for some commands, on the user. This rule never changes, because hosts are upgraded in
+any order, and another key is another job.
 
-    name     the file name of the first program that is not a launcher (`nice`, `env`, `flock FILE`, `cd DIRECTORY`,
-             `su USER -c`, `bash -c`, `php`, `[ ... ]`, `test -e FILE`...) and not a device; letters other than
-             A-Z a-z 0-9 . _ become `-`; at most 40 letters; `job` if nothing is left. It is never a part of the value
-             of a variable: `PGPASSWORD='a b' pg_dump` gives `pg_dump`
-    digest   CRC-32 of the command without leading and trailing blanks, eight hexadecimal digits
+    user     with a dot behind it, in front of a command that means another thing for each user: it has `~`, `$HOME`,
+             `$USER` or `$LOGNAME` in it, or starts a program below the home directory, such as `bin/sync` without
+             `cd /srv &&` before it. `ONCECRON_KEY_PREFIX` takes its place, also for all other commands
+    name     the file name of the first program, without launchers (`nice`, `sudo -u USER`, `flock FILE`, `docker exec
+             CONTAINER`, `bash -c`, `php`...) and builtins (`cd DIRECTORY`, `[ ... ]`, `sleep 9`...). After a console
+             come the words that say what it does: `artisan-schedule-run`. `launchers` has the list. Other letters
+             than A-Z a-z 0-9 . _ become `-`; at most 40 letters; `job` if nothing is left. It is never a part of the
+             value of a variable: `PGPASSWORD='a b' pg_dump` gives `pg_dump`
+    digest   CRC-32 of the command in its canonical form (`words.canonical`), eight hexadecimal digits
 """
 
 from __future__ import annotations
 
 import binascii
+import os
 
-from oncecron.crontab.words import SHELL_BUILTINS, fragments
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.crontab.launchers import (
+    LINE,
+    NO_PROGRAMS,
+    entry_of,
+    follow_console,
+    without_arguments,
+)
+from oncecron.crontab.words import (
+    OPERATOR,
+    REDIRECTION,
+    WORD,
+    UnclosedError,
+    canonical,
+    fragments,
+    quoted,
+    tokens,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oncecron.crontab.launchers import Entry
 
 PREFIX_VARIABLE = "ONCECRON_KEY_PREFIX"
-"""The variable whose value is put in front of derived keys: for users with the same commands."""
+"""The variable whose value is put in front of derived keys, in the place of the user."""
 _LONGEST_NAME = 40
-_WORD_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-_PLAIN_LAUNCHERS = SHELL_BUILTINS.difference((b"echo", b"printf", b"kill", b"r")).union(
-    b"""
-    nohup setsid chronic cronic eatmydata systemd-cat systemd-inhibit stdbuf unbuffer sh bash dash ash ksh zsh python
-    python2 python3 perl ruby php node java Rscript bundle
-    """.split()
-)
-LAUNCHERS: dict[bytes, tuple[int, bytes]] = {
-    **dict.fromkeys(_PLAIN_LAUNCHERS, (0, b"")),
-    **dict.fromkeys((b"cd", b".", b"source", b"export", b"sleep", b"chroot"), (1, b"")),
-    b"chrt": (1, b"T"),
-    b"env": (0, b"uCS"),
-    b"flock": (1, b"wE"),
-    b"ionice": (0, b"cn"),
-    b"nice": (0, b"n"),
-    b"runuser": (0, b"lug"),  # -l takes no value, but the user follows it
-    b"set": (0, b"o"),
-    b"su": (1, b"gGs"),
-    b"sudo": (0, b"ugCDRT"),
-    b"test": (0, b"bcdefghkLnprsSuwz"),  # not x: its file is usually the program itself
-    b"timeout": (1, b"sk"),
-}
-"""Launchers: how many of their words come before the program, and which of their options take a value."""
-_QUOTES = (b"'\\''", b'\\"', b"'", b'"')  # the first two within other quotes
-_BLANK = frozenset(b" \t\n;&|()<>")
-# The words between the two are a condition, or the words of a loop.
+_DEEPEST = 5  # strings with commands in one another
+_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS = b"0123456789"
+_NAME_LETTERS = frozenset(_LETTERS + _DIGITS + b"._")
+_OF_THE_USER = (b"HOME", b"USER", b"LOGNAME")
+# The words from the one to the other are a condition, or the words of a loop.
 _SKIPPED_UNTIL = {
-    b"[": b"]",
     b"[[": b"]]",
     b"for": b"do",
+    b"select": b"do",
     b"while": b"do",
     b"until": b"do",
-    b"case": b"in",
+    b"case": b")",
 }
+_OPENING = frozenset(b" \t\n;&|()<>'\"=`")
 
 
-def derived_key(command: bytes, prefix: str = "") -> str:
-    """Return the key of a command as the shell gets it; `prefix` is put in front."""
-    return f"{prefix}{_name(command)}-{digest(command)}"
+def derived_key(
+    command: bytes, prefix: str | None = None, user: Callable[[], str] = lambda: ""
+) -> str:
+    """Return the key of a command as the shell gets it.
+
+    `prefix` is the value of `PREFIX_VARIABLE`, None where it is not set; `user` names the user who runs the command.
+    """
+    found = _Program()
+    found.read(command)
+    name = b"-".join(found.name or (found.launcher or found.builtin,))
+    if prefix is None:
+        of_user = found.is_relative or _names_user(command)
+        named = _letters(user().encode("utf-8", "replace")) if of_user else ""
+        prefix = f"{named}." if named else ""
+    return f"{prefix}{_letters(name) or 'job'}-{digest(canonical(command))}"
+
+
+def key_of_words(words: list[str], prefix: str | None, user: Callable[[], str]) -> str:
+    """Return the key that is derived from a crontab line with these words."""
+    return derived_key(b" ".join(quoted(os.fsencode(word)) for word in words), prefix, user)
 
 
 def digest(text: bytes) -> str:
-    """Return the CRC-32 of a text without leading and trailing blanks, as eight hexadecimal digits."""
-    return f"{binascii.crc32(text.strip()):08x}"
+    """Return the CRC-32 of a text as eight hexadecimal digits."""
+    return f"{binascii.crc32(text):08x}"
 
 
-def _name(command: bytes) -> str:
-    last = _program(command).rstrip(b"/").rpartition(b"/")[2]
-    letters = bytes(byte if byte in _WORD_LETTERS else ord("-") for byte in last)
-    return letters.strip(b"-._").decode("ascii")[:_LONGEST_NAME] or "job"
+def _letters(text: bytes) -> str:
+    """Return a text with only letters that a name may have."""
+    signs = bytes(byte if byte in _NAME_LETTERS else ord(" ") for byte in text)
+    return b"-".join(signs.split()).strip(b"-._")[:_LONGEST_NAME].rstrip(b"-._").decode("ascii")
 
 
-def _program(command: bytes) -> bytes:
-    """Return the first word that is neither a launcher nor an argument of one."""
-    options, arguments_left, skip_next, skip_until = b"", 0, False, b""
-    for word in fragments(_without_quoted_values(command)):
-        name = word.rpartition(b"/")[2]
-        if skip_next or skip_until:
-            skip_next = False
-            skip_until = b"" if word == skip_until else skip_until
-        elif word in _SKIPPED_UNTIL:
-            skip_until = _SKIPPED_UNTIL[word]
-        elif word.startswith(b"-"):
-            skip_next = len(word) == 2 and word[1:] in options  # noqa: PLR2004 - a dash and a letter
-            arguments_left = 0 if word == b"-c" else arguments_left  # a command is next
-        elif arguments_left and word != b"$":
-            arguments_left -= 1
-        elif name in LAUNCHERS:
-            arguments_left, options = LAUNCHERS[name]
-        elif not _is_not_a_program(word):
-            return word
-    return b""
+def _names_user(command: bytes) -> bool:
+    """Return whether a command has `~` or a variable in it that is another one for each user."""
+    before, *parts = command.split(b"$")
+    names = (part.removeprefix(b"{") for part in parts)
+    if any(_name_at_start(name) in _OF_THE_USER for name in names):
+        return True
+    before, *parts = command.split(b"~")
+    for after in parts:
+        if (not before or before[-1] in _OPENING) and (
+            not after or after[0] in b"/" + bytes(_OPENING)
+        ):
+            return True
+        before = after or b"~"
+    return False
 
 
-def _without_quoted_values(command: bytes) -> bytes:
-    """Return a command in which a quoted value, or one with an escaped blank, is missing behind its `=`."""
-    before, equals, rest = command.partition(b"=")
-    kept = before + equals
-    while equals:
-        while quote := next(filter(rest.startswith, _QUOTES), b""):
-            rest = rest[len(quote) :].partition(quote)[2]
-        first, *more = rest.split(b"\\ ")
-        while more and not _BLANK.intersection(first):
-            first, *more = more
-        before, equals, rest = b"\\ ".join((first, *more)).partition(b"=")
-        kept += before + equals
-    return kept
+def _name_at_start(text: bytes) -> bytes:
+    end = next(
+        (at for at, byte in enumerate(text) if byte not in _LETTERS + _DIGITS + b"_"), len(text)
+    )
+    return text[:end]
 
 
-def _is_not_a_program(word: bytes) -> bool:
-    number = not word.strip(b"0123456789.,:+-%$\\") or word[:-1].isdigit()  # also 60s
-    variable = b"=" in word or (word.startswith(b"$") and b"/" not in word)
-    return number or variable or word.startswith(b"/dev/")
+class _Program:
+    """What a command runs."""
+
+    def __init__(self) -> None:
+        self.name: tuple[bytes, ...] = ()
+        """Of the first program, with the words of a console."""
+        self.launcher = b""
+        """The first launcher without a program, such as `python -c`."""
+        self.builtin = b""
+        self.is_relative = False
+        """Whether a program, or the first directory, is found by way of the home directory."""
+        self._has_moved = False
+
+    def read(self, command: bytes, depth: int = 0) -> None:
+        """Look through a command; `depth`: how many strings it is in."""
+        for words in _simple_commands(command) if depth < _DEEPEST else ():
+            self._read_words(words, depth)
+
+    def _read_words(self, words: list[bytes], depth: int) -> None:
+        entry, launcher = LINE, b""
+        while True:
+            words, is_string = without_arguments(entry, words)
+            if not words:
+                self.launcher = self.launcher or launcher
+                return
+            word, *words = words
+            if is_string or (launcher and b" " in word and not word.startswith((b"$", b"`"))):
+                self.read(word, depth + 1)
+                return
+            name = word.rstrip(b"/").rpartition(b"/")[2]
+            if name in NO_PROGRAMS:
+                self._note_builtin(name, words)
+                return
+            self._note_place(word, entry)
+            inner = entry_of(name)
+            path: tuple[bytes, ...] = (name,)
+            if inner and inner.is_console:
+                path, inner, words = follow_console(name, inner, words)
+            if inner is None:
+                self.name = self.name or path
+                return
+            entry, launcher = inner, name
+            self._has_moved = self._has_moved or entry.is_elsewhere
+
+    def _note_builtin(self, name: bytes, words: list[bytes]) -> None:
+        self.builtin = self.builtin or name
+        if name in (b"cd", b"chdir", b"pushd") and not self._has_moved:
+            [directory] = [word for word in words if not word.startswith(b"-")][:1] or [b""]
+            self._has_moved = directory.startswith((b"/", b"$", b"`"))
+            self.is_relative = self.is_relative or not self._has_moved
+
+    def _note_place(self, word: bytes, entry: Entry) -> None:
+        by_path = b"/" in word or entry.is_interpreter
+        if by_path and not word.startswith((b"/", b"$", b"`", b"~")) and not self._has_moved:
+            self.is_relative = True
+
+
+def _simple_commands(command: bytes) -> Iterator[list[bytes]]:
+    """Yield the words of each simple command, without the targets of redirections, conditions and words of loops."""
+    try:
+        found = tokens(command)
+    except UnclosedError:
+        yield fragments(command)
+        return
+    words: list[bytes] = []
+    skip_until = b""
+    target = False
+    for token in found:
+        if skip_until:
+            skip_until = b"" if token.text == skip_until else skip_until
+        elif token.kind == REDIRECTION:
+            target = True
+        elif token.kind == OPERATOR:
+            yield words
+            words = []
+        elif token.kind == WORD:
+            if target:
+                target = False
+            elif not words and token.text in _SKIPPED_UNTIL:
+                skip_until = _SKIPPED_UNTIL[token.text]
+            else:
+                words.append(token.value)
+    yield words

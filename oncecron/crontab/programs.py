@@ -6,9 +6,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.crontab.derived_key import LAUNCHERS
-from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes
-from oncecron.crontab.words import SHELL_BUILTINS
+from oncecron.crontab.launchers import LINE, entry_of, follow_console, without_arguments
+from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +16,6 @@ SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh", "su", "runuser", 
 """Shells, and programs that call one for `-c STRING`."""
 STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
 """The option of a shell before the string that it runs."""
-_ASSIGNMENT = re.compile(r"\w+=")
-_NUMBER = re.compile(r"[0-9.]+[smhd]?")
-_STARTING_BUILTINS = frozenset((b"builtin", b"command", b"eval", b"exec", b"time"))
-_LAUNCHERS = {
-    name: how
-    for name, how in LAUNCHERS.items()
-    if name not in SHELL_BUILTINS or name in _STARTING_BUILTINS
-}
 _DEEPEST = 5
 
 
@@ -50,25 +41,22 @@ def lines_within(command: str, depth: int = 0) -> Iterator[str]:
 
 
 def program_of(simple: SimpleCommand) -> Program:
-    """Return the program of a simple command."""
-    options, arguments_left, skip_next = b"", 0, False
+    """Return the program of a simple command; one that starts another in a container is the program itself."""
     words = simple.words
-    if _string_of(words):
-        return Program("", "", (), words)
-    for at, word in enumerate(words):
-        name = word.rpartition("/")[2]
-        if skip_next:
-            skip_next = False
-        elif word.startswith("-") and at:
-            if word == "-v" and words[at - 1] == "command":
-                break  # it only asks where the program is
-            skip_next = len(word) == 2 and to_bytes(word[1:]) in options  # noqa: PLR2004 - a dash and a letter
-        elif arguments_left:
-            arguments_left -= 1
-        elif to_bytes(name) in _LAUNCHERS:
-            arguments_left, options = _LAUNCHERS[to_bytes(name)]
-        elif not (_ASSIGNMENT.match(word) or (at and _NUMBER.fullmatch(word))):
-            return Program(name, word, words[at + 1 :], words[:at])
+    rest, entry = list(map(to_bytes, words)), LINE
+    while not _string_of(words):
+        rest, is_string = without_arguments(entry, rest)
+        if is_string or not rest:
+            break
+        at = len(words) - len(rest)
+        word, *rest = rest
+        name = word.rpartition(b"/")[2]
+        inner = entry_of(name)
+        if inner and inner.is_console:
+            _, inner, rest = follow_console(name, inner, rest)
+        if inner is None or inner.is_elsewhere:
+            return Program(to_text(name), words[at], words[at + 1 :], words[:at])
+        entry = inner
     return Program("", "", (), words)
 
 

@@ -180,10 +180,10 @@ def _unescaped(text: bytes) -> bytes:
 
 
 def quoted(text: bytes) -> bytes:
-    """Return a text as one word for a Bourne shell."""
+    """Return a text as one word for a Bourne shell, and a plain one: its quotes are closed."""
     if text and _PLAIN.issuperset(text) and not text.startswith(b"="):
         return text
-    return b"'" + text.replace(b"'", b"'\\''") + b"'"
+    return b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
 
 
 # What the words say about a command
@@ -211,10 +211,19 @@ def _is_program(word: Token) -> bool:
     return bare and b"=" not in name and name[:1] not in b"-%+" and name not in SHELL_BUILTINS
 
 
+def canonical(command: bytes) -> bytes:
+    """Return a command in canonical form: equal commands give equal texts, whatever their quotes and blanks.
+
+    Derived keys depend on it, so this rule never changes. A command that needs a shell stays as it is written.
+    """
+    words = simple_words(command)
+    return command.strip() if words is None else b" ".join(map(quoted, words))
+
+
 def fragments(command: bytes) -> list[bytes]:
     """Return everything that looks like a word, also within quotes and substitutions: for guessing, not for running.
 
-    Derived keys depend on these, so this rule never changes. It is not a tokenizer: it ignores quotes.
+    Derived keys of commands with an open quote depend on these. It is not a tokenizer: it ignores quotes.
     """
     return command.translate(_SIGNS_TO_BLANKS).split()
 

@@ -31,7 +31,7 @@ from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import DEBIAN, depends_on_cron, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
-from oncecron.crontab.words import calls_oncecron_run, is_bourne_shell, is_off
+from oncecron.crontab.words import calls_oncecron_run, canonical, is_bourne_shell, is_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,8 @@ class WrapSettings(NamedTuple):
     """The cron that reads the crontab; None if it is not known."""
     zone_given: bool = False
     """Whether a person has named the zone, with the crontab in view."""
+    user: str = ""
+    """Whose crontab it is, where its lines do not name a user; empty if unknown."""
 
     @property
     def percent(self) -> PercentRule:
@@ -104,7 +106,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             unchanged.append(Problem(entry.number, why))
         else:
             selected.append(entry)
-    keys = _Keys(crontab, directives, {entry.number for entry in selected}, settings.percent)
+    keys = _Keys(crontab, directives, {entry.number for entry in selected}, settings)
     replaced: dict[int, bytes] = {}
     for entry in selected:
         asked = directives.get(entry.number, _NO_DIRECTIVES).options
@@ -196,11 +198,11 @@ class _Keys:
         crontab: Crontab,
         directives: dict[int, Directives],
         selected: set[int],
-        rule: PercentRule,
+        settings: WrapSettings,
     ) -> None:
         """Take `selected`: the numbers of the lines that are to be wrapped."""
         self._crontab = crontab
-        self._rule = rule
+        self._settings = settings
         self._commands: dict[str, dict[bytes, int]] = {}
         self._derived: Counter[str] = Counter()
         for entry in crontab.entries():
@@ -209,7 +211,7 @@ class _Keys:
                 prefix.options if prefix else directives.get(entry.number, _NO_DIRECTIVES).options
             )
             written = prefix.command if prefix else entry.command
-            command = shell_command(written, rule).strip()
+            command = canonical(shell_command(written, settings.percent))
             key, plain = options.get("key"), self._plain(entry, command)
             if key:
                 self._commands.setdefault(key, {}).setdefault(command, entry.number)
@@ -217,24 +219,27 @@ class _Keys:
 
     def _plain(self, entry: Entry, command: bytes) -> str:
         """Return the key that is derived from the command alone."""
-        prefix = self._crontab.environment(entry).get(PREFIX_VARIABLE.encode(), b"")
-        return derived_key(command, prefix.decode(errors="replace"))
+        prefix = self._crontab.environment(entry).get(PREFIX_VARIABLE.encode())
+        user = self._settings.user if entry.user is None else entry.user.decode(errors="replace")
+        return derived_key(
+            command, None if prefix is None else prefix.decode(errors="replace"), lambda: user
+        )
 
     def derive(self, entry: Entry) -> str:
         """Return a key for a line that no other line of this file has. Raises `ValueError`."""
-        command = shell_command(entry.command, self._rule)
+        command = shell_command(entry.command, self._settings.percent)
         key = self._plain(entry, command)
         if not is_key(key):
             raise ValueError(f"{PREFIX_VARIABLE} gives the invalid key {key!r}; {KEY_RULE}")
         if self._derived[key] > 1 or key in self._commands:
-            _, behind = split_command(entry.command, self._rule)
+            _, behind = split_command(entry.command, self._settings.percent)
             more = [entry.schedule.encode(), entry.user or b"", behind or b""]
             key = f"{key}.{digest(bytes(1).join(more))}"
         unique, number = key, 1
         while unique in self._commands:
             number += 1
             unique = f"{key}-{number}"
-        self._commands[unique] = {command.strip(): entry.number}
+        self._commands[unique] = {canonical(command): entry.number}
         return unique
 
     def shared(self) -> list[Problem]:

@@ -11,6 +11,7 @@ from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
 from oncecron.crontab.derived_key import derived_key
+from oncecron.run.spec import user_name
 
 SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
 
@@ -149,6 +150,20 @@ def test_a_prefix_of_the_crontab(cron: Oncecron) -> None:
     assert keys(cron) == ["alice/" + derived_key(b"/bin/true")]
     cron.environment["ONCECRON_KEY_PREFIX"] = "a b"
     refused(cron("-c", "/bin/true"), 64, "$ONCECRON_KEY_PREFIX: 'a b")
+
+
+def test_a_line_below_the_home_directory_has_the_key_of_its_user(
+    cron: Oncecron, public_path: Path
+) -> None:
+    """The one that `crontab wrap` gives it in the crontab of that user."""
+    command = "cd ~; true"
+    assert cron("-c", command).status == 0
+    crontab = public_path / "crontab"
+    crontab.write_text(f"@daily {command}\n")
+    assert keys(cron) == [f"{user_name()}.{derived_key(command.encode(), '')}"]
+    cron.script = CONSOLE_SCRIPT
+    wrapped = cron("crontab", "wrap", str(crontab)).out.decode()
+    assert f" --key {user_name()}.{derived_key(command.encode(), '')} " in wrapped
 
 
 def test_options_come_from_the_job_s_section(cron: Oncecron, public_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The words of a command: as a shell splits them, what they say about it, and the key that is derived from it."""
+"""The words of a command: as a shell splits them, and what they say about it."""
 
 import shlex
 import subprocess
@@ -9,9 +9,7 @@ from crontabs import commands
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oncecron.config.options import is_key
 from oncecron.crontab import words
-from oncecron.crontab.derived_key import derived_key
 
 # Tokens
 
@@ -276,75 +274,3 @@ def test_off_in_front() -> None:
     assert words.is_off(b" ONCECRON=off\tdf")
     assert not words.is_off(b"ONCECRON=offline df")
     assert not words.is_off(b"df ONCECRON=off ")
-
-
-# Keys. These never change: a host that derives another key from the same line runs another job.
-
-KEYS = {
-    "/opt/app/bill.sh --all": "bill.sh-a2cc2be4",
-    "./bill.sh": "bill.sh-e7244479",
-    "cd /app && ./bill.sh >>log 2>&1": "bill.sh-d36a38b7",
-    "nice -n 19 ionice -c3 restic backup /": "restic-8cf7e0ff",
-    "flock -w 10 /run/x -c 'cd /srv && ./import.py'": "import.py-9bbcd8cc",
-    "timeout -k 5s 60s sudo -u www-data php artisan schedule:run": "artisan-d92a537a",
-    "MAILTO=x A=1 env -i B=2 python3 -m app.job": "app.job-611c10de",
-    "[ -x /usr/lib/a ] && if [ ! -d /run ]; then /usr/lib/b/clean; fi": "clean-73fb540b",
-    'for f in *.csv; do ssh host load "$f"; done': "ssh-68c57f20",
-    "bash -l -c 'cd /app && bundle exec rake x'": "rake-a835e628",
-    "sleep $((RANDOM % 60)); $HOME/bin/sync": "sync-c7944763",
-    "$CMD": "job-48ae602d",
-    "test -e /run/systemd/system || A=1 /usr/lib/e2scrub_all_cron": "e2scrub_all_cron-d6164afb",
-    "test -x /usr/bin/certbot -a ! -d /run/systemd && perl -e 'sleep 9'; certbot renew": "certbot-0c6a8194",
-    "test -d /srv || sh -c ./make.sh": "make.sh-1b4ed099",
-    ">/dev/null 2>&1 ./quiet.sh": "quiet.sh-84ea6055",
-    "runuser -l www -c ./bill.sh": "bill.sh-41f43361",
-    "su - www -c 'php bill.php'": "bill.php-20e7e311",
-    "su -s /bin/sh -c './bill.sh --all' www": "bill.sh-5de98b57",
-    "/srv/Büro/lösch.sh": "l--sch.sh-a576e8b5",
-    "/bin/" + "x" * 60: "x" * 40 + "-d5826d7a",
-    "'/opt/my app/run'": "my-d435c7d1",
-    "": "job-00000000",
-}
-
-
-@pytest.mark.parametrize(("command", "key"), KEYS.items())
-def test_a_derived_key_never_changes(command: str, key: str) -> None:
-    """Not from one version to the next, whatever could be named better."""
-    assert derived_key(command.encode()) == key
-
-
-def test_blanks_around_a_command_do_not_count() -> None:
-    """A system crontab keeps some in front."""
-    assert derived_key(b"  x y\t") == derived_key(b"x y") != derived_key(b"x  y")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(
-            "PGPASSWORD='hunter2 b' bill",
-            "PGPASSWORD=\"a hunter2\"'x hunter2' bill",
-            "P=a\\ hunter2 bill",
-        ),
-        *(
-            "sh -c 'X=\"a hunter2\" bill'",
-            "sh -c \"X='a hunter2' bill\"",
-            'sh -c "X=\\"a hunter2\\" bill"',
-        ),
-        *(
-            "sh -c 'X='\\''a hunter2'\\'' bill'",
-            "export X='hunter2 b'; bill",
-            "X='hunter2;b' Y='&hunter2' bill",
-        ),
-    ],
-)
-def test_a_derived_key_has_no_part_of_a_value(command: str) -> None:
-    """It is in every record, and in the mails of cron."""
-    assert derived_key(command.encode()).startswith("bill-")
-
-
-@given(st.binary())
-def test_every_command_has_a_key(command: bytes) -> None:
-    """One that a store takes."""
-    assert is_key(derived_key(command))
-    assert derived_key(command, "alice.").startswith("alice.")

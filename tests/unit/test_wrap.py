@@ -405,6 +405,22 @@ def test_a_prefix_of_the_crontab_comes_first() -> None:
     assert "ONCECRON_KEY_PREFIX" in refused("ONCECRON_KEY_PREFIX='a b'\n@daily x\n")[0].reason
 
 
+@pytest.mark.parametrize("user", ["ann", "bob"])
+def test_the_same_line_below_two_home_directories_has_two_keys(user: str) -> None:
+    """In the crontabs of two users, and in a system crontab; a prefix, also an empty one, takes the user's place."""
+    guarding = GUARDING._replace(user=user)
+    line = b"@daily ~/x\n"
+    key = derived_key(b"~/x", "").encode()
+    done = wrap(scan(line), guarding).data
+    assert b" --key %b.%b " % (user.encode(), key) in done
+    system = wrap(
+        scan(b"# oncecron: timeout=1h\n@daily %b ~/x\n" % user.encode(), system=True), GUARDING
+    )
+    assert b" --key %b.%b " % (user.encode(), key) in system.data
+    assert b" --key " + key in wrap(scan(b'ONCECRON_KEY_PREFIX=""\n' + line), guarding).data
+    assert b" --key y." + key in wrap(scan(b"ONCECRON_KEY_PREFIX=y.\n" + line), guarding).data
+
+
 # What cannot be
 
 

@@ -18,6 +18,8 @@ from oncecron.core.errors import InputError, OutputError, UsageError
 STANDARD_INPUT = "-"
 _LARGEST = 16 << 20
 SYSTEM_FILE = "/etc/crontab"
+SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")
+"""Where cron keeps the crontabs of users, by their names."""
 _SYSTEM_DIRECTORY = "/etc/cron.d"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -37,6 +39,12 @@ class CrontabFile(NamedTuple):
     def is_system(self) -> bool:
         """Whether cron reads this file as a system crontab, whose lines name a user."""
         return self.path == SYSTEM_FILE or os.path.dirname(self.path) == _SYSTEM_DIRECTORY
+
+    @property
+    def owner(self) -> str | None:
+        """The user whose crontab this is, also by its path; None if unknown."""
+        directory, name = os.path.split(self.path)
+        return self.user or (name if directory in SPOOLS else None)
 
 
 def read_source(words: list[str], command: str = "wrap") -> CrontabFile:

@@ -38,7 +38,6 @@ OPTIONS = (
     CONFIG._replace(group="Options"),
 )
 _UNIT = ".service"
-_SPOOL = "/var/spool/cron/crontabs"
 
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
@@ -87,10 +86,9 @@ def _source(word: str, *, system: bool) -> LintedCrontab:
 
 def _user(file: CrontabFile) -> str | None:
     """Return the owner of the crontab, None if it is unknown. Standard input is taken as the user's own."""
-    directory, name = os.path.split(file.path)
-    if directory == _SPOOL:
-        return name
-    return "root" if file.path == STANDARD_INPUT and os.geteuid() == 0 else None
+    from oncecron.run.spec import user_name
+
+    return user_name() if file.path == STANDARD_INPUT else file.owner
 
 
 def _shown(finding: Diagnostic) -> str:

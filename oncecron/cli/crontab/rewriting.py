@@ -71,7 +71,6 @@ REWRITING_OPTIONS = (USER_FIELD, _INSTALL, _USER, _IN_PLACE, _CHECK, _DIFF, _JSO
 CRONTABS = click.Argument(
     ["words"], metavar="[FILE|DIRECTORY|-]...", nargs=-1, required=False, shell_complete=FILES
 )
-_SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")
 _WITHOUT_OUTPUT = ("install", "in-place", "check", "diff", "json")
 """With one of these options, the new crontab is not written to standard output."""
 _REFUSED = 1
@@ -135,7 +134,7 @@ def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
         raise UsageError("--in-place: name the FILE to replace")
     for word in words:
         directory, name = os.path.split(os.path.realpath(word))
-        if directory in _SPOOLS:
+        if directory in files.SPOOLS:
             raise UsageError(
                 "--in-place: cron does not notice a change in its own spool; run "
                 f"`oncecron crontab {command} --install --user {visible(name)}`"

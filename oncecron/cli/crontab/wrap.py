@@ -61,12 +61,19 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         cron = _given_cron(given["cron"]) if "cron" in given else installed_cron()
         return WrapSettings(program_path(), zone, only, cron, "tz" in given)
 
-    def wrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
+    def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:
         from oncecron.crontab.wrap import wrap
 
-        return wrap(crontab, settings())
+        return wrap(crontab, settings()._replace(user=_user_of(source)))
 
     return rewrite(given, words, wrapped, command="wrap", done="now run by oncecron")
+
+
+def _user_of(source: CrontabFile) -> str:
+    """Return whose crontab it is, as far as it can be known: a user's spool file has the name of the user."""
+    from oncecron.run.spec import user_name
+
+    return source.owner or user_name()
 
 
 def program_path() -> str:

@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.core.time_zone import canonical
-from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import meaning
-from oncecron.crontab.percent_sign import shell_command, split_command
-from oncecron.crontab.prefix import read_prefix
+from oncecron.crontab.percent_sign import split_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +57,7 @@ def _is_alike(
     line: LintedEntry, invocation: Invocation, other: LintedEntry, first: Invocation
 ) -> bool:
     """Return whether two keys of a command are equal, apart from what wrap adds to make keys of lines differ."""
-    if invocation.key == first.key or _are_spelled_apart(line, other):
+    if invocation.key == first.key:
         return True
     one, two = (_NUMBER.sub("", each.key or "") for each in (invocation, first))
     if not _DERIVED.search(_plain(one)):
@@ -75,20 +73,6 @@ def _plain(key: str) -> str:
 def _occasion(line: LintedEntry) -> tuple[object, ...]:
     """Return how lines with the same command differ: time, user, input."""
     return meaning(line.entry), line.entry.user, split_command(line.entry.command)[1] or b""
-
-
-def _are_spelled_apart(line: LintedEntry, other: LintedEntry) -> bool:
-    """Return whether wrap gave each line of a file a key of its own, since quotes or blanks differ."""
-    return line.source is other.source and _has_own_key(line) and _has_own_key(other)
-
-
-def _has_own_key(line: LintedEntry) -> bool:
-    """Return whether the key is derived from the command as it stands on the line."""
-    prefix = read_prefix(line.entry.command)
-    if prefix is None:
-        return False
-    key = derived_key(shell_command(prefix.command), line.environment.get(PREFIX_VARIABLE, ""))
-    return _plain(prefix.options["key"]) == key
 
 
 def check_hosts(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]:

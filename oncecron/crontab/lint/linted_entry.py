@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import OWN_SHELL
 from oncecron.config.run_parser import parse_run
+from oncecron.crontab import words
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint.run_arguments import usage_error_of
@@ -16,13 +17,7 @@ from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.programs import SHELLS, STRING_FOLLOWS
 from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
-from oncecron.crontab.words import (
-    calls_oncecron_run,
-    is_off,
-    per_host_program,
-    quoted,
-    simple_words,
-)
+from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -149,7 +144,8 @@ def _line(
     commands = tuple(with_inner_commands(simple_commands(command) or ()))
     off = (above is not None and above.off) or is_off(raw) or environment.get("ONCECRON") == "off"
     named = above is not None and bool(above.options)
-    invocations = tuple(_find_invocations(raw, command, commands, {} if off else environment, jobs))
+    user = source.user or "" if entry.user is None else to_text(entry.user)
+    invocations = tuple(_find_invocations(raw, commands, {} if off else environment, jobs, user))
     return LintedEntry(
         *(source, entry, environment, command, commands, invocations),
         off=off,
@@ -170,16 +166,16 @@ def _of_each_host(raw: bytes, named: bool) -> str | None:
 
 def _find_invocations(
     raw: bytes,
-    command: str,
     commands: tuple[SimpleCommand, ...],
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
+    user: str,
 ) -> Iterator[Invocation]:
     by_hand = calls_oncecron_run(raw)
     shell = environment.get("SHELL", "")
     if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or per_host_program(raw)):
-        key = derived_key(raw, environment.get(PREFIX_VARIABLE, ""))
-        yield Invocation(key, jobs.get(key, {}), canonical(command), None, shell)
+        key = derived_key(raw, environment.get(PREFIX_VARIABLE), lambda: user)
+        yield Invocation(key, jobs.get(key, {}), canonical(to_text(raw)), None, shell)
         return
     invocations = [
         invocation_of(simple.words, number, jobs) for number, simple in enumerate(commands)
@@ -253,10 +249,7 @@ def _joined(words: Iterable[str]) -> str:
 
 def canonical(command: str) -> str:
     """Return a command in canonical form: equal commands give equal texts, whatever their quotes and blanks."""
-    words = simple_words(to_bytes(command))
-    if words is None:
-        return command.strip()
-    return _joined(map(to_text, words))
+    return to_text(words.canonical(to_bytes(command)))
 
 
 def shown(text: str) -> str:
