@@ -65,6 +65,16 @@ def any_store(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.fixture
+def granted(database: Database, public_path: Path) -> Database:
+    """Install the schema as its owner and grant the four kinds of rights."""
+    owner = Oncecron(database.url(), public_path)
+    roles = ("--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
+    ended = owner("init", *roles, "--operator-role", "operator")
+    assert ended.status == 0, ended.err
+    return database
+
+
+@pytest.fixture
 def log_database(schema: Database) -> Iterator[Database]:
     """Give a database for the log of another store, where hosts may fire and read."""
     with _copy(schema) as database:

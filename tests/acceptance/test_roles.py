@@ -44,16 +44,6 @@ def firing(key: str) -> Firing:
     )
 
 
-@pytest.fixture
-def granted(database: Database, public_path: Path) -> Database:
-    """Install the schema as its owner and grant the four kinds of rights."""
-    owner = Oncecron(database.url(), public_path)
-    roles = ("--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
-    ended = owner("init", *roles, "--operator-role", "operator")
-    assert ended.status == 0, ended.err
-    return database
-
-
 def refused(database: Database, role: str, statement: str) -> bool:
     """Return whether a statement is refused for want of a right."""
     with database.connect(role) as connection:

@@ -42,7 +42,7 @@ from servers.waiting import eventually
 
 SUPERUSER = "postgres"
 # owner: may create schemas in its databases; the others log in and may do nothing.
-ROLES = ("owner", "runner", "reader", "jobber", "operator")
+ROLES = ("owner", "runner", "reader", "jobber", "operator", "outsider")
 STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 SETTINGS: dict[str, object] = {
     "fsync": "off",

@@ -4,7 +4,8 @@
 -- All wait for a job's own transaction that holds the fence (lock_not_available: for too long), and for a pause that is
 -- being written: it locks the table against them, and a function locks its tables before it takes its snapshot.
 
--- The execution, the lease and the marks. p_divisions: the lines of shard 0's row that were looked at; p_divided: the
+-- The execution, the lease and the marks, where there is no lease: between two attempts there is no running execution
+-- that would keep another one out. p_divisions: the lines of shard 0's row that were looked at; p_divided: the
 -- same with this tick, or null if they have it. p_alone: the session lock is taken only if it is free.
 create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text, p_divided text,
@@ -17,7 +18,8 @@ create function {ns}.grant_v1(
 )
 language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
   with own as materialized (
-    select k.key_id, k.key, k.shard, k.fence from {ns}.job_key k where k.key_id = p_key_id and k.version = p_version for update),
+    select k.key_id, k.key, k.shard, k.fence from {ns}.job_key k
+     where k.key_id = p_key_id and k.version = p_version and k.owner is null for update),
   -- Another shard of this tick may have been granted since, but not with another number of shards.
   first as materialized (
     select d.key_id from own join {ns}.job_key d on d.key = own.key and d.shard = 0
