@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Run a job": ("run",),
-    "See what happened": ("history", "why", "jobs", "locks", "next", "audit"),
+    "See what happened": ("history", "why", "jobs", "locks", "next", "audit", "check"),
     "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),
     "Set up": ("crontab", "init", "prune", "flush", "completion"),
 }

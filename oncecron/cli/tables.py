@@ -76,6 +76,7 @@ def _due(record: JobSummary, _clock: Clock) -> str:
     )
     found += ["overdue"] * (record.overdue is not None)
     found += [f"overruns {record.overruns}"] * (record.overruns > 0)
+    found += ["silent"] * (record.silent_since is not None)
     return ", ".join(found) or ABSENT
 
 
@@ -167,7 +168,15 @@ SKIPS = Kind(
 JOBS = Kind(
     JobSummary._fields,
     frozenset(
-        ("started_at", "succeeded_at", "failed_at", "running_since", "next_at", "paused_until")
+        (
+            "started_at",
+            "succeeded_at",
+            "failed_at",
+            "running_since",
+            "next_at",
+            "silent_since",
+            "paused_until",
+        )
     ),
     (
         Column("KEY", _plain("key")),

@@ -10,6 +10,7 @@ import errno
 import os
 
 EX_CHANGES = 2
+EX_UNKNOWN = 3
 EX_USAGE = 64
 EX_DATAERR = 65
 EX_NOINPUT = 66

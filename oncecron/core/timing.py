@@ -240,6 +240,18 @@ MISSED_AFTER = 600.0
 With a longer --starting-deadline, that counts.
 """
 
+LEAST_SILENCE = 3600.0
+"""A key without a schedule is not silent before this, however often it usually runs."""
+
+SLOW_AND_MORE = 60.0
+"""A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
+
+ANSWER_WITHIN = "10s"
+"""`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
+
+SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
+"""The bounds of `check --timeout`."""
+
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
 

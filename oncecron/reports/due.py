@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.timing import LEAST_SILENCE, MAX_CLOCK_SKEW
 from oncecron.reports.expected import expected_shards, grace_of, was_held_back
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 MISSED_AT_MOST = 1000
 """Ticks since the newest start that are looked at."""
+
+GAPS_OF = 20
+"""The newest starts whose gaps say how often a key without a schedule runs."""
+
+FEWEST_STARTS = 3
+"""With fewer starts, a key has no habit."""
 
 
 class Due(NamedTuple):
@@ -34,6 +41,8 @@ class Due(NamedTuple):
     last_missed: str | None = None
     overruns: int = 0
     """How many ticks were skipped because an earlier run was still running."""
+    silent_since: float | None = None
+    """Of a key without a schedule: its newest start, if the next one should have come long ago."""
 
 
 def due_of(
@@ -61,7 +70,7 @@ def due_of(
         coming = min(coming, _next(expected, now))
     next_at = None if math.isinf(coming) else coming
     if not ticks:
-        return Due(next_at)
+        return Due(next_at, silent_since=_silent_since(shards, newest, paused, now))
     reasons = _reasons(log, shards[0].key, newest, ticks)
     held = {text for text in ticks if "held" in reasons.get(text, {})}
     open_ = sorted(text for text in ticks if text not in held and text in reasons)
@@ -74,6 +83,21 @@ def due_of(
         last_missed=missed[-1] if missed else None,
         overruns=len(held),
     )
+
+
+def _silent_since(
+    shards: Sequence[JobKey], newest: Sequence[Execution], paused: float | None, now: float
+) -> float | None:
+    """Return the newest start of a key without a schedule, if three times its longest recent gap have passed."""
+    starts = sorted({each.started_at for each in newest[:GAPS_OF]}, reverse=True)
+    known = any(each.expected for each in shards)
+    if known or paused is not None or len(starts) < FEWEST_STARTS:
+        return None
+    forgotten = max((each.forgotten_at or 0.0 for each in shards), default=0.0)
+    longest = max(later - earlier for later, earlier in itertools.pairwise(starts))
+    if forgotten > starts[0] or now - starts[0] <= max(3 * longest, LEAST_SILENCE):
+        return None
+    return starts[0]
 
 
 def _since_start(

@@ -17,7 +17,7 @@ from oncecron.reports.due import due_of
 from oncecron.reports.expected import paused_since
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.reports.due import Due
@@ -62,6 +62,8 @@ class JobSummary(NamedTuple):
     last_missed: str | None
     overruns: int
     """How many ticks since its newest start were skipped because an earlier run was still running."""
+    silent_since: float | None
+    """Of a key without a schedule: its newest start, if the next one should have come long ago."""
     paused_by: str | None
     paused_until: float | None
     paused_reason: str | None
@@ -80,11 +82,17 @@ class _Past(NamedTuple):
     usual: float | None
 
 
-def jobs(store: Inspector, log: Inspector, now: float) -> Iterator[JobSummary]:
-    """Yield every key by name; leases, pauses and schedules come from `store`, executions from `log`."""
+def jobs(
+    store: Inspector, log: Inspector, now: float, keys: Collection[str] | None = None
+) -> Iterator[JobSummary]:
+    """Yield every key by name, or only `keys`.
+
+    Leases, pauses and schedules come from `store`, executions from `log`.
+    """
     shards: dict[str, list[JobKey]] = {}
     for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
-        shards.setdefault(known.key, []).append(known)
+        if keys is None or known.key in keys:
+            shards.setdefault(known.key, []).append(known)
     listed = store.pauses()
     pauses = {pause.key: pause for pause in listed}
     running: dict[str, list[LeaseView]] = {}

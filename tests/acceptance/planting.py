@@ -47,15 +47,23 @@ def forget(store: Store, key: str, tick: str) -> None:
 
 def expect_since(store: Store, key: str, since: str) -> None:
     """Let a key be expected to run since the time of a tick."""
-    at = datetime.fromisoformat(since).timestamp()
+    _set_time(store, key, "expected_since", since)
+
+
+def last_started(store: Store, key: str, tick: str) -> None:
+    """Let this be the newest tick of a key that was started, and let it be expected since then."""
+    _set_time(store, key, "high_water", tick)
+    expect_since(store, key, tick)
+
+
+def _set_time(store: Store, key: str, name: str, tick: str) -> None:
+    at = datetime.fromisoformat(tick).timestamp()
     if isinstance(store, RedisLog):
-        store._client.hset(f"{PREFIX}key:{key}#0", "expected_since", at)
+        store._client.hset(f"{PREFIX}key:{key}#0", name, at)
     elif isinstance(store, SQLiteLog):
-        run(store, "update job_key set expected_since = ? where key = ?", at, key)
+        run(store, f"update job_key set {name} = ? where key = ?", at, key)
     else:
-        statement = (
-            "update oncecron.job_key set expected_since = to_timestamp(%s::float8) where key = %s"
-        )
+        statement = f"update oncecron.job_key set {name} = to_timestamp(%s::float8) where key = %s"
         run(store, statement, at, key)
 
 

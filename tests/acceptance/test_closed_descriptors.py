@@ -18,8 +18,14 @@ from servers.process import descendants, end
 SHELL_SCRIPT = CONSOLE_SCRIPT.with_name("oncecron-shell")
 CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"]
 ASKING = {
-    **{name: [name, "k"] for name in ("next", "why", "pause", "resume", "stop", "release")},
-    **{name: [name] for name in ("history", "jobs", "locks", "audit", "drain", "undrain", "init")},
+    **{
+        name: [name, "k"]
+        for name in ("next", "why", "pause", "resume", "stop", "release", "forget")
+    },
+    **{
+        name: [name]
+        for name in ("history", "jobs", "locks", "audit", "check", "drain", "undrain", "init")
+    },
     "prune": ["prune"],
     "run": ["run", "--key", "k", "--", "true"],
 }

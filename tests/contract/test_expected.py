@@ -11,6 +11,7 @@ from oncecron.core import clock
 from oncecron.core.log_rows import Expectation
 from oncecron.core.model import Retention
 from oncecron.core.text import Clock
+from oncecron.core.tick import named_tick
 from oncecron.core.units import DAY
 from oncecron.reports.audit import Finding, Question, audit
 from oncecron.reports.jobs import JobSummary, jobs
@@ -291,3 +292,27 @@ def test_a_claim_that_was_given_back_leaves_its_tick_due(
     scheduled(a, store, 29)
     a.run(minute(30), "not-started", **MINUTELY)
     assert (job(log).missed, job(log).first_missed) == (1, minute(30).text)
+
+
+def test_a_key_without_a_schedule_is_silent_after_three_gaps(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """Of its longest recent gap, and an hour at least; not while it is paused, and not after it was forgotten."""
+    for number in range(3):
+        a.run(named_tick(f"t{number}"))
+        store.age(3000)
+    assert silent(log) is None
+    store.age(5900)
+    assert silent(log) is None
+    store.age(200)
+    assert silent(log) is not None
+    log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
+    assert silent(log) is None
+    log.people.resume(KEY)
+    assert log.people.forget(KEY)
+    assert silent(log) is None
+
+
+def silent(log: Log) -> float | None:
+    """Return since when the only key is silent."""
+    return job(log, now=clock.wall()).silent_since

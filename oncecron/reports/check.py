@@ -1,0 +1,229 @@
+"""What is wrong with the keys now, as a monitoring system asks: findings with a state, and how many keys are well.
+
+missed      scheduled ticks that are missed since the newest start (`due`)
+silent      a key without a schedule has not run for three times its longest recent gap
+failed      the last ticks ended badly, as many in a row as --failures says
+lost        the newest execution was lost, or has no end on record and no living lease
+expired     a lease has expired, and no host has taken the key over since
+slow        the job has been running for --slow times its usual duration, and for a minute more
+overrun     scheduled ticks were skipped since the newest start, because it was still running
+spooled     records wait in the spool of this host
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.text import part_of
+from oncecron.core.timing import SLOW_AND_MORE
+from oncecron.core.units import format_duration
+from oncecron.reports.due import MISSED_AT_MOST
+from oncecron.reports.jobs import NO_END, STREAK_AT_MOST, is_living
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import LeaseView
+    from oncecron.core.text import Clock
+    from oncecron.reports.jobs import JobSummary
+
+OK, WARNING, CRITICAL = range(3)
+"""The exit statuses of a monitoring plugin; `EX_UNKNOWN` is the fourth."""
+
+STATES = ("ok", "warning", "critical")
+
+KINDS = {
+    "missed": CRITICAL,
+    "silent": CRITICAL,
+    "failed": CRITICAL,
+    "lost": CRITICAL,
+    "expired": CRITICAL,
+    "slow": WARNING,
+    "overrun": WARNING,
+    "spooled": WARNING,
+}
+"""The kinds of findings, and the state that each has by default."""
+
+_FAILED = ("failed", "timed-out", "unclaimed", "not-started")
+_NAMED_FINDINGS = 3
+
+
+class Finding(NamedTuple):
+    """What is wrong, in the order of its published fields."""
+
+    finding: str
+    state: str
+    key: str | None
+    shard: int | None
+    count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
+    """How many ticks, runs in a row, or records."""
+    tick: str | None
+    """The first one that is meant."""
+    since: float | None
+    reason: str
+
+
+class Limits(NamedTuple):
+    """From when on something is wrong."""
+
+    failures: int
+    """Ticks in a row that ended badly."""
+    slow: float
+    """How many times the usual duration."""
+    states: Mapping[str, int]
+    """The state of each kind of finding; `OK`: it is not looked for."""
+
+
+class Checked(NamedTuple):
+    """What a check has found."""
+
+    findings: list[Finding]
+    """The worst first, then by key."""
+    keys: int
+    well: int
+    """Keys without a finding."""
+
+    @property
+    def state(self) -> int:
+        """Return the worst state."""
+        return max((STATES.index(each.state) for each in self.findings), default=OK)
+
+
+def check(
+    jobs: Sequence[JobSummary],
+    leases: Sequence[LeaseView],
+    spooled: int,
+    limits: Limits,
+    now: float,
+    clock: Clock,
+) -> Checked:
+    """Return what is wrong with these keys; `spooled`: records that wait on this host."""
+    keys = {job.key for job in jobs}
+    found = [each for job in jobs for each in _of_key(job, limits, now, clock)]
+    found += _expired([lease for lease in leases if lease.key in keys], now, clock)
+    if spooled:
+        waiting = f"{_many(spooled, 'record')} in the spool of this host: the store was unreachable"
+        found.append(_finding("spooled", None, spooled, waiting))
+    judged = [
+        each._replace(state=STATES[limits.states[each.finding]])
+        for each in found
+        if limits.states[each.finding] != OK
+    ]
+    judged.sort(key=lambda each: (-STATES.index(each.state), each.key or "~"))
+    return Checked(judged, len(keys), len(keys - {each.key for each in judged}))
+
+
+def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterator[Finding]:
+    if job.missed:
+        many = _many(job.missed, "tick", MISSED_AT_MOST)
+        yield _finding(
+            "missed",
+            job.key,
+            job.missed,
+            f"missed {many} since {job.first_missed}",
+            tick=job.first_missed,
+        )
+    if job.silent_since is not None:
+        since = clock.seconds(job.silent_since)
+        yield _finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
+    if job.outcome in ("lost", NO_END):
+        reason = "was lost: its host died or was cut off"
+        yield _finding("lost", job.key, 1, reason, since=job.started_at)
+    elif _is_failed(job) and job.streak >= limits.failures:
+        many = _many(job.streak, "run", STREAK_AT_MOST)
+        how = (
+            f"{job.outcome}{_status(job)}, {many} in a row"
+            if job.streak > 1
+            else f"{job.outcome}{_status(job)}"
+        )
+        yield _finding("failed", job.key, job.streak, how, since=job.failed_at)
+    if job.overruns:
+        skipped = _many(job.overruns, "tick", MISSED_AT_MOST)
+        yield _finding(
+            "overrun", job.key, job.overruns, f"skipped {skipped}: the run before was still running"
+        )
+    yield from _slow(job, limits, now)
+
+
+def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
+    if job.running_since is None or job.usual_duration is None:
+        return
+    ran = now - job.running_since
+    if ran > limits.slow * job.usual_duration and ran > job.usual_duration + SLOW_AND_MORE:
+        usual = format_duration(round(job.usual_duration, 1))
+        reason = f"has been running on {job.running_host} for {format_duration(round(ran))}, usually {usual}"
+        yield _finding("slow", job.key, 1, reason, since=job.running_since)
+
+
+def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[Finding]:
+    for lease in leases:
+        if lease.expires_at is None or is_living(lease, now):
+            continue
+        shard = f"shard {part_of(lease.shard, lease.shards)}: " if lease.shards > 1 else ""
+        since = clock.seconds(lease.expires_at)
+        reason = (
+            f"{shard}the lease of {lease.host} has expired at {since}, and no host has taken over"
+        )
+        yield _finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
+
+
+def _finding(
+    kind: str,
+    key: str | None,
+    count: int,
+    reason: str,
+    *,
+    tick: str | None = None,
+    since: float | None = None,
+    shard: int | None = None,
+) -> Finding:
+    return Finding(kind, STATES[KINDS[kind]], key, shard, count, tick, since, reason)
+
+
+def _is_failed(job: JobSummary) -> bool:
+    return job.outcome in _FAILED and not (job.outcome == "unclaimed" and job.exit_code == 0)
+
+
+def _status(job: JobSummary) -> str:
+    if job.signal is not None:
+        return f" (signal {job.signal})"
+    return f" (exit status {job.exit_code})" if job.exit_code else ""
+
+
+def _many(count: int, what: str, at_most: int | None = None) -> str:
+    more = "+" if at_most is not None and count >= at_most else ""
+    return f"{count}{more} {what}{'s' if count != 1 else ''}"
+
+
+def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
+    """Yield what a monitoring plugin prints: a line with performance data, and a line for each finding.
+
+    The format is of the Monitoring Plugins Development Guidelines: `TEXT | LABEL=VALUE;WARN;CRIT ...`, where `;0`
+    as the limit of WARN or CRIT says that every value above 0 has this state.
+    """
+    named = [_sentence(each) for each in checked.findings[:_NAMED_FINDINGS]]
+    if len(checked.findings) > _NAMED_FINDINGS:
+        named.append(f"and {len(checked.findings) - _NAMED_FINDINGS} more")
+    named.append(f"{checked.well} of {_many(checked.keys, 'key')} ok")
+    limits = {WARNING: ";0", CRITICAL: ";;0"}
+    data = [
+        f"{kind}={_count(checked, kind)}{limits[state]}" for kind, state in states.items() if state
+    ]
+    text = _without_bars("; ".join(named))
+    yield f"ONCECRON {STATES[checked.state].upper()}: {text} | {' '.join(data)} keys={checked.keys}"
+    for each in checked.findings:
+        yield _without_bars(f"{each.state}: {_sentence(each)}")
+
+
+def _count(checked: Checked, kind: str) -> int:
+    return sum(each.count if kind in ("missed", "overrun", "spooled") else 1
+               for each in checked.findings if each.finding == kind)  # fmt: skip
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.key} {finding.reason}" if finding.key else finding.reason
+
+
+def _without_bars(text: str) -> str:
+    """Return a text without the sign behind which performance data begin."""
+    return text.replace("|", "/")

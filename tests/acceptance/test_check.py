@@ -1,0 +1,153 @@
+"""`oncecron check`: the answers of a monitoring plugin, by the installed console script."""
+
+import json
+import re
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from answers import refused
+from log_of import Store
+from planting import last_started
+from servers import eventually
+from servers.oncecron import SHORT_TTL, Ended, Oncecron
+from servers.process import kill_tree
+
+Hosts = Callable[..., Oncecron]
+MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
+FINDING = ["finding", "state", "key", "shard", "count", "tick", "since", "reason"]
+
+
+@pytest.fixture
+def host(store: Store, new_host: Hosts) -> Oncecron:
+    """One key that is well."""
+    host = new_host("host-a")
+    host.run("fine", "--tick", "t", "--", "true")
+    return host
+
+
+def answer(host: Oncecron, *words: object) -> tuple[int, dict[str, Any]]:
+    """Return the exit status and the JSON answer."""
+    ended = host("check", "--json", *words)
+    assert ended.err == "", ended
+    found = json.loads(ended.out)
+    assert all(list(each) == FINDING for each in found["findings"])
+    return ended.status, found
+
+
+def kinds(host: Oncecron, *words: object) -> tuple[int, list[tuple[str, str | None, int]]]:
+    """Return the exit status, and kind, key and count of each finding."""
+    status, found = answer(host, *words)
+    return status, [(each["finding"], each["key"], each["count"]) for each in found["findings"]]
+
+
+def an_hour_ago() -> str:
+    """Return a tick."""
+    return (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%MZ")
+
+
+@pytest.mark.quick
+def test_all_is_well(host: Oncecron) -> None:
+    """One line with performance data, and status 0."""
+    ended = host("check")
+    assert (ended.status, ended.err) == (0, "")
+    [line] = ended.out.decode().splitlines()
+    assert line == (
+        "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 "
+        "slow=0;0 overrun=0;0 spooled=0;0 keys=1"
+    )
+    assert answer(host) == (0, {"state": "ok", "keys": 1, "ok": 1, "findings": []})
+
+
+def test_missed_ticks_are_critical_until_they_are_forgotten(
+    store: Store, host: Oncecron, operator: Oncecron
+) -> None:
+    """How many, since when, and how many keys are well."""
+    host.run("often", *MINUTELY, "--", "true")
+    assert kinds(host) == (0, [])
+    last_started(store, "often", an_hour_ago())
+    status, [found] = kinds(host)
+    assert (status, found[:2]) == (2, ("missed", "often"))
+    assert 45 <= found[2] <= 51
+    ended = host("check")
+    first, second = ended.out.decode().splitlines()
+    assert ended.status == 2
+    missed = r"often missed \d+ ticks since \S+Z"
+    assert re.match(rf"ONCECRON CRITICAL: {missed}; 1 of 2 keys ok \| missed=\d+;;0 ", first)
+    assert re.fullmatch(f"critical: {missed}", second)
+    assert kinds(host, "fine") == (0, [])
+    assert operator("forget", "often").status == 0
+    assert kinds(host) == (0, [])
+
+
+def test_a_failure_is_critical_and_its_limit_can_be_raised(host: Oncecron) -> None:
+    """With the exit status; a success ends it."""
+    host.run("billing", "--tick", "1", "--", "sh", "-c", "exit 3")
+    assert kinds(host) == (2, [("failed", "billing", 1)])
+    assert kinds(host, "--failures", 2) == (0, [])
+    host.run("billing", "--tick", "2", "--", "sh", "-c", "exit 3")
+    assert kinds(host, "--failures", 2) == (2, [("failed", "billing", 2)])
+    assert b"billing failed (exit status 3), 2 runs in a row" in host("check").out
+    host.run("billing", "--tick", "3", "--", "true")
+    assert kinds(host) == (0, [])
+
+
+def test_a_finding_gets_the_state_that_is_asked_for(host: Oncecron) -> None:
+    """Warning, critical, or none; an unknown name is an unknown state."""
+    host.run("billing", "--tick", "1", "--", "false")
+    assert kinds(host, "-w", "failed,lost")[0] == 1
+    assert kinds(host, "-c", "slow", "--warning", "failed")[0] == 1
+    assert kinds(host, "--ignore", "failed") == (0, [])
+    refused(host("check", "-w", "faild"), 64, "--warning: no finding 'faild'; use missed, ")
+
+
+def test_a_dead_host_is_found(store: Store, host: Oncecron) -> None:
+    """Its lease has expired and no host has taken over."""
+    firing = host.fire("billing", "--tick", "1", "--ttl", SHORT_TTL, "--", "sleep", "60")
+    firing.job()
+    assert kinds(host) == (0, [])
+    kill_tree(firing.process.pid)
+    eventually(lambda: kinds(host)[1] == [("lost", "billing", 1), ("expired", "billing", 1)], 30)
+    assert kinds(host)[0] == 2
+
+
+def test_an_unknown_key_is_unknown(host: Oncecron) -> None:
+    """On standard output, because a monitoring system reads nothing else."""
+    ended = host("check", "fin")
+    assert (ended.status, ended.err) == (3, "")
+    assert ended.out == b"ONCECRON UNKNOWN: no host has fired key fin; did you mean fine?\n"
+
+
+def test_a_wrong_configuration_is_unknown(host: Oncecron) -> None:
+    """On standard output too, without the password."""
+    ended = host("check", "--store", "postgresql://u:s3cret@h/d?nonsense=1")
+    assert (ended.status, ended.err) == (3, "")
+    assert ended.out.startswith(b"ONCECRON UNKNOWN: ")
+    assert b"s3cret" not in ended.out
+
+
+def test_a_store_that_is_away_is_unknown(host: Oncecron) -> None:
+    """At once where it refuses."""
+    ended = host("check", "--store", "postgresql://u@127.0.0.1:1/d")
+    assert (ended.status, ended.err) == (3, "")
+    assert b"UNKNOWN" in ended.out
+    assert b"127.0.0.1" in ended.out
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "redis"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_store_that_never_answers_is_unknown_in_time(
+    any_store: Store, new_host: Hosts, scheme: str, as_json: bool
+) -> None:
+    """It accepts the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        words = ("--store", f"{scheme}://u@127.0.0.1:{port}/0", "--timeout", "1s")
+        ended: Ended = new_host("host-a")("check", *words, *(["--json"] if as_json else []))
+    assert (ended.status, ended.err) == (3, "")
+    if as_json:
+        assert json.loads(ended.out)["reason"] == "no answer from the store within 1 s"
+    else:
+        assert ended.out == b"ONCECRON UNKNOWN: no answer from the store within 1 s\n"
