@@ -78,6 +78,11 @@ def name_before(text: str, at: int) -> str:
 _STORES = frozenset(
     ("postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "unix", "sqlite")
 )
+_WEB_HOOKS = (
+    *("hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
+    *("api.telegram.org/bot", ".webhook.office.com/", "chat.googleapis.com/v1/spaces/"),
+)
+"""Hosts and beginnings of paths; the rest of the path is secret."""
 _MISTYPED = ("postgres", "redis", "valkey")
 _FILES = ("unix", "sqlite")
 _SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
@@ -199,10 +204,27 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
         found += _behind_hosts(text, at)
     if store and begin:
         found += _behind_parameter(text, begin)
+    found += _in_web_hook(text, begin)
     query = text.find("?", at)
     if begin and query >= 0:  # a path of SQLite may contain one
         found += _in_parameters(text, query + 1, store and scheme != "sqlite")
     return _merged(found)
+
+
+def in_web_hook(text: str) -> bool:
+    """Return whether a text has the address of a web hook: who knows its path may use it."""
+    return any(place in text for place in _WEB_HOOKS)
+
+
+def _in_web_hook(text: str, begin: int) -> Iterator[tuple[int, int]]:
+    """Yield the path of a web hook."""
+    for place in _WEB_HOOKS:
+        at = text.find(place, begin)
+        if begin and at >= 0:
+            end = min(
+                end for end in (text.find("?", at), text.find("#", at), len(text)) if end >= 0
+            )
+            yield at + len(place), end
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.secrets import (
     MASK,
     hidden_in_url,
+    in_web_hook,
     is_secret_name,
     may_hold_secret,
     name_before,
@@ -233,7 +234,9 @@ def _is_cut_url(word: str, found: Secret, following: Sequence[str]) -> bool:
 
 def _in_word(word: str, number: int) -> Iterator[Secret]:
     for start, end in hidden_in_url(word):
-        yield Secret("the password in an address", number, start, end, sure="@" in word[end:])
+        hook = in_web_hook(word[:start])
+        place = "the address of a web hook" if hook else "the password in an address"
+        yield Secret(place, number, start, end, sure=hook or "@" in word[end:])
     for at, sign in enumerate(word):
         if sign not in "=:" or at + 1 == len(word):
             continue

@@ -20,7 +20,7 @@ from oncecron.crontab.simple_commands import simple_commands, to_bytes, to_text
 from oncecron.crontab.words import OPERATOR, WORD, UnclosedError, per_host_program, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from oncecron.crontab.simple_commands import SimpleCommand
 
@@ -274,15 +274,15 @@ def _tests_of_the_host(parts: list[_Part]) -> Iterator[str]:
     for at, part in enumerate(parts):
         written = " ".join(part.simple.written)
         for assigned in _ASSIGNED.finditer(written):
-            if _host_in(assigned[2], names):
+            if host_in(assigned[2], names):
                 names.add(assigned[1])
         if part.program.name in _TESTS or part.simple.words[:1] == ("case",):
-            yield from filter(None, [_host_in(written, names)])
+            yield from filter(None, [host_in(written, names)])
         elif part.program.name in _MATCHING and _decides(parts, at):
             yield from filter(None, [_host_matched(parts, at, names)])
 
 
-def _host_in(written: str, names: set[str]) -> str | None:
+def host_in(written: str, names: Container[str] = ()) -> str | None:
     """Return what a word says of the host; `names`: variables that have its name."""
     found = _OF_HOST.search(written)
     if found:
@@ -303,7 +303,7 @@ def _host_matched(parts: list[_Part], at: int, names: set[str]) -> str | None:
         before.program.name == "uname" and "-n" in before.program.arguments
     ):
         return f"`{before.simple.text}`"
-    return _host_in(before.simple.text, names)
+    return host_in(before.simple.text, names)
 
 
 def _decides(parts: list[_Part], at: int) -> bool:

@@ -130,13 +130,24 @@ def test_units_of_systemd_are_read_as_such(host: Oncecron, public_path: Path) ->
 def test_what_cannot_be_read_is_refused(host: Oncecron, public_path: Path) -> None:
     """With a status of its own, before anything is printed."""
     refused(lint(host, public_path / "none"), 66, "/none: No such file")
-    refused(lint(host, write(public_path, "odd", ODD), public_path), 66, str(public_path))
+    refused(lint(host, write(public_path, "odd", ODD), "/dev/null"), 66, "/dev/null")
     refused(lint(host, "--nonsense"), 64, "--nonsense")
+
+
+def test_the_files_of_a_directory_are_read(host: Oncecron, public_path: Path) -> None:
+    """In `cron.d` also those that cron does not read, with the reason; not what editors leave."""
+    for name in ("app", "app.cron", "app~", ".app"):
+        write(public_path / "cron.d", name, "0 2 * * 5#2 root /bin/bill\n")
+    ended = lint(host, "--user-field", public_path / "cron.d")
+    places = [each.split(": ")[0] for each in ended.out.decode().splitlines()]
+    odd = f"{public_path}/cron.d/app"
+    assert places == [f"{odd}:1", f"{odd}.cron:1", f"{odd}.cron:1"]
+    assert f"{odd}.cron:1: Debian's cron does not read a file with the name".encode() in ended.out
 
 
 def test_sudo_is_root_s_right(host: Oncecron, public_path: Path) -> None:
     """What root's `crontab -l` gives is root's; a file could be anybody's."""
-    job = "0 2 * * * sudo -u www /bin/bill\n"
+    job = "0 2 * * * /usr/local/bin/oncecron run --key k --no-tick -- sudo -u www /bin/bill\n"
     assert b"[sudo]" in lint(host, write(public_path, "joe", job)).out
     ended = lint(host, text=job.encode())
     assert (b"[sudo]" in ended.out) == (
@@ -148,6 +159,7 @@ def test_what_wrap_writes_has_no_finding(host: Oncecron, public_path: Path) -> N
     """Of guards, keys and schedules: commands that need a shell, the same command twice, a secret apart."""
     text = """\
 PATH=/usr/bin:/bin
+SHELL=/bin/bash
 0 2 * * * cd /app && ./bill.sh > /var/log/bill.log 2>&1
 * * * * * /bin/poll --once
 */2 * * * * /bin/poll

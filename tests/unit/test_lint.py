@@ -14,7 +14,10 @@ import pytest
 from crontabs import lines
 from hypothesis import given
 from hypothesis import strategies as st
+from test_lint_mistakes import MISTAKES
 
+from oncecron.crontab.cron_directory import why_not_read
+from oncecron.crontab.crons import CRONS
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, check_unit, lint
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.simple_commands import simple_commands
@@ -209,7 +212,7 @@ CASES = [
     ("never", "0 0 31 2 * a\n", "month 2 has no day 31", "0 0 29 2 * a\n"),
     ("never", "0 0 31 4,jun,9 * a\n", "use a day that exists", "0 0 31 4,jun,10 * a\n"),
     ("field", "0 2 * * 5#2 a\n", "reads 5#2 in the day-of-week field as 5", "0 2 * * fri,SUN a\n"),
-    ("field", "*/100 * * * * a\n", "cron reads */100 as 0", "*/59 */23 * * */3 a\n"),
+    ("field", "*/100 * * * * a\n", "cron reads */100 as 0", "0-59/59 0-23/23 * * */3 a\n"),
     ("field", "0 8-18/11 * * * a\n", "cron reads 8-18/11 as 8", "0 8-18/10 * * * a\n"),
     ("field", "0 2,22-3 * * * a\n", "as 2 and ignores the rest", "00 02,3-22 * * * a\n"),
     ("days", "0 4 13 * 5 a\n", "match day-of-month 13 or day-of-week 5, not only on", "0 4 13 * * a\n0 5 * * 5 b\n"),
@@ -224,7 +227,7 @@ CASES = [
         "PATH=/usr/local/bin:/usr/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
     ),
     ("sudo", line("-- sudo -u www /bin/bill"), "as joe, oncecron cannot end a command", line("-- bill", before="sudo ")),
-    ("sudo", "0 2 * * * sudo /bin/bill\n", "root's crontab", "0 2 * * * visudo -c\n"),
+    ("sudo", line("-- sudo /bin/bill"), "root's crontab", line("-- visudo -c") + "0 2 * * * sudo /bin/bill\n"),
     ("sudo", line("--shell 'cd /x && A=b /usr/bin/sudo bill'"), "as another user", line("--shell 'echo sudo'")),
     ("sudo", line("-- bill && sudo pay"), "root's crontab", line("-- bill", before="cd /x && sudo -u www ")),
     ("sudo", line('-- sudo bill"', before='sudo sh -c "'), "as another user", line('-- bill"', before='sudo sh -c "')),
@@ -285,12 +288,14 @@ def test_a_finding_is_made_where_it_is_due(kind: str, has: str, words: str, has_
 def test_what_is_near_has_nothing_of_another_kind(has_not: str) -> None:
     """But for what it is shown to have on purpose."""
     on_purpose = {"frequent", "never", "unguarded", "mailto", "sudo"}
+    on_purpose |= {"duplicate", "bashism", "expansion", "tick"}  # beside what the case is about
     assert set(kinds(found(has_not))) <= on_purpose, found(has_not)
 
 
 def test_every_kind_is_tried() -> None:
     """Also those of several files and of units, below."""
-    assert {kind for kind, *_ in CASES} | {"missing", "systemd"} == set(FINDINGS)
+    tried = {kind for kind, *_ in CASES} | {mistake.kind for mistake in MISTAKES}
+    assert tried | {"missing", "systemd", "not-read"} == set(FINDINGS)
 
 
 def test_the_line_is_named() -> None:
@@ -392,9 +397,10 @@ def derived(hour: int, added: str | None = None) -> str:
 def test_the_keys_that_wrap_gives_one_command_on_two_lines_are_meant() -> None:
     """They differ by a digest of the schedule, and those of the very same line by a number."""
     lines = [*map(derived, (2, 3, 4)), derived(4, f".{4:08x}-2"), derived(5, "")]
-    assert kinds(found("".join(lines))) == []
-    assert compared("".join(lines), "".join(reversed(lines))) == []
-    assert kinds(found(derived(2) + derived(2, ""))) == ["split-key"]
+    assert kinds(found("".join(lines))) == ["duplicate"]
+    twice = compared("".join(lines), "".join(reversed(lines)))
+    assert kinds(twice) == ["duplicate", "duplicate"]
+    assert kinds(found(derived(2) + derived(2, ""))) == ["split-key", "duplicate"]
 
 
 def test_other_blanks_or_quotes_give_the_key_of_the_same_command() -> None:
@@ -405,9 +411,9 @@ def test_other_blanks_or_quotes_give_the_key_of_the_same_command() -> None:
         ).data.decode()
         for command in (b"/bin/bill daily", b"/bin/bill  daily", b"/bin/bill 'daily'")
     ]
-    assert kinds(found("".join(texts))) == []
-    assert compared(texts[0], texts[1]) == compared(texts[0], texts[2]) == []
-    assert kinds(found(texts[0] + line("-- /bin/bill daily"))) == ["split-key"]
+    assert kinds(found("".join(texts))) == ["duplicate", "duplicate"]
+    assert kinds(compared(texts[0], texts[1])) == kinds(compared(texts[0], texts[2])) == []
+    assert kinds(found(texts[0] + line("-- /bin/bill daily"))) == ["split-key", "duplicate"]
 
 
 # Several hosts
@@ -481,6 +487,64 @@ def test_what_is_each_host_s_own_is_not_compared() -> None:
     """Nor what somebody has marked."""
     own = "@reboot x\n0 3 * * * run-parts y\n# oncecron: off\n0 4 * * * z\n"
     assert compared(line("-- bill") + own, line("-- bill")) == []
+
+
+# Files that cron does not read
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "owner", "links", "words"),
+    [
+        ("app", 0o644, 0, 1, None),
+        ("app-2_b", 0o600, 0, 1, None),
+        ("app.cron", 0o644, 0, 1, "only letters, digits, - and _"),
+        ("app", 0o664, 0, 1, "mode 664); run `chmod 644`"),
+        ("app", 0o646, 0, 1, "others can write to it"),
+        ("app", 0o644, 1000, 1, "belongs to user 1000"),
+        ("app", 0o644, 0, 2, "2 hard links"),
+    ],
+)
+def test_a_file_that_cron_does_not_read(
+    name: str, mode: int, owner: int, links: int, words: str | None
+) -> None:
+    """By its name, its mode, its owner, its links: as Debian's cron checks them."""
+    status = os.stat_result((mode, 0, 0, links, owner, 0, 0, 0, 0, 0))
+    why = why_not_read(name, status)
+    assert (words is None and why is None) or (words or "-") in (why or "")
+    source = LintedCrontab(name, scan(b"0 2 * * * root /bin/a\n", system=True), not_read=why)
+    assert kinds(lint([source])) == (["not-read"] if words else [])
+
+
+# Zones of crons
+
+
+def test_a_zone_that_the_cron_reads_is_that_of_the_schedule() -> None:
+    """Cronie fires the lines below CRON_TZ in that zone."""
+    text = "CRON_TZ=Asia/Tokyo\n" + line("--tz {} -- bill")
+    for zone, made in (("Asia/Tokyo", []), ("UTC", ["zone"])):
+        source = LintedCrontab("crontab", scan(text.format(zone).encode()))
+        assert kinds(lint([source], cron=CRONS["cronie"])) == made
+        assert kinds(lint([source])) == ["zone"]
+    bare = LintedCrontab("crontab", scan(b"CRON_TZ=Asia/Tokyo\n" + line("-- bill").encode()))
+    (made_of_bare,) = lint([bare], cron=CRONS["cronie"])
+    assert made_of_bare.cure == "use --tz Asia/Tokyo"
+
+
+def test_hosts_with_different_stores_do_not_exclude_each_other() -> None:
+    """With the same key; a password is not shown."""
+    texts = [line(f"--store postgresql://u:hunter2@{host}/d -- bill") for host in ("one", "other")]
+    made = compared(*texts)
+    assert kinds(made) == ["secret", "store", "secret"]
+    assert "hunter2" not in repr(made)
+    assert "store" not in kinds(compared(texts[0], texts[0]))
+    assert kinds(found(line("--store local -- bill"))) == []
+
+
+def test_advice_for_guarded_lines_is_given_where_there_is_a_guard() -> None:
+    """Nothing of oncecron in a file that does not use it."""
+    text = 'MAILTO=""\nPGPASSWORD=hunter2\n0 2 * * * sudo /bin/a --password=hunter2\n'
+    assert "oncecron" not in repr(found(text))
+    assert "oncecron" in repr(found(text + line("-- b")))
 
 
 # Units of systemd

@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import io
 import os
-import re
 import stat
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
+from oncecron.crontab.cron_directory import NAME, cron_reads, why_not_read
 
 STANDARD_INPUT = "-"
 _LARGEST = 16 << 20
@@ -21,7 +21,6 @@ SYSTEM_FILE = "/etc/crontab"
 SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")
 """Where cron keeps the crontabs of users, by their names."""
 _SYSTEM_DIRECTORY = "/etc/cron.d"
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class CrontabFile(NamedTuple):
@@ -45,6 +44,13 @@ class CrontabFile(NamedTuple):
         """The user whose crontab this is, also by its path; None if unknown."""
         directory, name = os.path.split(self.path)
         return self.user or (name if directory in SPOOLS else None)
+
+    def not_read(self) -> str | None:
+        """Return why cron does not read this file of a directory of crontabs, None if it does or may."""
+        directory, name = os.path.split(self.path)
+        if os.path.basename(directory) != NAME:
+            return None
+        return why_not_read(name, self.status if self.is_system else None)
 
 
 def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
@@ -94,11 +100,6 @@ def in_directory(path: str, *, system: bool) -> Directory | None:
     system = system or os.path.realpath(path) == _SYSTEM_DIRECTORY
     not_read = [each for each in paths if system and not cron_reads(os.path.basename(each))]
     return Directory([each for each in paths if each not in not_read], not_read)
-
-
-def cron_reads(name: str) -> bool:
-    """Return whether Debian's cron reads a file with this name in /etc/cron.d (`valid_name` of its database.c)."""
-    return _NAME.fullmatch(name) is not None
 
 
 def _standard_input(command: str, *, named: bool) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron.cli.command import FILES, JSON, TableCommand
-from oncecron.cli.crontab.files import STANDARD_INPUT, read_source
+from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron.config.options import CONFIG, Option
 
@@ -44,12 +44,14 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     import json
 
     from oncecron.cli import output
+    from oncecron.cli.crontab.installed_cron import installed_cron
     from oncecron.config.file import read_file
     from oncecron.core.stderr import complain
+    from oncecron.crontab.crons import CRONS
     from oncecron.crontab.lint import check_unit, lint
 
     jobs = read_file(given.get("config")).jobs
-    named = list(dict.fromkeys(words or [""]))
+    named = list(dict.fromkeys(_files(words, system="user-field" in given) or [""]))
     units = [word for word in named if word.endswith(_UNIT)]
     found = lint(
         [_source(word, system="user-field" in given) for word in named if word not in units],
@@ -57,6 +59,7 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
         required="require-guard" in given,
         compared="compare" in given,
         is_program=lambda path: os.access(path, os.X_OK),
+        cron=installed_cron() or CRONS["debian"],
     )
     for unit in units:
         text = read_source([unit]).data.decode("utf-8", "surrogateescape")
@@ -81,7 +84,16 @@ def _source(word: str, *, system: bool) -> LintedCrontab:
     file = read_source([word] if word else [], "lint")
     crontab = scan(file.data, system=system or file.is_system)
     refuse_wrong_kind(crontab, file)
-    return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file))
+    return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file), file.not_read())
+
+
+def _files(words: list[str], *, system: bool) -> list[str]:
+    """Return the named files, and those of named directories, also if cron does not read them. Raises `InputError`."""
+    found: list[str] = []
+    for word in words:
+        directory = in_directory(word, system=system)
+        found += [word] if directory is None else sorted(directory.crontabs + directory.not_read)
+    return found
 
 
 def _user(file: CrontabFile) -> str | None:
@@ -123,6 +135,6 @@ COMMAND = TableCommand(
         "oncecron crontab lint web1/crontab web2/crontab",
     ),
     words=click.Argument(
-        ["words"], metavar="[FILE]...", nargs=-1, required=False, shell_complete=FILES
+        ["words"], metavar="[FILE|DIRECTORY]...", nargs=-1, required=False, shell_complete=FILES
     ),
 )

@@ -9,8 +9,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from oncecron.crontab.crons import CRONS
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint import broken_jobs, command_text, keys, schedules, unguarded
+from oncecron.crontab.lint import (
+    broken_jobs,
+    command_text,
+    guard_values,
+    keys,
+    schedules,
+    shell_dialect,
+    shell_text,
+    unguarded,
+    variables,
+    whole_file,
+)
 from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
 from oncecron.crontab.lint.systemd_units import check_unit
 from oncecron.crontab.prefix import read_prefix
@@ -19,6 +31,7 @@ from oncecron.crontab.scanner import NUL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint.linted_entry import LintedEntry
 
 _NEWLINE = "no newline"
@@ -39,23 +52,29 @@ def lint(
     required: bool = False,
     compared: bool = False,
     is_program: Callable[[str], bool] = lambda _: False,
+    cron: Cron = CRONS["debian"],
 ) -> list[Diagnostic]:
     """Return the findings, in the order of files and lines.
 
     `jobs` are the [job.KEY] sections of the configuration. `required`: every line must use oncecron. `compared`: the
     files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
+    `cron` is the cron of the hosts, as far as its variables count.
     """
     lines = [linted_entries(source, jobs or {}) for source in sources]
     found: list[Diagnostic] = []
     for source, of_file in zip(sources, lines, strict=True):
         found += _problems(source)
-        found += command_text.check_variables(source)
+        guarded = any(line.invocations for line in of_file)
+        found += variables.check_variables(source, guarded=guarded, cron=cron)
+        found += whole_file.check_file(source)
+        found += whole_file.check_duplicates(of_file)
         found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
-            found += _check_line(line, is_program)
+            found += _check_line(line, is_program, cron)
     for group in _groups(sources, lines, compared=compared):
         found += keys.check_keys([line for of_file in group for line in of_file])
         found += keys.check_hosts(group)
+        found += guard_values.check_stores(group)
     order = {source.name: number for number, source in enumerate(sources)}
     return sorted(
         dict.fromkeys(found),
@@ -63,8 +82,14 @@ def lint(
     )
 
 
-def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
+def _check_line(
+    line: LintedEntry, is_program: Callable[[str], bool], cron: Cron
+) -> Iterator[Diagnostic]:
     yield from schedules.check_fields(line)
+    yield from schedules.check_minutes(line)
+    yield from schedules.check_count(line)
+    yield from shell_text.check_text(line)
+    yield from shell_dialect.check_dialect(line)
     yield from command_text.check_command(line)
     yield from unguarded.check_programs(line, is_program)
     if line.invocations:
@@ -73,6 +98,8 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
         yield from unguarded.check_options(line)
         yield from unguarded.check_delays(line)
         yield from broken_jobs.check_guarded(line)
+        yield from guard_values.check_values(line)
+        yield from schedules.check_zone_of_cron(line, cron)
     for invocation in line.invocations:
         yield from schedules.check_schedule(line, invocation)
         yield from schedules.check_frequency(line, invocation)
@@ -80,9 +107,9 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
-    reported = {found.line for found in command_text.check_variables(source)}
+    reported = {found.line for found in variables.check_variables(source, guarded=False)}
     for number, reason in source.crontab.problems():
-        if number in reported:
+        if number in reported or _is_only_cr(source, number):
             continue
         if reason.startswith(_NEWLINE):
             yield Diagnostic(
@@ -109,6 +136,12 @@ def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     for number, reason in problems:
         message, _, cure = reason.partition("; ")
         yield Diagnostic(source.name, number, "directive", message, cure or _CURE_OF_COMMENT)
+
+
+def _is_only_cr(source: LintedCrontab, number: int) -> bool:
+    """Return whether a line has nothing but the CR of its line end, of which `whole_file` tells."""
+    raws = [line.raw for line in source.crontab.lines[number - 1 : number]]
+    return raws == [b"\r\n"]
 
 
 def _groups(

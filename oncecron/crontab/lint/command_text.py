@@ -1,53 +1,19 @@
-"""Findings on the text of a line or a variable: secrets, an unescaped `%`, an empty MAILTO."""
+"""Findings on the text of a command: secrets, an unescaped `%`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.linted_entry import Diagnostic
-from oncecron.crontab.lint.secrets import secret_in_variable, secrets_in_arguments
+from oncecron.crontab.lint.secrets import secrets_in_arguments
+from oncecron.crontab.lint.variables import HIDE_IT, OF_ONCECRON
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.prefix import read_prefix
-from oncecron.crontab.scanner import InvalidLine, Variable
 from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.lint.linted_entry import LintedCrontab, LintedEntry
-
-_CURE = (
-    "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc; for oncecron: store_file "
-    "in the configuration file); cron mails its variables, and every user can see arguments"
-)
-
-
-def check_variables(source: LintedCrontab) -> Iterator[Diagnostic]:
-    """Yield the variables that contain a secret, and an empty MAILTO."""
-    last = max((entry.number for entry in source.crontab.entries()), default=0)
-    for line in source.crontab.lines:
-        if (
-            isinstance(line, InvalidLine)
-            and line.raw.strip().partition(b"=")[0].strip() == b"MAILTO"
-        ):
-            yield Diagnostic(
-                *(source.name, line.number, "mailto"),
-                "MAILTO= has no value: Debian's cron rejects the whole file",
-                'write MAILTO=root, or MAILTO="" for no mail',
-            )
-        if not isinstance(line, Variable):
-            continue
-        name, value = (text.decode("utf-8", "surrogateescape") for text in (line.name, line.value))
-        if name == "MAILTO" and not value and line.number < last:
-            yield Diagnostic(
-                *(source.name, line.number, "mailto"),
-                "MAILTO is empty: the output of failed jobs below it is lost",
-                "set MAILTO to an address; oncecron prints nothing on success or on a skip",
-            )
-        if secret_in_variable(name, value):
-            yield Diagnostic(
-                *(source.name, line.number, "secret"), f"{name} contains a secret", _CURE
-            )
+    from oncecron.crontab.lint.linted_entry import Diagnostic, LintedEntry
 
 
 def check_command(line: LintedEntry) -> Iterator[Diagnostic]:
@@ -56,7 +22,8 @@ def check_command(line: LintedEntry) -> Iterator[Diagnostic]:
         (name for simple in line.commands for name, _ in secrets_in_arguments(simple.words)), None
     )
     if what:
-        yield line.diagnostic("secret", f"{what} in the command is a secret", _CURE)
+        cure = HIDE_IT.format(OF_ONCECRON if line.invocations else "")
+        yield line.diagnostic("secret", f"{what} in the command is a secret", cure)
     prefix = read_prefix(line.entry.command)
     before, behind = split_command(prefix.command if prefix else line.entry.command)
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):

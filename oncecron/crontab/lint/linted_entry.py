@@ -27,9 +27,22 @@ if TYPE_CHECKING:
 
 FINDINGS = (
     *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
-    *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field", "days"),
+    *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field"),
+    *("every-minute", "duplicate", "days"),
     *(PINNED, BACKGROUND, EACH_HOST),
-    *("path", "sudo", "secret", "percent", "mailto", "options", "invalid", "newline", "directive"),
+    *("key", "tick", "store", "path", "sudo", "secret", "percent"),
+    *("quote", "redirection", "bashism", "continued", "comment", "user"),
+    *(
+        "expansion",
+        "shell",
+        "mailto",
+        "options",
+        "invalid",
+        "crlf",
+        "newline",
+        "not-read",
+        "directive",
+    ),
 )
 """The kinds of findings."""
 _LONGEST_SHOWN = 60
@@ -53,6 +66,8 @@ class LintedCrontab(NamedTuple):
     crontab: Crontab
     user: str | None = None
     """The owner; None where the lines name a user, or where the owner is unknown."""
+    not_read: str | None = None
+    """Why cron does not read this file, then `; ` and the cure; None if it does."""
 
 
 class Invocation(NamedTuple):

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
+from oncecron.core.time_zone import canonical
+from oncecron.crontab.crons import zone_variable
 from oncecron.crontab.fields import NAMES, Field, either_day, read_field, without_empty_day
 from oncecron.crontab.scanner import Entry, scan
 from oncecron.crontab.wrap import schedule_of
@@ -13,6 +15,7 @@ from oncecron.crontab.wrap import schedule_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
 
 _DAY, _MONTH, _WEEKDAY = 2, 3, 4
@@ -28,6 +31,14 @@ _FIELDS = {
     "@hourly": "0 * * * *",
 }
 _OFTEN = 5  # minutes
+_FEW = 2  # hours
+_UNEVEN = re.compile(r"\*/(\d+)")
+_MOST_UNEVEN = 3  # values; with more of them, people seldom care about the last gap
+_UNITS = ((60, "minutes"), (24, "hours"))
+_NAME_OR_NUMBER = r"(?:\d+|sun|mon|tue|wed|thu|fri|sat)"
+_ANY_FIELD = re.compile(
+    rf"\?|\*(?:/\d+)?|{_NAME_OR_NUMBER}(?:[-,/]{_NAME_OR_NUMBER})*", re.IGNORECASE
+)
 
 
 def check_fields(line: LintedEntry) -> Iterator[Diagnostic]:
@@ -59,12 +70,75 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
             f"{what} has a step larger than the range: cron reads {large[0]} as {large[1]}",
             f"write {large[1]}",
         )
+    elif position < len(_UNITS) and (gap := _last_gap(position, field)):
+        unit = _UNITS[position][1]
+        values = ",".join(map(str, sorted(field.values)))
+        yield line.diagnostic(
+            "field",
+            f"{what} is {values}: before it begins again, the last gap is only {gap} {unit}",
+            f"write {values} if that is meant, or a step that divides {_UNITS[position][0]}",
+        )
     elif field.text != field.written:
         yield line.diagnostic(
             "field",
             f"cron reads {what} as {field.text} and ignores the rest",
             f"write {field.text}, and test for the rest in the command",
         )
+
+
+def _last_gap(position: int, field: Field) -> int:
+    """Return the last gap of a step that does not divide the hour or the day, 0 for any other field."""
+    step = _UNEVEN.fullmatch(field.written)
+    if step is None or len(field.values) > _MOST_UNEVEN:
+        return 0
+    return _UNITS[position][0] % int(step[1])
+
+
+def check_minutes(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield `* 2 * * *`: it runs sixty times, not once."""
+    if not line.entry.fields:
+        return
+    minute, hour = line.entry.fields[:2]
+    if minute.written in ("*", "*/1") and 0 < len(hour.values) <= _FEW and not hour.has_star:
+        if "-" in hour.written:
+            return
+        first = min(hour.values)
+        yield line.diagnostic(
+            "every-minute",
+            f"the minute field is *: cron runs the line sixty times from {first:02}:00 to {first:02}:59",
+            f"write 0 in the minute field for once at {first:02}:00, or 0-59 if each minute is meant",
+        )
+
+
+def check_count(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield lines with six fields, as Quartz and others have them: cron takes the sixth for the command or the user."""
+    user = (line.entry.user or b"").decode(errors="replace")
+    first = user or line.command.partition(" ")[0]
+    if line.entry.fields and _ANY_FIELD.fullmatch(first):
+        yield line.diagnostic(
+            "field",
+            f"the line has more than five time fields: cron takes {first} for the "
+            + ("user" if user else "command"),
+            "write minute, hour, day of month, month and day of week, without seconds and year",
+        )
+
+
+def check_zone_of_cron(line: LintedEntry, cron: Cron) -> Iterator[Diagnostic]:
+    """Yield schedules of a guard that are in another zone than the one that CRON_TZ sets for the line."""
+    variable = zone_variable(line.source.crontab, line.entry, cron)
+    if variable is None:
+        return
+    zone = variable.value.decode(errors="replace")
+    for invocation in line.invocations:
+        given = invocation.options.get("tz")
+        if "schedule" in invocation.options and (
+            given is None or canonical(given) != canonical(zone)
+        ):
+            yield line.diagnostic(
+                "zone",
+                f"{cron.title} fires the line in {zone}, but --schedule is in {given or 'the zone of the host'}",
+                f"use --tz {zone}",
+            )
 
 
 def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:

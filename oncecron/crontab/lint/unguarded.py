@@ -178,7 +178,7 @@ def check_programs(line: LintedEntry, is_program: Callable[[str], bool]) -> Iter
     """Yield an oncecron that cron does not find, or that cannot end its job; `is_program` checks a path."""
     for invocation in line.invocations:
         yield from _check_path(line, invocation, is_program)
-    if line.user != "root" and any(map(_is_sudo, _unprivileged(line))):
+    if line.invocations and line.user != "root" and any(map(_is_sudo, _unprivileged(line))):
         yield line.diagnostic(
             "sudo",
             f"{f'as {line.user}' if line.user else 'unless it is root'}, oncecron cannot end a command that sudo "

@@ -1,0 +1,99 @@
+"""Findings on the variables of a crontab: cron expands nothing in them, and has no comments behind them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from oncecron.core.secrets import is_secret_name
+from oncecron.crontab.crons import CRON_TZ, CRONS
+from oncecron.crontab.lint.linted_entry import Diagnostic
+from oncecron.crontab.lint.secrets import secret_in_variable
+from oncecron.crontab.scanner import InvalidLine, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.crontab.crons import Cron
+    from oncecron.crontab.lint.linted_entry import LintedCrontab
+
+HIDE_IT = (
+    "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc{}); cron mails its "
+    "variables, and every user can see arguments"
+)
+OF_ONCECRON = "; for oncecron: store_file in the configuration file"
+_EXPANSION = re.compile(r"\$\{?[A-Za-z_]\w*|\$\(|`|(?:^|:)~(?:/|$)")
+_COMMENT = re.compile(r"\s#")
+
+
+def check_variables(
+    source: LintedCrontab, *, guarded: bool, cron: Cron = CRONS["debian"]
+) -> Iterator[Diagnostic]:
+    """Yield the variables that do not mean what they say; `guarded`: a line of the file uses oncecron."""
+    last = max((entry.number for entry in source.crontab.entries()), default=0)
+    for line in source.crontab.lines:
+        if isinstance(line, InvalidLine) and _is_empty_mailto(line):
+            yield Diagnostic(
+                *(source.name, line.number, "mailto"),
+                "MAILTO= has no value: Debian's cron rejects the whole file",
+                'write MAILTO=root, or MAILTO="" for no mail',
+            )
+        if not isinstance(line, Variable):
+            continue
+        for kind, message, cure in _found(
+            line, guarded=guarded, used=line.number < last, cron=cron
+        ):
+            yield Diagnostic(source.name, line.number, kind, message, cure)
+
+
+def _is_empty_mailto(line: InvalidLine) -> bool:
+    return line.raw.strip().partition(b"=")[0].strip() == b"MAILTO"
+
+
+def _found(
+    line: Variable, *, guarded: bool, used: bool, cron: Cron
+) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, message and cure; `used`: there are lines below it."""
+    name, value = (text.decode("utf-8", "surrogateescape") for text in (line.name, line.value))
+    if name == "MAILTO" and not value and used:
+        more = "; oncecron prints nothing on success or on a skip" if guarded else ""
+        yield (
+            "mailto",
+            "MAILTO is empty: the output of failed jobs below it is lost",
+            f"set MAILTO to an address{more}",
+        )
+    if secret_in_variable(name, value):
+        more = OF_ONCECRON if guarded or name.startswith("ONCECRON_") else ""
+        yield "secret", f"{name} contains a secret", HIDE_IT.format(more)
+    if not used:
+        return
+    if line.name == CRON_TZ and CRON_TZ not in cron.zone_variables:
+        yield (
+            "zone",
+            f"{cron.title} ignores CRON_TZ: the lines below it run at the host's time",
+            "convert the times of the lines to the host's time zone, or use a cron that reads it",
+        )
+    commented = _COMMENT.search(value) is not None and not _is_quoted(line)
+    if commented:
+        yield (
+            "comment",
+            f"cron has no comments behind a value: the text from # on is a part of {name}",
+            "write the comment on a line of its own",
+        )
+    if _EXPANSION.search(value) and not is_secret_name(name):
+        yield (
+            "expansion",
+            f"cron expands nothing in {name}: variables, commands and ~ stay as they are written",
+            "write the value in full, or set the variable in the command",
+        )
+    elif name == "SHELL" and not commented and (value[:1] != "/" or " " in value):
+        yield (
+            "shell",
+            "cron cannot start this SHELL: it must be the path of a program, without options",
+            "write its full path, such as /bin/bash",
+        )
+
+
+def _is_quoted(line: Variable) -> bool:
+    """Return whether the value is in quotes: then a # in it is meant."""
+    return line.raw.partition(b"=")[2].strip()[:1] in (b"'", b'"')
