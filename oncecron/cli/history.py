@@ -57,7 +57,8 @@ OPTIONS = (
         "outcome",
         "text",
         "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
-        "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, no-store.",
+        "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, unmet, "
+        "no-store.",
         "OUTCOME",
         _WHICH,
         completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),

@@ -130,6 +130,15 @@ RUN_OPTIONS = (
     ),
     SHELL,
     Option(
+        "only-if",
+        "text",
+        "Skip on this host unless TEST succeeds, run with $SHELL -c before the tick is claimed. Another host can "
+        "still run the tick.",
+        "TEST",
+        _WHAT,
+        config="job",
+    ),
+    Option(
         "schedule",
         "text",
         "Use the latest scheduled time as the tick, even if the start is late. EXPR is five cron fields in quotes, or "

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         "drained",
         "exhausted",
         "broken",
+        "unmet",
         "no-store",
     ]
     Outcome = Literal[
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 # The same values at run time: a firing does not import `typing`. A test compares them.
 REFUSAL_REASONS: tuple[RefusalReason, ...] = (
     *("held", "done", "passed", "recent", "late"),
-    *("paused", "drained", "exhausted", "broken", "no-store"),
+    *("paused", "drained", "exhausted", "broken", "unmet", "no-store"),
 )
 OUTCOMES: tuple[Outcome, ...] = (
     *("running", "succeeded", "failed", "timed-out"),

@@ -80,6 +80,14 @@ SILENT_FOR = 1 / 3
 ASSUMED_TTL = 60.0
 """The ttl of a connection without a lease, and of a lease whose ttl is unknown: the default of --ttl."""
 
+# Before the claim
+
+ONLY_IF_TIMEOUT = 30.0
+"""The limit for the test of --only-if, half a minute: a test that hangs must not meet the next firing.
+
+It decides whether a program or a file is there, which takes milliseconds. A remote file system may take seconds.
+"""
+
 # One call to the store
 
 CALL_TIMEOUT = 5.0

@@ -308,6 +308,7 @@ class _Sentences:
             "drained": f"the host was drained{detail}",
             "exhausted": f"no attempts were left{detail}",
             "broken": f"it could not start the command{detail}",
+            "unmet": f"it did not meet --only-if{detail}",
             "no-store": f"it could not reach the store{detail}",
         }.get(skip.reason, f"{skip.reason}{detail}")
 
@@ -324,6 +325,7 @@ class _Sentences:
             why = {
                 "no-store": "it could not reach the store",
                 "broken": "it could not start the command",
+                "unmet": "it did not meet --only-if",
             }
             reason = why.get(record["reason"], record["reason"])
             what = f"skipped: {reason}{_in_brackets(record.get('detail'))}"

@@ -2,9 +2,10 @@
 
 1. Read options, environment and file; check key and tick.
 2. Derive the tick once, from the host's clock at the start of this process, and never again after a wait.
-3. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
+3. Run the test of --only-if. If it fails, the firing is skipped as `unmet`, and nothing is claimed.
+4. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
    is claimed. Otherwise a broken host, which fails fastest, would win every tick.
-4. Start wrapper and guard, which claim, start, renew, kill and record.
+5. Start wrapper and guard, which claim, start, renew, kill and record.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from oncecron.core.model import Refusal
 from oncecron.core.timing import RECORD_TIMEOUT
 from oncecron.run import spool_records
 from oncecron.run.log import open_log
-from oncecron.run.spec import RunSpec, make_spec
+from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
 from oncecron.run.wrapper import supervise
 from oncecron.stores import open_lease_store
@@ -45,9 +46,12 @@ def run(parsed: ParsedRun) -> int:
         return _SturdyStore(open_lease_store(spec.address, spec.namespace, spec.firing.ttl))
 
     try:
+        unmet = None if spec.only_if is None else _unmet(spec)
+        if unmet:
+            return _skip(spec, open_store(), unmet)
         program = look_up(spec.command[0], spec.shown_program)
     except CommandError as error:
-        _record_broken(spec, open_store(), str(error))
+        _record(spec, open_store(), Refusal("broken", detail=str(error)))
         raise
     return supervise(spec._replace(program=program), open_store)
 
@@ -125,8 +129,24 @@ def _refuse_missing_interpreter(path: str) -> None:
         )
 
 
-def _record_broken(spec: RunSpec, store: LeaseStore, why: str) -> None:
-    refusal = Refusal("broken", detail=why)
+def _unmet(spec: RunSpec) -> Refusal | None:
+    """Return why --only-if keeps this host from the tick, None if it does not. Raises `CommandError`."""
+    from oncecron.run.only_if import refusal_of  # noqa: PLC0415 - only a firing with the option pays
+
+    return refusal_of(spec, look_up(shell(), shell()))
+
+
+def _skip(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> int:
+    """Record and explain a skip that was decided before the claim; return the exit status."""
+    if spec.verbose or os.isatty(2):
+        from oncecron.run.skip_message import skip_message  # noqa: PLC0415 - cron never asks for it
+
+        stderr.complain(skip_message(spec, spec.firing, refusal, waits=False))
+    _record(spec, store, refusal)
+    return spec.skip_exit
+
+
+def _record(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> None:
     log = open_log(spec)
     log.send(spool_records.skip_record(spec.firing, refusal))
     deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, RECORD_TIMEOUT)

@@ -34,6 +34,7 @@ def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool
         "recent": f"{key} started{on}{when}, which is too recent{detail}; to run it anyway: --again",
         "exhausted": f"{tick} has no attempts left; the last one ran{on}{when}{detail}; "
         "to run it again: --again",
+        "unmet": f"{tick}: this host does not meet --only-if{detail}",
         "late": f"{tick} is later than --starting-deadline allows",
         "paused": f"{firing.key} is paused{since}{by}; resume it: {resume}, "
         f"or {spec.command_line('resume --all')} if all keys are paused",

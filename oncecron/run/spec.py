@@ -78,6 +78,8 @@ class RunSpec(NamedTuple):
     """How many bytes of the job's output are recorded; 0: none, and its output is not touched."""
     pass_store: bool = False
     """Whether the job's environment keeps the variables that name a store, which may hold a password."""
+    only_if: str | None = None
+    """The test of this host, a string for the shell; None: every host is fit."""
 
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing of the shard that a lease is for."""
@@ -171,6 +173,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         shown_program=shown[0],
         capture=settings["capture"],
         pass_store=bool(settings["pass-store"]),
+        only_if=settings["only-if"],
     )
 
 

@@ -114,7 +114,7 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     },
     "skip": {
         "tick": st.sampled_from(_TICK_NAMES),
-        "reason": st.sampled_from(("broken", "held")),
+        "reason": st.sampled_from(("broken", "unmet", "held")),
         "detail": _mostly(None, "not found", times=1),
     },
     "pass": {"seconds": _mostly(SILENCE, 100.0, 3000.0, times=2)},

@@ -32,6 +32,7 @@ SAID: "dict[RefusalReason, str]" = {
     f"or `oncecron resume --all {HERE}` if all keys are paused",
     "drained": "skipped: k: host web1 is drained since 2025-11-20T02:00:00Z x; "
     f"undrain it: `oncecron undrain web1 {HERE}`",
+    "unmet": "skipped: k tick t: this host does not meet --only-if (x)",
     "broken": "skipped: k tick t: broken on web2 (pid 16) at 2025-11-20T02:00:00Z (x)",
 }
 

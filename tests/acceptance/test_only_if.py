@@ -1,0 +1,180 @@
+"""`oncecron run --only-if TEST`: a host that fails the test skips and claims nothing, so another host runs the tick."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from servers import Journal, eventually
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from servers.process import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from log_of import Store
+
+TICK = ("--tick", "one")
+
+
+def test_a_host_without_the_program_leaves_the_tick_to_another(
+    store: Store, new_host: Callable[..., Oncecron], public_path: Path
+) -> None:
+    """It skips in silence, as `unmet`; the other host runs the tick, and the first sees it as done then."""
+    for name in ("a", "b"):
+        (public_path / name).mkdir()
+    program = public_path / "b" / "bill"
+    program.write_text("#!/bin/sh\necho billed\n")
+    program.chmod(0o755)
+    a, b = (
+        new_host(f"host-{name}", PATH=f"{public_path / name}:/usr/bin:/bin") for name in ("a", "b")
+    )
+    words = (*TICK, "--only-if", "command -v bill", "--", "bill")
+    assert a.run("k", *words) == Ended(0, b"", "")
+    assert b.run("k", *words) == Ended(0, b"billed\n", "")
+    assert a.run("k", *words, "-v")[:2] == (0, b"")
+    assert [(each.host, each.outcome) for each in store.executions("k")] == [
+        ("host-b", "succeeded")
+    ]
+    assert sorted(store.skips("k")) == [("one", "unmet", "host-a", None, 2)]
+
+
+def test_a_skip_has_its_status_its_line_and_its_place_in_the_reports(
+    any_store: Store, new_host: Callable[..., Oncecron]
+) -> None:
+    """Of `history`, `why` and `-v`."""
+    host = new_host()
+    ended = host.run("k", *TICK, "--only-if", "exit 3", "--skip-exit", "9", "-v", "--", "true")
+    line = "oncecron: skipped: k tick one: this host does not meet --only-if (exit status 3)\n"
+    assert ended == Ended(9, b"", line)
+    [skip] = json.loads(host("history", "--skips", "--outcome", "unmet", "--json").out)
+    assert (skip["reason"], skip["detail"]) == ("unmet", "exit status 3")
+    explained = host("why", "k", "--tick", "one").out.decode()
+    assert "did not run: every firing on record was skipped" in explained
+    assert "host-a skipped: it did not meet --only-if (exit status 3)" in explained
+
+
+def test_a_tick_for_which_no_host_was_fit_is_missing(
+    store: Store, new_host: Callable[..., Oncecron]
+) -> None:
+    """`audit` says so, with the hosts."""
+    hosts = [new_host(name) for name in ("host-a", "host-b")]
+    schedule = ("--schedule", "* * * * *", "--tz", "UTC")
+    first = int(time.time() // 60) * 60 - 600
+    for minute in (0, 2):
+        at = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first + minute * 60))
+        assert hosts[0].run("k", "--tick", at, "--", "true").status == 0
+    assert hosts[0].run("k", *schedule, "--", "true").status == 0
+    unmet = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first + 60))
+    for host in hosts:
+        assert host.run("k", "--tick", unmet, "--only-if", "false", "--", "true").status == 0
+    found = json.loads(hosts[0]("audit", "--json").out)
+    [missing] = [each for each in found if each["tick"] == unmet]
+    assert (missing["finding"], missing["reason"]) == (
+        "no-run",
+        "not started: unmet on host-a, host-b",
+    )
+
+
+def test_the_test_has_the_environment_of_the_job_and_none_of_its_streams(
+    any_store: Store, new_host: Callable[..., Oncecron], public_path: Path
+) -> None:
+    """Its input is empty, its output goes nowhere, and what it writes to standard error is seen."""
+    seen, given = public_path / "seen", public_path / "given"
+    given.write_text("in")
+    test = f'pwd >{seen}; echo "$ONCECRON_KEY $ONCECRON_TICK $SHELL" >>{seen}; cat; echo lost; echo why >&2'
+    with given.open() as stdin:
+        words = ("run", "--key", "k", *TICK, "--only-if", test, "--", "cat")
+        ended = new_host().start(*words, stdin=stdin, cwd=public_path).wait()
+    assert ended == Ended(0, b"in", "why\n")
+    assert seen.read_text() == f"{public_path}\nk one /bin/sh\n"
+
+
+def test_a_test_that_gives_no_answer_is_an_error(
+    any_store: Store, new_host: Callable[..., Oncecron]
+) -> None:
+    """Not found, not executable, killed: nothing is started, and a line says so."""
+    host = new_host()
+    for test, why in (("exit 255", "exit status 255"), ("kill -9 $$", "signal KILL")):
+        ended = host.run("k", *TICK, "--only-if", test, "--", "true")
+        line = f"oncecron: --only-if: the test gave no answer ({why}); nothing was started\n"
+        assert ended == Ended(126, b"", line)
+    assert {skip[1] for skip in any_store.skips("k")} == {"broken"}
+    assert any_store.executions("k") == []
+
+
+def test_a_misspelled_test_is_seen(any_store: Store, host: Oncecron) -> None:
+    """By the line of the shell; a program that is not there is a reason to skip."""
+    ended = host.run("k", *TICK, "--only-if", "no-such-test", "--", "true")
+    assert (ended.status, ended.out) == (0, b"")
+    assert "no-such-test" in ended.err
+    assert {skip[1] for skip in any_store.skips("k")} == {"unmet"}
+
+
+def test_a_test_that_hangs_is_killed(any_store: Store, public_path: Path) -> None:
+    """After half a minute, here a second."""
+    script = public_path / "oncecron"
+    imports = "from oncecron.__main__ import main\n"
+    text = CONSOLE_SCRIPT.read_text()
+    assert imports in text
+    limit = "import oncecron.core.timing\noncecron.core.timing.ONLY_IF_TIMEOUT = 1.0\n"
+    script.write_text(text.replace(imports, limit + imports))
+    script.chmod(0o755)
+    host = Oncecron(any_store.url, public_path, script=script)
+    ended = host.run("k", *TICK, "--only-if", "sleep 60; :", "--", "true")
+    assert (ended.status, ended.out) == (126, b"")
+    assert "gave no answer (still running after 1s)" in ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_test_too(
+    any_store: Store, host: Oncecron, number: signal.Signals
+) -> None:
+    """With all that it has started: nothing keeps cron's pipe open."""
+    firing = host.start("run", "--key", "k", *TICK, "--only-if", "sleep 60; :", "--", "true")
+    eventually(lambda: descendants(firing.process.pid)[2], retry_on=IndexError)
+    os.kill(firing.wrapper.pid, number)
+    assert firing.wait().status == -number
+    assert any_store.skips("k") == []
+
+
+def test_it_is_not_tried_after_the_claim(
+    any_store: Store, new_host: Callable[..., Oncecron], journal: Journal, public_path: Path
+) -> None:
+    """A retry does not ask again."""
+    flag = public_path / "flag"
+    flag.touch()
+    command = f"test -f {flag} && rm {flag} && exit 1; exit 0"
+    ended = new_host().run(
+        *("k", *TICK, "--retries", "1", "--retry-delay", "50ms", "--only-if", f"test -f {flag}"),
+        *("--shell", command),
+    )
+    assert ended.status == 0
+    assert [each.outcome for each in any_store.executions("k")] == ["failed", "succeeded"]
+
+
+def test_the_file_may_have_it(
+    any_store: Store, new_host: Callable[..., Oncecron], public_path: Path
+) -> None:
+    """In [job.KEY]; an empty test is refused, as an unset variable may have been meant."""
+    file = public_path / "oncecron.toml"
+    file.write_text('[job.k]\nonly-if = "false"\n')
+    file.chmod(0o600)
+    host = new_host(ONCECRON_CONFIG=str(file))
+    assert host.run("k", *TICK, "-v", "--", "true").err.startswith("oncecron: skipped: k tick one")
+    assert host.run("l", *TICK, "--only-if", "", "--", "true").status == 64
+
+
+@pytest.mark.parametrize("address", ["postgresql://nobody@127.0.0.1:1/x"])
+def test_the_skip_is_spooled_while_the_store_is_away(public_path: Path, address: str) -> None:
+    """The firing itself does not wait for it to answer more than a moment, and says nothing."""
+    host = Oncecron(address, public_path)
+    words = (*TICK, "--connect-timeout", "1s", "--only-if", "false", "--", "true")
+    assert host.run("k", *words) == Ended(0, b"", "")
+    [record] = (public_path / "host-a").rglob("*.json")
+    assert json.loads(record.read_text())["reason"] == "unmet"
