@@ -3,7 +3,8 @@
     ONCECRON=off in front, or in the crontab     /bin/sh runs the line on every host
     run-parts, anacron, oncecron itself          the same: they belong to each host
     the line contains `oncecron run`             the same: it is already protected
-    any other line                               `oncecron run --key DERIVED`, with the key of `crontab wrap`
+    any other line                               `oncecron run --key DERIVED`, with the key of `crontab wrap`, and
+                                                 with `--only-if` for a test of the host at its beginning
 
 Options come from [job.KEY] and from ONCECRON_* variables in the crontab. Cron does not pass comments on, so they have
 no effect. The command gets SHELL=/bin/sh: a program that starts commands with $SHELL would come here again.
@@ -62,7 +63,15 @@ def run_line(arguments: list[str]) -> int:
     words = simple_words(bare)
     if words:
         return run(ParsedRun({"key": key}, [os.fsdecode(word) for word in words]))
-    return run(ParsedRun({"key": key, "shell": command}, []))
+    return run(ParsedRun({"key": key, "shell": command, **_test_of(bare)}, []))
+
+
+def _test_of(command: bytes) -> dict[str, str]:
+    """Return the option for the test of the host with which a command begins; the command keeps it."""
+    from oncecron.crontab.leading_test import leading_test  # noqa: PLC0415 - not for commands without a shell
+
+    there = leading_test(command)
+    return {"only-if": there.test.decode()} if there else {}
 
 
 def _runs_everywhere(command: bytes) -> bool:

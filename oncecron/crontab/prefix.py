@@ -3,11 +3,14 @@ r"""The prefix of a line: `crontab wrap` writes it before a command, and `cronta
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] -- COMMAND
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] --shell 'COMMAND'
 
-`--no-tick` may replace schedule and zone. The first form is for commands that need no shell: the command is unchanged.
-In the second form every `'` of the command becomes `'\''`. In both forms the `%` that ends the command for this cron
-(`percent_sign`) is where it was, the text after it stays outside the quotes, and no backslash is added or removed. So
-the original is restored byte for byte, whatever the rule: a text that wrap writes by two of the rules comes from one
-command. A prefix that is not written exactly in this way was written by hand, and is not touched.
+`--no-tick` may replace schedule and zone. A test at the beginning of the command is moved or copied into the last
+option, `--only-if 'TEST'` (`leading_test`). That has a blank, so it is never the option of a comment, which has none.
+
+The first form is for commands that need no shell: the command is unchanged. In the second form every `'` of the command
+becomes `'\''`. In both forms the `%` that ends the command for this cron (`percent_sign`) is where it was, the text
+after it stays outside the quotes, and no backslash is added or removed. So the original is restored byte for byte,
+whatever the rule: a text that wrap writes by two of the rules comes from one command. A prefix that is not written
+exactly in this way was written by hand, and is not touched.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
+from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.masking import masked_words
 from oncecron.crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_command, split_command
 from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
 _COMMAND = b"--"
 _STRING = b"--shell"
+_ONLY_IF = "only-if"
 _NOT_IN_WORDS = frozenset(
     b"'\\%"
 )  # both cron and the shell read these, so they would need escaping twice
@@ -42,9 +47,14 @@ def with_prefix(
     program: bytes, options: dict[str, str], command: bytes, rule: PercentRule = DEBIAN
 ) -> bytes:
     """Return a command with a prefix. Raises `ValueError` for a path or a value that a crontab cannot contain."""
+    before, _ = split_command(command, rule)
+    there = None if _ONLY_IF in options else leading_test(before)
+    if there:
+        options = {**options, _ONLY_IF: there.test.decode()}
+    if there and there.rest is not None:
+        command, before = command[len(before) - len(there.rest) :], there.rest
     if simple_words(shell_command(command, rule)):
         return _render(program, options) + _COMMAND + b" " + command
-    before, _ = split_command(command, rule)
     string = b"'" + before.replace(b"'", b"'\\''") + b"'"
     return _render(program, options) + _STRING + b" " + string + command[len(before) :]
 
@@ -103,6 +113,8 @@ def _parse(found: list[Token], behind: bytes) -> Prefix | None:
         original = b"".join(token.text for token in found[2 * at + 1 :])[1:]
     else:
         original = b"".join(words[at + 1 : at + 2])
+    if " " in options.get(_ONLY_IF, ""):
+        original = whole_command(options.pop(_ONLY_IF).encode(), original)
     names = list(options)
     wraps = names[:3] == ["key", "schedule", "tz"] or names[:2] == ["key", "no-tick"]
     return Prefix(program, options, original + behind) if wraps else None

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from planting import expect_since
 from servers import Journal, eventually
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 from servers.process import descendants
@@ -70,6 +71,7 @@ def test_a_tick_for_which_no_host_was_fit_is_missing(
         at = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first + minute * 60))
         assert hosts[0].run("k", "--tick", at, "--", "true").status == 0
     assert hosts[0].run("k", *schedule, "--", "true").status == 0
+    expect_since(store, "k", time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first)))
     unmet = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first + 60))
     for host in hosts:
         assert host.run("k", "--tick", unmet, "--only-if", "false", "--", "true").status == 0

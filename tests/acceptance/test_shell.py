@@ -106,6 +106,19 @@ def test_a_host_without_the_program_claims_nothing(cron: Oncecron, public_path: 
     assert cron("-c", f"{program} --all") == Ended(0, b"ran\n", "")
 
 
+def test_a_host_that_fails_the_test_of_a_line_claims_nothing(
+    cron: Oncecron, public_path: Path
+) -> None:
+    """Another one, or this one later, runs the tick."""
+    program = public_path / "program"
+    command = f"[ -x {program} ] && {program} | cat"
+    assert cron("-c", command) == Ended(0, b"", "")
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    assert cron("-c", command) == Ended(0, b"ran\n", "")
+    assert keys(cron) == [derived_key(command.encode())]
+
+
 def test_the_command_s_own_shell_is_a_shell(cron: Oncecron) -> None:
     """Programs that start commands by $SHELL would guard them, too."""
     assert cron("-c", "echo $SHELL").out == b"/bin/sh\n"

@@ -180,6 +180,12 @@ PIECES = [
         "rec o; exit 5",
         "export X=2",
     ),
+    *(
+        "[ -d sub ] && rec p",
+        "test -e sub&&rec q",
+        "if [ -d sub ]; then rec s; fi",
+        "command -v rec && rec t",
+    ),
 ]
 """Parts of commands whose only programs are shells and `rec`, which records how it was called."""
 JOINTS = [" && ", " || ", "; ", " | ", " ;", "&& "]

@@ -483,6 +483,18 @@ def test_only_files_of_one_name_are_compared() -> None:
     assert kinds(lint(sources, compared=True)) == ["missing", "missing"]
 
 
+def test_a_wrapped_test_is_compared_as_it_was() -> None:
+    """With the line that another host has not wrapped yet."""
+    for plain in ("[ -x /a ] && bill  'x'", "[ -x /a ]&&bill", "if [ -x /a ]; then bill; fi"):
+        data = f"0 2 * * * {plain}\n"
+        guarded = wrap(
+            scan(data.encode()), WrapSettings("/usr/local/bin/oncecron", "UTC")
+        ).data.decode()
+        assert "--only-if '[ -x /a ]'" in guarded
+        assert kinds(compared(guarded, guarded)) == []
+        assert kinds(compared(guarded, data))[0] == "unguarded"
+
+
 def test_what_is_each_host_s_own_is_not_compared() -> None:
     """Nor what somebody has marked."""
     own = "@reboot x\n0 3 * * * run-parts y\n# oncecron: off\n0 4 * * * z\n"

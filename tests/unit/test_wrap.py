@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.derived_key import derived_key
-from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.leading_test import leading_test
+from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Rewritten, WrapSettings, schedule_of, unwrap, wrap
@@ -502,6 +503,11 @@ def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None
         (new,) = scan(done.data).entries()
         told, original = shell_command(new.command), shell_command(command.lstrip(b" \t"))
         behind = told.partition(b" --tz Europe/Berlin ")[2]
+        if behind.startswith(b"--only-if "):
+            test = leading_test(split_command(command.lstrip(b" \t"))[0])
+            assert test
+            behind = behind.removeprefix(b"--only-if '" + test.test + b"' ")
+            original = original[len(test.test) + 4 :] if test.rest is not None else original
         quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"
         assert behind in (b"-- " + original, quoted)
     assert job.command == b"x"

@@ -36,7 +36,7 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
                     "only one of the two runs at a tick",
                     "give each command its own key",
                 )
-            for same in (invocation.command, (invocation.command, _occasion(line))):
+            for same in (invocation.whole, (invocation.whole, _occasion(line))):
                 other, first = by_command.setdefault(same, (line, invocation))
                 if not _is_alike(line, invocation, other, first):
                     yield line.diagnostic(

@@ -10,6 +10,7 @@ from oncecron.config.run_parser import parse_run
 from oncecron.crontab import words
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.directives import read_directives
+from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.lint.run_arguments import usage_error_of
 from oncecron.crontab.masking import masked_line
 from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, objections
@@ -86,6 +87,14 @@ class Invocation(NamedTuple):
     """Why `run` rejects its arguments; empty if it accepts them."""
 
     @property
+    def whole(self) -> str:
+        """The command with the test of `--only-if` where it was before wrap moved it."""
+        test = self.options.get("only-if", "")
+        if " " not in test:
+            return self.command
+        return to_text(whole_command(to_bytes(test), to_bytes(self.command)))
+
+    @property
     def is_shell(self) -> bool:
         """Whether it is oncecron-shell (SHELL=): options come from the configuration alone."""
         return self.program.rpartition("/")[2] == OWN_SHELL
@@ -123,7 +132,7 @@ class LintedEntry(NamedTuple):
     @property
     def without_guard(self) -> str:
         """Its command without oncecron, in canonical form."""
-        whole = [invocation.command for invocation in self.invocations if invocation.command]
+        whole = [invocation.whole for invocation in self.invocations if invocation.command]
         return whole[0] if len(whole) == 1 else canonical(self.command)
 
     def diagnostic(self, kind: str, message: str, cure: str) -> Diagnostic:
@@ -264,6 +273,10 @@ def _joined(words: Iterable[str]) -> str:
 
 def canonical(command: str) -> str:
     """Return a command in canonical form: equal commands give equal texts, whatever their quotes and blanks."""
+    there = leading_test(to_bytes(command.strip()))
+    if there and there.rest is not None:
+        rest = to_bytes(canonical(to_text(there.rest)))
+        return to_text(whole_command(there.test, rest))
     return to_text(words.canonical(to_bytes(command)))
 
 

@@ -1,0 +1,194 @@
+"""The test of the host with which a line begins: moved or copied into --only-if, and back byte for byte."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from crontabs import REALISTIC
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncecron.crontab.leading_test import leading_test, whole_command
+from oncecron.crontab.percent_sign import split_command
+from oncecron.crontab.prefix import read_prefix, with_prefix
+from oncecron.crontab.scanner import scan
+
+MOVED = {
+    "[ -x /opt/x ] && /opt/x -q": ("[ -x /opt/x ]", "/opt/x -q"),
+    "test -x /opt/x && /opt/x": ("test -x /opt/x", "/opt/x"),
+    "[[ -d /srv ]] && x": ("[[ -d /srv ]]", "x"),
+    "[ ! -e /srv/off ] && x": ("[ ! -e /srv/off ]", "x"),
+    '[ -x "$HOME/bin/x" ] && x': ('[ -x "$HOME/bin/x" ]', "x"),
+    "[ -x /a -a -x /b ] && x": ("[ -x /a -a -x /b ]", "x"),
+    "test -f /a -o ! -d /b && x": ("test -f /a -o ! -d /b", "x"),
+    "[ -x /a ] && [ -d /b ] && x": ("[ -x /a ] && [ -d /b ]", "x"),
+    "command -v x > /dev/null && x 1 1": ("command -v x > /dev/null", "x 1 1"),
+    "command -v x >/dev/null 2>&1 && x": ("command -v x >/dev/null 2>&1", "x"),
+    "which x 2>/dev/null && x | logger": ("which x 2>/dev/null", "x | logger"),
+    "[ -x /a ] && cd /srv && ./x > log 2>&1": ("[ -x /a ]", "cd /srv && ./x > log 2>&1"),
+    "[ -x /a ] && { a; b; }": ("[ -x /a ]", "{ a; b; }"),
+    "[ -x /a ] && (a; b || c) | d": ("[ -x /a ]", "(a; b || c) | d"),
+    "[ -x /a ] && for i in 1 2; do a $i; done": ("[ -x /a ]", "for i in 1 2; do a $i; done"),
+    "[ -x /a ] && if [ ! -d /b ]; then a; fi": ("[ -x /a ]", "if [ ! -d /b ]; then a; fi"),
+    "[ -x /a ] && [ $(date +\\%u) = 1 ] && x": ("[ -x /a ]", "[ $(date +\\%u) = 1 ] && x"),
+    "[ -x /a ] && a # daily": ("[ -x /a ]", "a # daily"),
+}
+"""Commands, and the test and the command that they become."""
+COPIED = {
+    "[ -x /a ]&&a": "[ -x /a ]",
+    "[ -x /a ]  &&  a": "[ -x /a ]",
+    "[ -x /a ] &&\ta": "[ -x /a ]",
+    "if [ -x /a ]; then a; fi": "[ -x /a ]",
+    "if [ -x /a ]; then a; b || c; fi >>log 2>&1": "[ -x /a ]",
+    "if [ -x /a ] && [ $(date +%d) -le 7 ]; then a; fi": "[ -x /a ]",
+    "if test -x /a ;then a;fi": "test -x /a",
+    "[ -x /a ] || exit 0; a; b": "[ -x /a ]",
+    "test -x /a || exit; a || b &": "test -x /a",
+    "[ -x /a ] && [ -x /a ]&&a": "[ -x /a ] && [ -x /a ]",
+    "[ -x /a ] && if [ -x /a ]; then a; fi": None,
+}
+"""Commands that keep their test, and the test; None: it could not be told from a copy."""
+NOT = [
+    "a",
+    "",
+    "[ -x /a ]",
+    "[ -x /a ] || a",
+    "[ -x /a ] && a || b",
+    "[ -x /a ] && a; b",
+    "[ -x /a ] && a &",
+    "[ -x /a ] && case x in x) a;; esac",
+    "[ -x '/a b' ] && a",
+    "[ -x /a\\ b ] && a",
+    "[ -f /a-\\%Y ] && a",
+    "[ $(date +\\%u) = 1 ] && a",
+    '[ "$(hostname)" = web1 ] && a',
+    "[ -x /a ] > /srv/log && a",
+    '[ -n "$X" ] && a',
+    "[ -x ] && a",
+    "[ -x /a && a",
+    "test && a",
+    "command -v && a",
+    "command x && a",
+    "echo [ -x /a ] && a",
+    "cd /srv && [ -x x ] && ./x",
+    "( [ -x /a ] && a )",
+    "if [ -x /a ]; then a; else b; fi",
+    "if [ -x /a ]; then a; fi; b",
+    "if [ -x /a ]; then a; fi && b",
+    "if [ -x /a ] || b; then a; fi",
+    "if [ -x /a ]; then a",
+    "[ -x /a ] || exit 0 && a",
+    "[ -x /a ] && 'unclosed",
+]
+"""Commands without such a test."""
+
+
+@pytest.mark.parametrize(("command", "parts"), MOVED.items())
+def test_a_test_is_moved(command: str, parts: tuple[str, str]) -> None:
+    """With the rest, from which the command is restored."""
+    test, rest = (part.encode() for part in parts)
+    assert leading_test(command.encode()) == (test, rest)
+    assert whole_command(test, rest) == command.encode()
+
+
+@pytest.mark.parametrize(("command", "test"), COPIED.items())
+def test_a_test_is_copied(command: str, test: str | None) -> None:
+    """Where it could not be restored, or where it is not all that depends on it."""
+    found = leading_test(command.encode())
+    assert found == (None if test is None else (test.encode(), None))
+    if test is not None:
+        assert whole_command(test.encode(), command.encode()) == command.encode()
+
+
+@pytest.mark.parametrize("command", NOT)
+def test_other_commands_have_none(command: str) -> None:
+    """What would happen without the test must not be lost, and a date is the same on every host."""
+    assert leading_test(command.encode()) is None
+
+
+PIECES = [
+    *(
+        "[ -x rec ]",
+        "test -d none",
+        "command -v rec >/dev/null",
+        "[ ! -e none ]",
+        "rec a",
+        "rec exit=3",
+    ),
+    *("if", "then", "fi", "exit 0", "{", "}", "(", ")", "echo x", "# c", "! rec", "cd ."),
+]
+JOINTS = [" && ", "&&", " || ", "; ", " ", " | ", " & "]
+
+
+@st.composite
+def commands(draw: st.DrawFn) -> bytes:
+    """Return tests and commands, joined in any way."""
+    command = draw(st.sampled_from(PIECES[:6]))
+    if draw(st.booleans()):
+        command = f"if {command}; then rec b; fi"
+    for _ in range(draw(st.integers(0, 3))):
+        command += draw(st.sampled_from(JOINTS)) + draw(st.sampled_from(PIECES))
+    return command.encode()
+
+
+@settings(max_examples=400)
+@given(commands())
+def test_a_prefix_with_a_test_is_read_back(command: bytes) -> None:
+    """Whatever the command."""
+    written = with_prefix(b"/usr/bin/oncecron", {"key": "k", "no-tick": "true"}, command)
+    prefix = read_prefix(written)
+    assert prefix == (b"/usr/bin/oncecron", {"key": "k", "no-tick": "true"}, command)
+
+
+def run(command: bytes, directory: Path) -> tuple[int, str]:
+    """Run a command; return its status and what it has done."""
+    log = directory / "log"
+    log.write_text("")
+    environment = {"PATH": f"{directory}:/usr/bin:/bin", "LOG": str(log)}
+    done = subprocess.run(
+        ["/bin/sh", "-c", os.fsdecode(command)], env=environment, cwd=directory, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode, log.read_text() + done.stdout.decode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(commands(), st.booleans())
+def test_the_test_decides_as_it_did(
+    tmp_path_factory: pytest.TempPathFactory, command: bytes, present: bool
+) -> None:
+    """A command whose test fails does nothing; else it does what it did, wherever the test is."""
+    found = leading_test(command)
+    if found is None:
+        return
+    directory = tmp_path_factory.mktemp("rec")
+    if present:
+        program = directory / "rec"
+        program.write_text('#!/bin/sh\necho "$@" >>"$LOG"\n')
+        program.chmod(0o755)
+    before = run(command, directory)
+    if run(found.test, directory)[0] != 0:
+        assert before[1] == ""
+    elif found.rest is not None:
+        assert run(found.rest, directory) == before
+
+
+def test_the_tests_of_real_crontabs() -> None:
+    """These lines have one."""
+    files = [*REALISTIC, Path(REALISTIC[0].parents[1] / "debian/php-common/php")]
+    found = set()
+    for path in files:
+        system = path.name.startswith("system-") or "debian" in path.parts
+        for entry in scan(path.read_bytes(), system=system).entries():
+            there = leading_test(split_command(entry.command)[0])
+            if there:
+                found.add((path.name, there.test.decode(), there.rest is not None))
+    assert found == {
+        ("bash-only", "[[ -d /srv/x ]]", True),
+        ("system-anacron", "[ -x /etc/init.d/anacron ]", True),
+        ("system-mdadm", "[ -x /usr/share/mdadm/checkarray ]", False),
+        ("system-php", "[ -x /usr/lib/php/sessionclean ]", True),
+        ("system-sysstat", "command -v debian-sa1 > /dev/null", True),
+        ("php", "[ -x /usr/lib/php/sessionclean ]", True),
+    }
