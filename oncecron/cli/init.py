@@ -9,11 +9,12 @@ from oncecron.config.options import Option
 
 if TYPE_CHECKING:
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
+_KEPT = "Least retention"
 _RIGHTS = "Rights (PostgreSQL; separate several roles by commas, or repeat the option)"
 
 OPTIONS = (
@@ -51,6 +52,20 @@ OPTIONS = (
         repeatable=True,
     ),
     Option(
+        "keep-executions",
+        "duration",
+        "Keep executions at least this long, even if [retention] of a host or prune has less. A new store has 7d.",
+        "AGE",
+        _KEPT,
+    ),
+    Option(
+        "keep-skips",
+        "duration",
+        "Keep skips at least this long. A new store has 1d.",
+        "AGE",
+        _KEPT,
+    ),
+    Option(
         "print-sql",
         "flag",
         "Print the SQL for an empty store, and change nothing. Needs no connection.",
@@ -64,7 +79,7 @@ OPTIONS = (
 def _initialise(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
 
     settings = Settings(OPTIONS, given)
     roles = Roles(
@@ -73,34 +88,37 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         job=_names(settings, "job-role"),
         operate=_names(settings, "operator-role"),
     )
+    least = LeastRetention(settings["keep-executions"], settings["keep-skips"])
     stream = output.standard_output()
     if settings["print-sql"] and not settings.has_store():
         from oncecron.stores.postgres.inspector import PostgresInspector
 
         unconnected = PostgresInspector("", namespace=settings["namespace"])
-        output.write_text(unconnected.schema_sql(roles), stream)
+        output.write_text(unconnected.schema_sql(roles, least), stream)
         return 0
     with all_inspectors(settings) as stores:
-        answer = (_sql if settings["print-sql"] else _prepared)(stores, roles)
+        answer = (_sql if settings["print-sql"] else _prepared)(stores, roles, least)
     output.say(answer, stream)
     return 0
 
 
-def _prepared(stores: dict[str, Inspector], roles: Roles) -> str:
+def _prepared(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
     """Initialise all; only stores that have roles get them."""
+    from oncecron.core.units import typed_duration
+
     some = any(store.has_roles for store in stores.values())
-    return labelled(
-        {
-            name: store.initialise(roles if store.has_roles or not some else type(roles)())
-            for name, store in stores.items()
-        }
-    )
+    answers = {}
+    for name, store in stores.items():
+        done = store.initialise(roles if store.has_roles or not some else type(roles)(), least)
+        executions, skips = map(typed_duration, store.least_retention())
+        answers[name] = f"{done}; keeps executions at least {executions}, skips at least {skips}"
+    return labelled(answers)
 
 
-def _sql(stores: dict[str, Inspector], roles: Roles) -> str:
+def _sql(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
     """Return the SQL for a DBA: only for the databases, which beside a Redis store is the log."""
     databases = [store for store in stores.values() if store.has_roles] or [stores["store"]]
-    return "\n".join(store.schema_sql(roles) for store in databases)
+    return "\n".join(store.schema_sql(roles, least) for store in databases)
 
 
 def _names(settings: Settings, option: str) -> tuple[str, ...]:
@@ -124,10 +142,12 @@ COMMAND = TableCommand(
     OPTIONS,
     _initialise,
     short="Create or upgrade the store's schema.",
-    about="Create or upgrade the schema of the store and of the log, and grant rights. You can run it again, and on "
-    "many hosts at once. Without it, the first firing creates the schema if its role has the right to.",
+    about="Create or upgrade the schema of the store and of the log, grant rights, and set the least retention. You "
+    "can run it again, and on many hosts at once. Without it, the first firing creates the schema if its role has the "
+    "right to.",
     examples=(
         "oncecron init --store postgresql://owner@db/cron --run-role cron --read-role ops",
         "oncecron init --print-sql --run-role cron > schema.sql",
+        "oncecron init --keep-executions 90d",
     ),
 )

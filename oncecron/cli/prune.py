@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from typing import TYPE_CHECKING
+
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
 from oncecron.config.options import Option
+
+if TYPE_CHECKING:
+    from oncecron.config.settings import Settings
+    from oncecron.core.model import Retention
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -27,6 +34,7 @@ OPTIONS = (
 def _prune(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.settings import Settings
+    from oncecron.core.stderr import complain
 
     settings = Settings(OPTIONS, given)
     wanted = {
@@ -36,8 +44,25 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     stream = output.standard_output()
     with all_inspectors(settings) as stores:
         removed = {name: _removed(*store.prune(retention)) for name, store in stores.items()}
+        least = {name: store.least_retention() for name, store in stores.items()}
     output.say(labelled(removed), stream)
+    for name, longer in least.items():
+        if any(map(operator.lt, retention, longer)):
+            complain(_kept(settings, name, retention, longer))
     return 0
+
+
+def _kept(settings: Settings, store: str, wanted: Retention, least: Retention) -> str:
+    """Return why a store keeps records that are older than wanted, and the command that changes it."""
+    from oncecron.core.units import typed_duration
+
+    ages, options = [], ""
+    for what, shorter, longer in zip(wanted._fields, wanted, least, strict=True):
+        if shorter < longer:
+            ages.append(f"{what} at least {typed_duration(longer)}")
+            options += f" --keep-{what} {typed_duration(shorter)}"
+    command = settings.command(f"init{options}")
+    return f"the {store} keeps {' and '.join(ages)}; to remove younger ones, have its owner run {command}"
 
 
 def _removed(executions: int, skips: int) -> str:

@@ -222,3 +222,17 @@ class Roles(NamedTuple):
     read: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
     operate: tuple[str, ...] = ()
+
+
+class LeastRetention(NamedTuple):
+    """What `init` sets of a store's least retention, in seconds. None: it stays as it is."""
+
+    executions: float | None = None
+    skips: float | None = None
+
+    def given(self) -> dict[str, float]:
+        """Return what is set, by name."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+UNCHANGED = LeastRetention()

@@ -10,6 +10,8 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import (
     KEEP_EXECUTIONS,
     KEEP_SKIPS,
+    LEAST_EXECUTIONS,
+    LEAST_SKIPS,
     TRUST_MARGIN,
     TRUST_MARGIN_PER_TTL,
 )
@@ -329,3 +331,7 @@ class Retention(NamedTuple):
 
     executions: float = KEEP_EXECUTIONS
     skips: float = KEEP_SKIPS
+
+
+LEAST = Retention(LEAST_EXECUTIONS, LEAST_SKIPS)
+"""The least retention of a store where `init` has set none: no shorter one of a caller counts."""

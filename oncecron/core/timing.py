@@ -234,6 +234,12 @@ KEEP_EXECUTIONS = 400 * DAY
 KEEP_SKIPS = 7 * DAY
 """The default of `[retention] skips`: 40 hosts with 50 minutely lines write 2.8 million skips a day."""
 
+LEAST_EXECUTIONS = 7 * DAY
+"""What a new store keeps of the executions, whatever a firing asks for: the last run of a weekly job."""
+
+LEAST_SKIPS = DAY
+"""What a new store keeps of the skips: the last night. More could fill a small disk."""
+
 # Commands for people
 
 LOG_CATCHES_UP = 5.0

@@ -105,6 +105,14 @@ def format_duration(seconds: float) -> str:
     return f"{sign}{count // ratio}{large}{count % ratio:0{width}d}{small}"
 
 
+def typed_duration(seconds: float) -> str:
+    """Return `seconds`, to the millisecond, as `parse_duration` reads it: `7d`, `36h`, `90s`, `0.5s`."""
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f"{seconds / _UNITS[unit]:.0f}{unit}"
+    return f"{seconds:.3f}".rstrip("0").removesuffix(".") + "s"
+
+
 def _format_small(size: float) -> str:
     if 0 < size < _MILLISECONDS_BELOW:
         return f"{max(1, round(size * 1000))}ms"

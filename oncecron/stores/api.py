@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncecron.core.log_rows import UNCHANGED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         HistoryQuery,
         JobKey,
         LeaseView,
+        LeastRetention,
         Pause,
         Released,
         Roles,
@@ -106,6 +109,7 @@ class LeaseStore(Protocol):
     ) -> bool:
         """Record the end and release the lease; return False if the lease had been lost before.
 
+        If this ends an execution, a few rows go too that are older than the retention and than `least_retention`.
         After `keep` this means that no retry follows. Lease lost or not, no attempt that has not started yet may start.
         """
 
@@ -220,13 +224,19 @@ class Inspector(Protocol):
         Raises `StoreRefusesError` where that is not allowed.
         """
 
+    def least_retention(self) -> Retention:
+        """Return the least retention: where a caller's is shorter, this one counts."""
+
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
 
-    def initialise(self, roles: Roles) -> str:
-        """Create or upgrade the schema and grant rights; return a sentence about what was done."""
+    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+        """Create or upgrade the schema, set the given parts of the least retention, and grant rights.
 
-    def schema_sql(self, roles: Roles) -> str:
+        Return a sentence about what was done.
+        """
+
+    def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
 
     def close(self) -> None:

@@ -36,11 +36,12 @@ def as_role(database: Database, public_path: Path) -> Callable[..., Oncecron]:
 
 
 def test_init_makes_the_schema_once(as_role: Callable[..., Oncecron]) -> None:
-    """And says what it has done, or found."""
-    owner = as_role()
-    assert owner("init") == Ended(0, b"made schema oncecron, version 1\n", "")
-    assert owner("init").out == b"schema oncecron has version 1 already\n"
-    assert owner("init", "--namespace", "staging").out == b"made schema staging, version 1\n"
+    """And says what it has done, or found, and how long records are kept."""
+    owner, kept = as_role(), b"; keeps executions at least 7d, skips at least 1d\n"
+    assert owner("init") == Ended(0, b"made schema oncecron, version 1" + kept, "")
+    assert owner("init").out == b"schema oncecron has version 1 already" + kept
+    staging = owner("init", "--namespace", "staging")
+    assert staging.out == b"made schema staging, version 1" + kept
     assert owner("history", "--namespace", "staging").status == 0
 
 
@@ -56,6 +57,24 @@ def test_twenty_hosts_may_do_it_at_once(
         *[b"schema oncecron has version 1 already"] * 19,
     ]
     assert database.execute("select count(*) from oncecron.meta") == [(1,)]
+
+
+def test_init_changes_what_is_kept_only_where_told(
+    database: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """The two ages are independent; the printed SQL sets them too."""
+    owner = as_role()
+    for words, kept in (
+        (["--keep-executions", "36h"], b"36h, skips at least 1d"),
+        ([], b"36h, skips at least 1d"),
+        (["--keep-skips", "0s", *ROLES], b"36h, skips at least 0s"),
+    ):
+        assert owner("init", *words).out.endswith(b"; keeps executions at least " + kept + b"\n")
+    database.execute("drop schema oncecron cascade")
+    with database.connect() as connection:
+        printed = owner("init", "--print-sql", "--keep-skips", "90m", *ROLES).out.decode()
+        connection.execute(printed)
+    assert b"; keeps executions at least 7d, skips at least 90m\n" in owner("init").out
 
 
 def test_what_is_printed_for_a_dba_is_what_init_does(
@@ -79,7 +98,7 @@ def test_who_may_not_make_it_is_told_who_may(as_role: Callable[..., Oncecron]) -
     refused(as_role("runner")("init"), 78, "permission denied", "oncecron init --print-sql")
     refused(as_role()("init", "--run-role", "nobody-at-all"), 78, '"nobody-at-all" does not exist')
     assert as_role()("init", "--run-role", "runner,reader").out.endswith(
-        b"gave rights to runner, reader\n"
+        b"gave rights to runner, reader; keeps executions at least 7d, skips at least 1d\n"
     )
 
 
@@ -249,7 +268,7 @@ def test_a_store_that_is_away_is_told_without_its_password(
 @pytest.fixture
 def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
     """Give a log of forty thousand rows and as many skips; one key ran first and never again."""
-    as_role()("init")
+    as_role()("init", "--keep-executions", "0s", "--keep-skips", "0s")
     database.execute(
         "insert into oncecron.job_key (key) select 'k' || g from generate_series(1, 40) g"
     )

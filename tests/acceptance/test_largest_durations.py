@@ -19,6 +19,8 @@ pytestmark = pytest.mark.stores("all")
 BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--retries", "1"]}
 """What has to be given so that the value counts."""
 ELSEWHERE = {
+    ("init", "keep-executions"): ["init"],
+    ("init", "keep-skips"): ["init"],
     ("pause", "for"): ["pause", "k"],
     ("stop", "grace"): ["stop", "k"],
     ("prune", "executions"): ["prune"],
@@ -98,7 +100,7 @@ def test_a_firing_waits_with_all_of_them(
 def test_people_may_give_the_largest_values(
     store: Store, host: Oncecron, new_host: Callable[..., Oncecron]
 ) -> None:
-    """To pause, to stop a running job, to prune."""
+    """To keep records, to pause, to stop a running job, to prune."""
     owner = new_host(ONCECRON_STORE=store.owner_url)
     commands = every_command()
     firing = host.fire("k", "--", "sleep", "60")

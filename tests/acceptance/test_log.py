@@ -214,11 +214,13 @@ def test_init_prepares_both_and_gives_rights_where_there_are_roles(
     """The store is a file: the roles go to the log."""
     with postgres.create_database().until_dropped() as database:
         host = Oncecron(f"sqlite://{public_path}/x.db", public_path, ONCECRON_LOG=database.url())
-        ended = host("init", "--run-role", "runner", "--read-role", "runner")
+        kept = "; keeps executions at least 7d, skips at least 36h"
+        roles = ("--run-role", "runner", "--read-role", "runner")
+        ended = host("init", *roles, "--keep-skips", "36h")
         assert ended == Ended(
             0,
-            f"store: made the store {public_path}/x.db with schema version 1\n"
-            "log: made schema oncecron, version 1; gave rights to runner\n".encode(),
+            f"store: made the store {public_path}/x.db with schema version 1{kept}\n"
+            f"log: made schema oncecron, version 1; gave rights to runner{kept}\n".encode(),
             "",
         )
         host.environment["ONCECRON_LOG"] = database.url("runner")
@@ -234,6 +236,7 @@ def test_prune_removes_from_both(
 ) -> None:
     """What is due in the one and in the other."""
     host = new_host(ONCECRON_LOG=log_database.url("owner"))
+    assert host("init", "--keep-executions", "0s", "--keep-skips", "0s").status == 0
     host.run("k", "--tick", "2026-01-01T00:00Z", "--", "true")
     host.run("k", "--tick", "2026-01-01T00:00Z", "--", "true")
     ended = host("prune", "--executions", "0s", "--skips", "0s")

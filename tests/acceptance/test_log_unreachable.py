@@ -290,6 +290,7 @@ def test_the_log_keeps_to_the_retention(
     """A few expired rows go at the end of each run, as in the store."""
     path = public_path / "oncecron.toml"
     path.write_text('[retention]\nexecutions = "1h"\n')
+    log_database.execute("update oncecron.meta set least_executions = 0")
     instants = ("2026-01-01T00:00Z", "2026-01-01T00:01Z")
     host.run("k", "--config", path, "--tick", instants[0], "--", "true")
     log_database.execute("update oncecron.job_execution set started_at = now() - interval '2 h'")

@@ -1,5 +1,6 @@
 """What people look after, by the installed console script: prune and flush."""
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 
 from oncecron.run.spool import Spool
+
+KEEP_NOTHING = ("--keep-executions", "0s", "--keep-skips", "0s")
 
 # prune
 
@@ -57,11 +60,60 @@ def test_prune_takes_its_ages_from_the_file(
     """`[retention]`, unless an option says otherwise; on every store."""
     path = public_path / "oncecron.toml"
     path.write_text('[retention]\nexecutions = "1h"\nskips = "0s"\n')
+    assert past("init", *KEEP_NOTHING, "--store", store.owner_url).status == 0
     time.sleep(0.01)  # older than nothing at all
     ended = past("prune", "--config", path, "--store", store.owner_url)
-    assert ended.out == b"removed 0 executions and 1 skip\n"
+    assert ended == Ended(0, b"removed 0 executions and 1 skip\n", "")
     assert answer(past, "history", "--skips") == []
     assert len(answer(past, "history")) == 3
+
+
+@pytest.mark.own_log
+@pytest.mark.stores("all")
+def test_prune_keeps_what_its_owner_wants_to_keep(past: Oncecron, store: Store) -> None:
+    """It says so, with the command that changes it, which may be pasted."""
+    where = ("--store", store.owner_url)
+    told = past("init", *where).out
+    assert told.endswith(b"; keeps executions at least 7d, skips at least 1d\n")
+    wanted = ("--executions", "90m", "--skips", "0s", *where)
+    kept = past("prune", *wanted)
+    assert (kept.status, kept.out) == (0, b"removed 0 executions and 0 skips\n")
+    said, _, command = kept.err.partition("; to remove younger ones, have its owner run `oncecron ")
+    assert said == "oncecron: the store keeps executions at least 7d and skips at least 1d"
+    assert past(*shlex.split(command.removesuffix("`\n"))[:5], *where).status == 0
+    time.sleep(0.01)  # older than nothing at all
+    assert past("prune", *wanted) == Ended(0, b"removed 0 executions and 1 skip\n", "")
+    assert past("prune", "--executions", "89m", *where).err.startswith(
+        "oncecron: the store keeps executions at least 90m; to remove younger ones, "
+    )
+    assert len(answer(past, "history")) == 3
+
+
+@pytest.mark.own_log
+@pytest.mark.stores("all")
+def test_one_hosts_retention_does_not_empty_the_log(
+    store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """Its ends remove nothing that the store keeps for everybody, unless `init` says otherwise."""
+    path = public_path / "oncecron.toml"
+    path.write_text('[retention]\nexecutions = "0s"\nskips = "0s"\n')
+    ticks = [f"2026-01-01T00:0{number}Z" for number in range(4)]
+
+    def run(number: int, *options: object) -> None:
+        assert host.run("k", "--tick", ticks[number], *options, "--", "true") == Ended(0, b"", "")
+
+    run(0)
+    run(0)
+    for number in (1, 2):
+        run(number, "--config", path)
+    assert [record.tick for record in store.executions("k")] == ticks[:3]
+    assert [skip.tick for skip in store.skips("k")] == ticks[:1]
+    assert host("init", *KEEP_NOTHING, "--store", store.owner_url).status == 0
+    run(3, "--config", path)
+    assert {record.tick for record in store.executions("k")} <= {
+        ticks[3]
+    }  # on some stores also its own
+    assert store.skips("k") == []
 
 
 # flush

@@ -61,7 +61,15 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
     journal.wait_for("start")
     waiting = b.fire("k", "--tick", next(ticks), "--wait", "60s", "--", "true")
     for command in (
-        *("init", "locks --json", "jobs", "why k", "audit", "flush", "next k"),
+        *(
+            "init --keep-executions 0s --keep-skips 0s",
+            "locks --json",
+            "jobs",
+            "why k",
+            "audit",
+            "flush",
+            "next k",
+        ),
         *("history", "history k --tick t0", "history --id 1", "history --exhausted"),
         *("history --skips", "history k --since 1h", "history --outcome failed"),
         *("pause k", "resume k", "pause --all", "resume --all", "drain web9", "undrain web9"),

@@ -97,6 +97,7 @@ def test_an_end_costs_the_same_in_a_large_log(large: RedisServer, public_path: P
     config.write_text('[retention]\nexecutions = "60s"\n')
     client = large.connect(decode_responses=True)
     host = Oncecron(large.url(), public_path)
+    assert host("init", "--keep-executions", "0s").status == 0
     before = total(client)
     for number in range(3):
         client.config_resetstat()

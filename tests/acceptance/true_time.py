@@ -103,10 +103,11 @@ class TrueServer(PostgresServer):
 
 
 class World:
-    """Hosts around one server."""
+    """Hosts around one server, which keeps no execution longer than they want."""
 
     def __init__(self, database: Database, clock: TrueTime, path: Path, journal: Journal) -> None:
         database = installed(database)
+        database.execute("update oncecron.meta set least_executions = 0")
         self.url = database.url()
         self.log = PostgresLog(database)
         self.clock = clock

@@ -13,7 +13,7 @@ from postgres_stores import PooledPostgresKind, PostgresKind
 from redis_stores import RedisKind
 
 from oncecron.core import clock
-from oncecron.core.log_rows import Roles
+from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.stores.sqlite.inspector import SQLiteInspector
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class StoreKind(Protocol):
-    """An empty store that can be asked as many hosts, and whose rows can be moved in time."""
+    """An empty store that can be asked as many hosts, and whose rows can be moved in time.
+
+    It has no least retention: what a test prunes is what it names.
+    """
 
     own_clock: ClassVar[bool]
     """Whether its clock can differ from the host's."""
@@ -80,7 +83,7 @@ class SQLiteKind:
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
         self._given: list[LeaseStore | Inspector] = []
-        self.people().initialise(Roles())
+        self.people().initialise(Roles(), LeastRetention(0.0, 0.0))
 
     @staticmethod
     def connect(address: str) -> LeaseStore:

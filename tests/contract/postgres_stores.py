@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from servers import Database, PostgresServer, eventually
 
-from oncecron.core.log_rows import Roles
+from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.stores.postgres.inspector import PostgresInspector
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
@@ -36,7 +36,7 @@ def installed(server: PostgresServer) -> Iterator[Database]:
     """Make a database with the schema, for the stores of all tests to copy."""
     with server.create_database().until_dropped() as database:
         owner = PostgresInspector(database.url("owner"), namespace="oncecron")
-        owner.initialise(Roles(run=("runner",), read=("reader",)))
+        owner.initialise(Roles(run=("runner",), read=("reader",)), LeastRetention(0.0, 0.0))
         owner.close()
         yield database
 

@@ -33,6 +33,7 @@ class RedisKind:
         self.client = self.server.connect(decode_responses=True)
         self.address = self.server.url()
         self._given: list[LeaseStore | Inspector] = []
+        self.empty()
 
     @staticmethod
     def connect(address: str) -> LeaseStore:
@@ -86,9 +87,10 @@ class RedisKind:
         self.client.hset(PREFIX + name, field, json.dumps(texts))
 
     def empty(self) -> None:
-        """Delete every name of the namespace."""
+        """Delete every name of the namespace, but keep no record longer than a test wants."""
         if names := self.client.keys(f"{PREFIX}*"):
             self.client.delete(*names)
+        self.client.hset(PREFIX + "namespace", mapping={"least_executions": 0, "least_skips": 0})
 
     def without_lock(self, backend_pid: int | None) -> bool:
         """There are no session locks."""

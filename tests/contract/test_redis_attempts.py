@@ -10,7 +10,7 @@ from hosts import TTL, Host, execution_record, minute
 from servers import RedisServer, eventually
 
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.log_rows import HistoryQuery, LeastRetention, Roles
 from oncecron.core.model import Lease, Output, Retention
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.inspector import RedisInspector
@@ -335,6 +335,8 @@ def test_in_a_full_memory_what_was_granted_goes_on_and_nothing_new_starts(
 
 def test_output_goes_with_its_execution(server: RedisServer, connect: Connect) -> None:
     """By the little retention of each end, and by prune."""
+    people = RedisInspector(parse(server.url(), {}), namespace="oncecron")
+    people.initialise(Roles(), LeastRetention(executions=0.0))
     a = connect()
     for number in (1, 2, 3):
         a.finish(a.win(minute(number)), output=HELLO)
@@ -343,7 +345,6 @@ def test_output_goes_with_its_execution(server: RedisServer, connect: Connect) -
     a.finish(a.win(minute(4)), output=HELLO, retention=Retention(executions=0.0))
     assert client.hlen(OUTPUTS) == client.hlen("oncecron:{oncecron}:executions") == 0
     a.finish(a.win(minute(5)), output=HELLO)
-    people = RedisInspector(parse(server.url(), {}), namespace="oncecron")
     assert people.prune(Retention(executions=0.0)) == (1, 0)
     people.close()
     assert client.hlen(OUTPUTS) == 0

@@ -14,6 +14,7 @@ from oncecron.core.units import (
     format_duration,
     parse_duration,
     parse_size,
+    typed_duration,
 )
 
 
@@ -127,6 +128,14 @@ def test_nothing_but_a_duration_or_a_value_error(text: str) -> None:
     except ValueError:
         return
     assert 0 <= seconds <= LONGEST_DURATION
+
+
+@pytest.mark.parametrize(
+    "text", ["0s", "0.5s", "0.001s", "59s", "90s", "1m", "90m", "36h", "1d", "3653d", "1234567s"]
+)
+def test_a_duration_as_it_is_typed(text: str) -> None:
+    """In one unit, without loss; the largest one that divides it."""
+    assert typed_duration(parse_duration(text)) == text
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import psycopg
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
+    UNCHANGED,
     Execution,
     LeaseView,
     Pause,
@@ -25,7 +26,7 @@ from oncecron.core.log_rows import (
     TracedSkip,
     job_key_of,
 )
-from oncecron.core.model import Output, recordable_values
+from oncecron.core.model import Output, Retention, recordable_values
 from oncecron.core.timing import (
     INSPECTOR_TIMEOUT,
     RELEASE_POLL,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HistoryQuery, JobKey, Roles
-    from oncecron.core.model import Request, Retention
+    from oncecron.core.log_rows import HistoryQuery, JobKey, LeastRetention, Roles
+    from oncecron.core.model import Request
 
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
@@ -246,8 +247,12 @@ class PostgresInspector:
                 skips += row[1]
         return executions, skips
 
-    def initialise(self, roles: Roles) -> str:
-        """Create or upgrade the schema and grant rights; return a sentence about what was done."""
+    def least_retention(self) -> Retention:
+        """Return the retention below which no caller's counts."""
+        return Retention(*self._ask("least_retention", {}, _READERS_CURE)[0])
+
+    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+        """Create or upgrade the schema, set what is given and grant rights; return a sentence about what was done."""
         connection = self._connected()
         if connection.info.server_version < _OLDEST_SERVER:
             raise StoreRefusesError(
@@ -256,17 +261,19 @@ class PostgresInspector:
             )
         with self._explained(_INIT_CURE):
             try:
-                made = self._made(connection, roles)
+                made = self._made(connection, roles, least)
             except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
-                made = self._made(connection, roles)  # another session has made it meanwhile
+                made = self._made(connection, roles, least)  # another session has made it meanwhile
         done = f"made schema {self._namespace}, version {schema.VERSION}"
         if not made:
             done = f"schema {self._namespace} has version {schema.VERSION} already"
         names = ", ".join(dict.fromkeys(role for part in roles for role in part))
         return done + (f"; gave rights to {names}" if names else "")
 
-    def _made(self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles) -> bool:
-        """Create the schema if it is missing and grant rights; return whether it was missing."""
+    def _made(
+        self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles, least: LeastRetention
+    ) -> bool:
+        """Create the schema if it is missing, set what is given and grant rights; return whether it was missing."""
         with connection.transaction():
             self._refuse_intruders(connection)
             made = self._version(connection) is None
@@ -274,8 +281,10 @@ class PostgresInspector:
                 connection.execute(schema.script(self._namespace))
             else:
                 connection.execute(self._sql["lock_schema"])
-            if granted := schema.grants(self._namespace, roles):
-                connection.execute(granted)
+            if changes := schema.settings(self._namespace, least) + schema.grants(
+                self._namespace, roles
+            ):
+                connection.execute(changes)
         return made
 
     def _refuse_intruders(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -293,9 +302,10 @@ class PostgresInspector:
             why = f"{what} belongs to {role}; have it dropped, or given back by alter ... owner to"
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
-    def schema_sql(self, roles: Roles) -> str:
+    def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
-        return f"begin;\n\n{schema.script(self._namespace)}\n{schema.grants(self._namespace, roles)}commit;\n"
+        changes = schema.settings(self._namespace, least) + schema.grants(self._namespace, roles)
+        return f"begin;\n\n{schema.script(self._namespace)}\n{changes}commit;\n"
 
     def close(self) -> None:
         """Close the connection."""

@@ -13,6 +13,7 @@ from oncecron.core.errors import (
     StoreUnavailable,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import LEAST
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres.client import StatementError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncecron.core.errors import StoreError
-    from oncecron.core.log_rows import Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.stores.postgres.client import PostgresClient
 
 VERSION = 1
@@ -78,7 +79,16 @@ def script(namespace: str) -> str:
     for name in _PARTS:
         with open(os.path.join(directory, name), encoding="utf-8") as file:
             parts.append(file.read())
-    return "\n".join(parts).replace("{ns}", quoted(namespace))
+    text = "\n".join(parts).replace("{ns}", quoted(namespace))
+    for name, seconds in LEAST._asdict().items():
+        text = text.replace("{least_" + name + "}", str(seconds))
+    return text
+
+
+def settings(namespace: str, least: LeastRetention) -> str:
+    """Return the SQL that sets the least retention, as far as it is given."""
+    changes = ", ".join(f"least_{name} = {seconds!r}" for name, seconds in least.given().items())
+    return f"update {quoted(namespace)}.meta set {changes};\n" if changes else ""
 
 
 def grants(namespace: str, roles: Roles) -> str:

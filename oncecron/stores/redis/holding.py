@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import lease_of, stored_request, trust_after
+from oncecron.core.model import LEAST, lease_of, stored_request, trust_after
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending, Firing, Lease, Request, Retention
@@ -49,6 +49,8 @@ def of_retention(retention: Retention | None, most: int) -> Values:
         "keep_executions": retention.executions,
         "keep_skips": retention.skips,
         "keep_most": most,
+        "least_executions": LEAST.executions,
+        "least_skips": LEAST.skips,
     }
 
 

@@ -11,9 +11,10 @@ import itertools
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import Released
+from oncecron.core.log_rows import UNCHANGED, Released
+from oncecron.core.model import LEAST, Retention
 from oncecron.core.timing import CLOCK_SET_BACK
-from oncecron.stores.redis import dead_letters, pauses, scripts
+from oncecron.stores.redis import dead_letters, holding, pauses, scripts
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
         HistoryQuery,
         JobKey,
         LeaseView,
+        LeastRetention,
         Pause,
         Roles,
         Skip,
         Traced,
         TracedSkip,
     )
-    from oncecron.core.model import Output, Request, Retention
+    from oncecron.core.model import Output, Request
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.pipeline import Command
     from oncecron.stores.redis.rows import Row
@@ -277,15 +279,24 @@ class RedisInspector:
         state, ends_in = self._pipeline.confirmed_step("release", [name], values)
         return Released(state.decode(), ends_in=float(ends_in))
 
+    def least_retention(self) -> Retention:
+        """Return the retention below which no caller's counts."""
+        fields = [f"least_{name}" for name in LEAST._fields]
+        [found] = self._pipeline.ask([("HMGET", self._names.of_namespace("namespace"), *fields)])
+        return Retention(
+            *(
+                default if text is None else float(text)
+                for text, default in zip(found, LEAST, strict=True)
+            )
+        )
+
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
         executions = skips = 0
         for shard in self._shards(None):
-            values: dict[str, str | float] = {
+            values: holding.Values = {
                 "part": shard,
-                "keep_executions": retention.executions,
-                "keep_skips": retention.skips,
-                "keep_most": self._target.keep,
+                **holding.of_retention(retention, self._target.keep),
                 "most": _BATCH,
                 "names": names_kept,
             }
@@ -295,18 +306,21 @@ class RedisInspector:
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         return executions, skips
 
-    def initialise(self, roles: Roles) -> str:
-        """Only check the connection: Redis needs no schema. Return a sentence with the server's version."""
+    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+        """Set what is given: Redis needs no schema. Return a sentence with the server's version."""
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
         [info] = self._pipeline.ask([("INFO", "server")])
         server = dict(line.partition(":")[::2] for line in info.decode().splitlines())
         version = server.get("valkey_version") or server.get("redis_version")
+        name = self._names.of_namespace("namespace")
+        given = least.given().items()
+        self._pipeline.ask([("HSET", name, f"least_{field}", seconds) for field, seconds in given])
         return f"Redis {self._target.shown} (version {version}) needs no preparation"
 
-    def schema_sql(self, roles: Roles) -> str:
+    def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Raise `ConfigurationError`: there is no SQL."""
-        del roles
+        del roles, least
         raise ConfigurationError(
             f"a Redis store has no SQL; what its user needs is this ACL: {ACL_RULE}"
         )

@@ -47,16 +47,16 @@ def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | Non
     return refusal
 
 
-def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> bool:
-    """Record the end; return whether the lease was never lost."""
+def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> tuple[bool, bool]:
+    """Record the end; return whether the lease was never lost, and whether this is the end, which is told once."""
     row = store.one("find_ending", **lease._asdict())
     if row is None:
-        return False
+        return False, False
     execution = known(row)
     late = ENDED_LATE if execution.lost and not execution.retrying else None
     values = _ending_values(lease, ending, now)
-    conclude(store, execution, values, ending.note, late)
-    return not execution.lost
+    ends = conclude(store, execution, values, ending.note, late)
+    return not execution.lost, ends
 
 
 def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:

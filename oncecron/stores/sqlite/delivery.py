@@ -23,17 +23,21 @@ _NOTHING_TOLD = dict.fromkeys(
 )
 
 
-def deliver(store: Connection, record: dict[str, Any], now: float) -> None:
-    """Write the record, in a transaction that the caller began; `now` is wall time."""
+def deliver(store: Connection, record: dict[str, Any], now: float) -> bool:
+    """Write the record, in a transaction that the caller began; `now` is wall time.
+
+    Return whether it is the end of an execution that had none.
+    """
     store.execute("register_key", **record)
     if record["kind"] == "skip":
         store.execute("deliver_skip", **record)
-        return
+        return False
     row = store.one("find_delivered", **record)
     if row is None:
-        _insert(store, record, now)
-    elif record["outcome"] != "running":
-        conclude(store, known(row), record, record["note"], _late(record))
+        return _insert(store, record, now)
+    if record["outcome"] == "running":
+        return False
+    return conclude(store, known(row), record, record["note"], _late(record))
 
 
 def known(row: Any) -> Known:
@@ -50,18 +54,19 @@ def known(row: Any) -> Known:
 
 def conclude(
     store: Connection, execution: Known, values: dict[str, Any], *notes: str | None
-) -> None:
-    """Write the end of an execution, if it has none, and release its own lease."""
+) -> bool:
+    """Write the end of an execution, if it has none, and release its own lease; return whether it had none."""
     ended = attempt.ended(execution, *notes)
     values = {**values, "execution_id": execution.execution_id, "note": ended.note}
     if ended.how == "give-up":
         give_up(store, values)
-        return
+        return True
     if ended.how == "end":
         store.execute("end_execution", **values)
         if values["outcome"] == "not-started":
             store.execute("take_back_start", **values)
     store.execute("release_lease", **values)
+    return ended.how == "end"
 
 
 def give_up(store: Connection, values: dict[str, Any]) -> None:
@@ -82,10 +87,10 @@ def _late(record: dict[str, Any]) -> str | None:
     return attempt.RECORDED_LATER if record.get("late") else None
 
 
-def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
+def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
     outcome, token = record["outcome"], record["fencing_token"]
     if outcome == "not-started" and token is None:
-        return
+        return False
     values = {
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
@@ -106,3 +111,4 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> None:
     if outcome != "not-started":
         store.execute("mark_delivered_tick", **values)
         store.execute("mark_delivered_start", **values)
+    return bool(outcome != "running")

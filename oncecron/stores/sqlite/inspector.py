@@ -9,6 +9,7 @@ from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
+    UNCHANGED,
     Execution,
     LeaseView,
     Pause,
@@ -32,16 +33,18 @@ from oncecron.stores.sqlite.connection import (
 from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import (
     NAMES_KEPT,
+    at_least,
     expire_executions,
     expire_names,
     expire_skips,
+    least_retention,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HistoryQuery, JobKey, Roles
+    from oncecron.core.log_rows import HistoryQuery, JobKey, LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.retention import Part
@@ -198,13 +201,20 @@ class SQLiteInspector:
             raise_fence(store, asked)
         return Released("free")
 
+    def least_retention(self) -> Retention:
+        """Return the retention below which no caller's counts."""
+        with self._handle.until(_deadline()) as store:
+            return least_retention(store)
+
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
+        with self._handle.until(_deadline()) as store:
+            kept = at_least(store, retention)
         now = clock.wall()
-        before = now - retention.executions
+        before = now - kept.executions
         most = ROWS_PER_STEP
         executions = self._in_steps(lambda store: expire_executions(store, before, most=most))
-        skips = self._in_steps(lambda store: expire_skips(store, now - retention.skips, most=most))
+        skips = self._in_steps(lambda store: expire_skips(store, now - kept.skips, most=most))
         for part in self._parts_with_names():
 
             def step(store: Connection, part: Part = part) -> int:
@@ -213,20 +223,32 @@ class SQLiteInspector:
             executions += self._in_steps(step)
         return executions, skips
 
-    def initialise(self, roles: Roles) -> str:
-        """Create the file and its schema if they are missing; return a sentence about what was done."""
+    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+        """Create what is missing of the file and its schema, and set what is given; return a sentence about it."""
         _refuse_roles(roles)
         path = self._handle.path
         connection = connect(path, deadline=_deadline(), create=True)
         connection.close()
+        if given := least.given():
+            with self._handle.until(_deadline()) as store, store.writing(durable=True):
+                for name, seconds in given.items():
+                    store.execute("set_least_retention", name=name, seconds=seconds)
         if connection.installed:
             return f"made the store {path} with schema version {SCHEMA_VERSION}"
         return f"the store {path} has schema version {SCHEMA_VERSION} already"
 
-    def schema_sql(self, roles: Roles) -> str:
+    def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
         _refuse_roles(roles)
-        wanted = (statements("connection")["write_ahead"], *statements("schema").values())
+        setting = statements("retention")["set_least_retention"]
+        settings = (
+            setting.replace(":name", f"'{name}'").replace(":seconds", f"{seconds!r}")
+            for name, seconds in least.given().items()
+        )
+        wanted = (
+            *(statements("connection")["write_ahead"], *statements("schema").values()),
+            *settings,
+        )
         return "".join(f"{statement};\n" for statement in wanted)
 
     def close(self) -> None:

@@ -125,8 +125,9 @@ class SQLiteLeaseStore:
         """Record the end and release the lease; see `LeaseStore.finish`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
-            in_time = attempts.finish(store, lease, ending, now)
-            expire(store, (lease.key, lease.shard), retention, now)
+            in_time, ends = attempts.finish(store, lease, ending, now)
+            if ends:
+                expire(store, (lease.key, lease.shard), retention, now)
         return in_time
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
@@ -154,8 +155,8 @@ class SQLiteLeaseStore:
         """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
-            delivery.deliver(store, record, now)
-            if retention and record.get("outcome", "running") != "running":
+            ends = delivery.deliver(store, record, now)
+            if retention and ends:
                 expire(store, (record["key"], record["shard"]), retention, now)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""Remove expired records: a few at every end, all of them in a prune.
+"""Remove expired records: a few at every end, all of them in a prune. None goes before the least retention of the file.
 
 Only the log keeps a tick with a name from running twice, so each key keeps its newest names, however old they are. For
 ticks that are instants the high-water mark on the key's row does that. A running execution is never removed.
@@ -7,9 +7,9 @@ ticks that are instants the high-water mark on the key's row does that. A runnin
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import LEAST, Retention
 
 if TYPE_CHECKING:
-    from oncecron.core.model import Retention
     from oncecron.stores.sqlite.connection import Connection
 
 NAMES_KEPT = 1000
@@ -19,8 +19,22 @@ Part = tuple[str, int]
 """A key and a shard."""
 
 
-def expire(store: Connection, part: Part, kept: Retention, now: float) -> None:
+def least_retention(store: Connection) -> Retention:
+    """Return the retention below which no caller's counts."""
+    found = store.one("least_retention")
+    return Retention(
+        *(default if set_ is None else set_ for set_, default in zip(found, LEAST, strict=True))
+    )
+
+
+def at_least(store: Connection, wanted: Retention) -> Retention:
+    """Return how long records are kept for a caller who wants them kept this long."""
+    return Retention(*map(max, wanted, least_retention(store)))
+
+
+def expire(store: Connection, part: Part, wanted: Retention, now: float) -> None:
     """Remove at most `MOST_PER_FINISH` expired rows; executions of names only for this shard."""
+    kept = at_least(store, wanted)
     most = MOST_PER_FINISH
     before = now - kept.executions
     most -= expire_executions(store, before, most=most)

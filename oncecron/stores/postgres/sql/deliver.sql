@@ -1,10 +1,11 @@
 -- The delivery of spooled records, and of records for a log store, where another store has the leases.
 
--- The end of an execution that this store knows.
-create function {ns}.deliver_end_v1(p jsonb, e {ns}.job_execution) returns void
+-- The end of an execution that this store knows. False: it had one.
+create function {ns}.deliver_end_v1(p jsonb, e {ns}.job_execution) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_held boolean;
+  v_ends boolean;
   v_late text := case when (p ->> 'late')::boolean then 'recorded later' end;
 begin
   select coalesce(k.execution_id = e.execution_id, false) into v_held
@@ -15,6 +16,7 @@ begin
          note = {ns}.joined_v1(x.note, p ->> 'note', v_late), lost_reason = coalesce(p ->> 'lost_reason', x.lost_reason),
          request = coalesce(p ->> 'request', x.request), requested_by = coalesce(p ->> 'requested_by', x.requested_by)
    where x.execution_id = e.execution_id and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
+  v_ends := found or v_held;
   if found then
     perform {ns}.put_output_v1(e.execution_id, p ->> 'output', (p ->> 'output_cut')::bigint);
   else
@@ -22,6 +24,7 @@ begin
   end if;
   perform {ns}.settle_v1(e.key_id, v_held);
   if v_held then perform {ns}.notify_v1(e.key_id); end if;
+  return v_ends;
 end $$;
 
 -- Insert an execution that this store never saw, numbered above the other attempts of its tick. False: it is there.
@@ -80,14 +83,18 @@ begin
 end $$;
 
 -- Delivers a record. It is idempotent by (owner, attempt), replaces `running` and `lost` by what happened, releases
--- only its own lease, inserts what this store never saw, and never fails on a conflict. With ages it also removes a few
--- expired rows, as an end does.
+-- only its own lease, inserts what this store never saw, and never fails on a conflict.
+--
+-- With ages, a record that ends an execution also removes a few expired rows, as an end does. A caller can make up such
+-- a record, as it can claim and end a tick of its own. By neither does a row go that is younger than the least
+-- retention, which only the owner sets.
 create function {ns}.deliver_v1(p jsonb, p_keep_executions double precision, p_keep_skips double precision) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   e {ns}.job_execution;
   v_fence bigint;
   v_leased bigint;
+  v_ends boolean;
   v_id integer := {ns}.register_v1(p ->> 'key', (p ->> 'shard')::int);
   v_outcome text := p ->> 'outcome';
   v_note text := p ->> 'note';
@@ -101,16 +108,15 @@ begin
       (p ->> 'at')::float8, coalesce((p ->> 'count')::bigint, 1), p ->> 'owner');
     return;
   end if;
-  if v_outcome <> 'running' and p_keep_executions is not null then
-    perform {ns}.prune_quietly_v1(v_id, p_keep_executions, p_keep_skips);
-  end if;
   -- By the owner's number of the attempt; an owner that gave up without a number means its newest.
   select x.* into e from {ns}.job_execution x
     where x.owner = (p ->> 'owner')::uuid and x.key_id = v_id
       and x.owner_attempt = coalesce((p ->> 'attempt')::int, x.owner_attempt)
     order by x.owner_attempt desc limit 1;
   if found then
-    if v_outcome <> 'running' then perform {ns}.deliver_end_v1(p, e); end if;
+    if v_outcome <> 'running' and {ns}.deliver_end_v1(p, e) and p_keep_executions is not null then
+      perform {ns}.prune_quietly_v1(v_id, p_keep_executions, p_keep_skips);
+    end if;
     return;
   end if;
   if v_outcome = 'not-started' and v_token is null then return; end if;
@@ -131,6 +137,8 @@ begin
   v_note := {ns}.joined_v1(v_note, case when (p ->> 'late')::boolean then 'recorded later' end);
   if {ns}.insert_late_v1(p, v_id, v_outcome, v_lost_reason, v_note) then
     perform {ns}.mark_key_v1(p, v_id);
+    v_ends := p ->> 'outcome' <> 'running' and p_keep_executions is not null;
   end if;
   perform {ns}.settle_v1(v_id, false);
+  if v_ends then perform {ns}.prune_quietly_v1(v_id, p_keep_executions, p_keep_skips); end if;
 end $$;

@@ -209,6 +209,9 @@ select case when a.backend_start is not null then pg_catalog.pg_terminate_backen
  where a.pid = %(pid)s and (a.backend_start is null or %(start)s::bigint is null
         or (extract(epoch from a.backend_start) * 1000000)::bigint = %(start)s)
 
+-- name: least_retention
+select least_executions, least_skips from {ns}.meta
+
 -- name: part_ids
 -- The keys and shards with named ticks, for retention.
 select key_id from {ns}.keys order by key_id

@@ -208,6 +208,7 @@ begin
 end $$;
 
 -- The end.  It does not release the session lock, which would take effect before the commit; closing the session does.
+-- Only a call that ends something also removes expired rows: one for an unknown execution, or a repeated one, does not.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
@@ -217,6 +218,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   k      {ns}.job_key;
   v_held boolean;
+  v_ends boolean;
 begin
   select x.* into k from {ns}.job_key x
     where x.key_id = (select e.key_id from {ns}.job_execution e where e.execution_id = p_execution_id and e.owner = p_owner)
@@ -230,6 +232,7 @@ begin
          lost_reason = coalesce(p_lost_reason, case when not v_held then coalesce(x.lost_reason, 'revoked') end),
          request = coalesce(p_request, x.request), requested_by = coalesce(p_requested_by, x.requested_by)
    where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
+  v_ends := found or v_held;
   if not found then
     v_held := {ns}.give_up_v1(p_execution_id, p_owner, p_note) or v_held;
   elsif p_output is not null then
@@ -237,7 +240,7 @@ begin
   end if;
   perform {ns}.settle_v1(k.key_id, v_held);
   if v_held and k.listened then perform pg_notify({ns}.channel_v1(k.key_id), ''); end if;
-  perform {ns}.prune_quietly_v1(k.key_id, p_keep_executions, p_keep_skips);
+  if v_ends then perform {ns}.prune_quietly_v1(k.key_id, p_keep_executions, p_keep_skips); end if;
   -- A repeated call (its answer was lost) has the same answer.
   return v_held or exists (
     select from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.lost_at is null);

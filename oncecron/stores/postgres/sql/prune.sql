@@ -21,10 +21,11 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select count(*) from gone
 $$;
 
--- Remove at most p_most expired executions and as many skips. Only the log keeps named ticks unique, so the newest
--- p_names of a key are kept however old they are; only the given key's names are examined. An execution that has ended
--- has a lease only if a retry is to follow. It uses now(), because clock_timestamp() is volatile and uses no index, and
--- plans for the given ages. Otherwise every finish reads the whole log (500 ms at a million rows, instead of 1 ms).
+-- Remove at most p_most expired executions and as many skips: those older than the caller's ages and than the owner's,
+-- which meta has. Only the log keeps named ticks unique, so the newest p_names of a key are kept however old they are;
+-- only the given key's names are examined. An execution that has ended has a lease only if a retry is to follow. It uses
+-- now(), because clock_timestamp() is volatile and uses no index, and plans for the given ages. Otherwise every finish
+-- reads the whole log (500 ms at a million rows, instead of 1 ms).
 create function {ns}.prune_v1(
   p_key_id integer, p_keep_executions interval, p_keep_skips interval, p_most bigint, p_names integer,
   out executions bigint, out skips bigint
@@ -33,16 +34,20 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
   v_ids bigint[];
   v_name bigint;
+  v_executions timestamptz;
+  v_skips timestamptz;
 begin
+  select now() - greatest(p_keep_executions, make_interval(secs => m.least_executions)),
+         now() - greatest(p_keep_skips, make_interval(secs => m.least_skips)) into strict v_executions, v_skips from {ns}.meta m;
   v_ids := array(
     select y.execution_id from {ns}.job_execution y
-     where y.started_at < now() - p_keep_executions and y.outcome <> 'running' and (y.tick is null or y.tick_at is not null)
+     where y.started_at < v_executions and y.outcome <> 'running' and (y.tick is null or y.tick_at is not null)
        and (not y.retrying or not exists (select from {ns}.job_key k where k.key_id = y.key_id and k.execution_id = y.execution_id))
      limit p_most for update skip locked);
   executions := case when v_ids = '{}' then 0 else {ns}.remove_executions_v1(v_ids) end;
   with gone as (
     delete from {ns}.skip x where x.ctid in (
-      select y.ctid from {ns}.skip y where y.at < now() - p_keep_skips limit p_most for update skip locked)
+      select y.ctid from {ns}.skip y where y.at < v_skips limit p_most for update skip locked)
     returning 1)
   select count(*) into skips from gone;
   delete from {ns}.pause x where (x.kind, x.name) in (
@@ -53,7 +58,7 @@ begin
     v_ids := array(
       select y.execution_id from {ns}.job_execution y
        where y.key_id = p_key_id and y.tick is not null and y.tick_at is null and y.execution_id <= v_name
-         and y.started_at < now() - p_keep_executions and y.outcome <> 'running'
+         and y.started_at < v_executions and y.outcome <> 'running'
          and (not y.retrying or not exists (select from {ns}.job_key k where k.key_id = y.key_id and k.execution_id = y.execution_id))
        order by y.execution_id limit p_most for update skip locked);
     if v_ids <> '{}' then executions := executions + {ns}.remove_executions_v1(v_ids); end if;

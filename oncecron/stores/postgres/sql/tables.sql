@@ -6,9 +6,12 @@
 create schema {ns};
 comment on schema {ns} is 'oncecron: leases and the job-execution log';
 
+-- The least retention, in seconds, is the owner's: no caller of a function can have a younger row removed.
 create table {ns}.meta (
-  version    integer not null,
-  created_at timestamptz not null default pg_catalog.clock_timestamp()
+  version          integer not null,
+  created_at       timestamptz not null default pg_catalog.clock_timestamp(),
+  least_executions double precision not null default {least_executions} check (least_executions >= 0),
+  least_skips      double precision not null default {least_skips} check (least_skips >= 0)
 );
 insert into {ns}.meta (version) values (1);
 

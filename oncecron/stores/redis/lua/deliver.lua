@@ -1,12 +1,12 @@
 -- Delivers a spooled record, or a record for a log store: idempotent by (owner, attempt), replaces `running` and `lost` by what
--- happened, releases only its own lease, inserts what this server never saw, never fails on a conflict.
+-- happened, releases only its own lease, inserts what this server never saw, never fails on a conflict. Then a little retention,
+-- if it ends an execution.
 register()
 if given.kind == 'skip' then
   count_skip(given)
   return 1
 end
 local late = given.late and 'recorded later'
-if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000) end
 local id, row = execution_of(given.owner, given.attempt)
 if row then
   if given.outcome == 'running' or not has_no_end(row) and not row.retrying then return 1 end
@@ -14,6 +14,7 @@ if row then
   local mine = lease.execution_id == id or row.retrying and lease.owner == given.owner
   if mine then let_go(lease, id) end
   conclude(id, row, joined(row.note, given.note, late))
+  if given.keep_executions then expire(own, 100, 1000) end
   return 1
 end
 if given.outcome == 'not-started' and not given.fencing_token then return 1 end
@@ -29,4 +30,5 @@ if given.outcome == 'running' and (token < fence or beside) then
 end
 id = insert_late(row, joined(given.note, unfinished, late))
 if row.outcome == 'running' then redis.call('HSET', own.key, 'running', id) end
+if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000) end
 return 1

@@ -1,10 +1,11 @@
--- Record the end and release the lease, if it is this execution's; then a little retention.
+-- Record the end and release the lease, if it is this execution's; then a little retention, unless it had ended before.
 -- 1: in time; 0: after the lease was lost. An execution that this server has lost is inserted, unless its id has another owner.
 write_in_full_memory()
 local lease = hash(own.lease)
 local id, row = execution_known_as(given.execution_id, given.owner)
 local is_its = id or lease.execution_id == given.execution_id or not execution_of(given.owner, given.attempt)
 local mine = lease.owner == given.owner and is_its
+local ends = row and (has_no_end(row) or row.retrying)
 
 if mine then let_go(lease, id) end
 if row then
@@ -22,9 +23,11 @@ elseif given.host and not execution_of(given.owner, given.attempt) and given.out
   register()
 end
 if not id then return 0 end
-for _, part in ipairs({own, other}) do
-  if part.key then expire(part, 100, 1000) end
+if ends then
+  for _, part in ipairs({own, other}) do
+    if part.key then expire(part, 100, 1000) end
+  end
+  redis.call('ZADD', shared.parts, seconds(now), given.part)
+  if given.due then redis.call('ZADD', shared.parts, 'XX', seconds(now), given.due) end
 end
-redis.call('ZADD', shared.parts, seconds(now), given.part)
-if given.due then redis.call('ZADD', shared.parts, 'XX', seconds(now), given.due) end
 return row.lost_at and 0 or 1

@@ -39,9 +39,15 @@ local function forget(part, id, row)
   end
 end
 
+-- Only what started or happened before this time expires: older than the caller's age, and than the least retention.
+local function kept_since(what)
+  local least = redis.call('HGET', shared.namespace, 'least_' .. what) or given['least_' .. what]
+  return now - math.max(given['keep_' .. what], least)
+end
+
 -- The search continues where the last one stopped, past executions that are kept although they are old.
 local function expire_executions(part, most, names)
-  local before, too_many = now - given.keep_executions, redis.call('XLEN', part.log) - given.keep_most
+  local before, too_many = kept_since('executions'), redis.call('XLEN', part.log) - given.keep_most
   local kept_name = oldest_kept_name(part, names)
   local leased = redis.call('HGET', part.lease, 'execution_id') -- it may have ended, with a retry to follow
   local from = redis.call('HGET', part.key, 'retention_at') or '-'
@@ -70,7 +76,7 @@ local function expire_executions(part, most, names)
 end
 
 local function expire_skips(part, most)
-  local members = redis.call('ZRANGEBYSCORE', part.skips, '-inf', '(' .. seconds(now - given.keep_skips), 'LIMIT', 0, most)
+  local members = redis.call('ZRANGEBYSCORE', part.skips, '-inf', '(' .. seconds(kept_since('skips')), 'LIMIT', 0, most)
   local too_many = redis.call('ZCARD', part.skips) - given.keep_most
   if too_many > #members then
     members = redis.call('ZRANGE', part.skips, 0, math.min(too_many, most) - 1)

@@ -1,5 +1,14 @@
 -- Remove expired rows, a few at a time, but never an execution with a lease: it runs, or a retry is to follow.
 
+-- name: least_retention
+-- Null where `init` has set none.
+SELECT (SELECT CAST(value AS REAL) FROM meta WHERE name = 'least_executions'),
+       (SELECT CAST(value AS REAL) FROM meta WHERE name = 'least_skips')
+
+-- name: set_least_retention
+INSERT INTO meta (name, value) VALUES ('least_' || :name, :seconds)
+ ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
 -- name: expire_executions
 DELETE FROM job_execution WHERE execution_id IN (
   SELECT execution_id FROM job_execution
