@@ -1,20 +1,25 @@
 """What should have run: expectations, missed and overdue ticks, overruns, on every store."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Log
-from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 
 from oncecron.core import clock
-from oncecron.core.log_rows import Expectation
 from oncecron.core.model import Retention
 from oncecron.core.text import Clock
 from oncecron.core.tick import named_tick
 from oncecron.core.units import DAY
 from oncecron.reports.audit import Finding, Question, audit
 from oncecron.reports.jobs import JobSummary, jobs
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+    from oncecron.core.log_rows import Expectation
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 NOW = (minute(40).instant or 0.0) + 30
