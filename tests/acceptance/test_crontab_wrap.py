@@ -400,6 +400,22 @@ def test_a_system_crontab(host: Oncecron, crontab: Path) -> None:
     assert b"--key other-" in done.out
 
 
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_a_file_of_cron_d_is_recognised_wherever_it_lies(
+    host: Oncecron, crontab: Path, way: str
+) -> None:
+    """Wrapped without the users it would be a file that cron ignores, and no host would run anything."""
+    data = b"SHELL=/bin/sh\n*/5 * * * * munin if [ -x /usr/bin/munin-cron ]; then /usr/bin/munin-cron; fi\n"
+    crontab.write_bytes(data)
+    done = host("crontab", "wrap", crontab) if way == "file" else piped(host, "wrap", data=data)
+    place = f"{crontab}:2" if way == "file" else "line 2"
+    assert (done.status, done.out) == (64, data)
+    assert f"{place}: 'munin' seems to be a user before the command; add --user-field" in done.err
+    refused(host("crontab", "lint", crontab), 64, "add --user-field")
+    done = host("crontab", "wrap", "--user-field", "--only", "munin", crontab)
+    assert b"* munin %s run --key munin-cron-" % bytes(CONSOLE_SCRIPT) in done.out
+
+
 # The program
 
 

@@ -71,6 +71,7 @@ REWRITING_OPTIONS = (USER_FIELD, _INSTALL, _USER, _IN_PLACE, _CHECK, _DIFF, _JSO
 CRONTABS = click.Argument(
     ["words"], metavar="[FILE|DIRECTORY|-]...", nargs=-1, required=False, shell_complete=FILES
 )
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WITHOUT_OUTPUT = ("install", "in-place", "check", "diff", "json")
 """With one of these options, the new crontab is not written to standard output."""
 _REFUSED = 1
@@ -195,26 +196,53 @@ def _plan(
 
 def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
     """Raise `UsageError` if the lines name a user and --user-field is missing."""
-    if not crontab.system and (source.is_system or _seems_system(crontab)):
+    if crontab.system or source.user:
+        return
+    if source.is_system:
         raise UsageError(
             f"the lines of {visible(source.path)} name a user before the command; add --user-field"
         )
+    from oncecron.crontab.user_field import named_user  # noqa: PLC0415 - not for --help
+
+    found = named_user(crontab, _is_user, _is_program)
+    if found:
+        where = _place(source, found.number)
+        raise UsageError(
+            f"{where}: {visible(found.name)!r} seems to be a user before the command; add --user-field, or write the "
+            "path of the command if it is one"
+        )
 
 
-def _seems_system(crontab: Crontab) -> bool:
-    """Return whether `root` is in the place of a command, and no line has a path or an option there."""
-    starts = [entry.command.split(None, 2)[:2] for entry in crontab.entries()]
-    bare = all(len(words) > 1 and b"/" not in words[0] and words[1][:1] != b"-" for words in starts)
-    return bare and any(words[0] == b"root" for words in starts)
+def _is_user(name: str) -> bool:
+    import pwd  # noqa: PLC0415 - not for --help
+
+    try:
+        pwd.getpwnam(name)
+    except (KeyError, ValueError):  # a surrogate or a NUL byte
+        return False
+    return True
+
+
+def _is_program(word: str, path: str) -> bool:
+    """Return whether a word is a program of this host, with the PATH of the crontab, of cron or of this shell."""
+    import shutil  # noqa: PLC0415 - not for --help
+
+    paths = os.pathsep.join((path, _SYSTEM_PATH, os.environ.get("PATH", "")))
+    try:
+        return shutil.which(word, path=paths) is not None
+    except ValueError:  # a NUL byte
+        return False
 
 
 def _report(plan: Plan) -> None:
     """Print the lines that stay unchanged, or are wrong."""
     source, crontab, rewritten = plan
     for problem in rewritten.unchanged:
-        complain(f"{_place(source, problem)}: unchanged: {problem.reason}{_line(crontab, problem)}")
+        complain(
+            f"{_place(source, problem.number)}: unchanged: {problem.reason}{_line(crontab, problem)}"
+        )
     for problem in rewritten.warnings + rewritten.errors:
-        complain(f"{_place(source, problem)}: {problem.reason}{_line(crontab, problem)}")
+        complain(f"{_place(source, problem.number)}: {problem.reason}{_line(crontab, problem)}")
 
 
 def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, done: str) -> int:
@@ -291,11 +319,11 @@ def _counted(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines} lines"
 
 
-def _place(source: files.CrontabFile, problem: Problem) -> str:
+def _place(source: files.CrontabFile, number: int) -> str:
     path = visible(source.path)
     before = f"{path}, line " if source.user else f"{path}:"
     before = "line " if path == files.STANDARD_INPUT else before
-    return f"{before}{problem.number}"
+    return f"{before}{number}"
 
 
 def _line(crontab: Crontab, problem: Problem) -> str:

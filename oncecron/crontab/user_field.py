@@ -1,0 +1,76 @@
+"""Whether the lines of a crontab name a user before the command, as those of /etc/crontab and /etc/cron.d do.
+
+Nothing in a file says so, and a mistake is expensive: in `0 2 * * * munin /usr/bin/munin-cron` wrap would put oncecron
+before the user. cron then takes the path of oncecron for the user, and ignores the whole file. A file seems to have
+users if each line could have one, and in at least one line the first word is
+
+    a user of this host, and not a program
+    neither a user nor a program of this host, and a command begins after it
+    both a user and a program, and a program of this host comes after it
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.crontab.scanner import Entry, scan
+from oncecron.crontab.words import SHELL_BUILTINS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncecron.crontab.scanner import Crontab
+
+_NAME = re.compile(rb"[A-Za-z_][\w-]*\$?")
+_BEGINS_COMMAND = re.compile(rb"[/({\[.]|\w+=")
+_BEGINNINGS = frozenset((b"test", b"if", b"for", b"while", b"case", b"cd"))
+_PROGRAMS = frozenset(
+    b"""
+    aws bash borg certbot composer curl docker drush gcloud java kubectl mysqldump node npm perl pg_dump php podman psql
+    python python2 python3 restic rsync ruby wget wp zsh
+    """.split()
+)
+"""No users, though a host on which the file is only edited may lack them."""
+
+
+class NamedUser(NamedTuple):
+    """A word that seems to be a user."""
+
+    number: int
+    """Of its line."""
+    name: str
+
+
+def named_user(
+    crontab: Crontab, is_user: Callable[[str], bool], is_program: Callable[[str, str], bool]
+) -> NamedUser | None:
+    """Return the first word that seems to be a user in a crontab that was read without users.
+
+    `is_program` takes a word and the `PATH` of the crontab, which is empty if it has none.
+    """
+    if not all(map(_may_name_user, crontab.entries())):
+        return None
+    for entry in crontab.entries():
+        name, command = entry.command.split(None, 2)[:2]
+        path = crontab.environment(entry).get(b"PATH", b"").decode(errors="replace")
+
+        def runs(word: bytes, path: str = path) -> bool:
+            known = word in SHELL_BUILTINS or word in _PROGRAMS
+            return known or is_program(word.decode(errors="replace"), path)
+
+        text = name.decode(errors="replace")
+        begins = bool(_BEGINS_COMMAND.match(command)) or command in _BEGINNINGS
+        if is_user(text):
+            seems = not runs(name) or runs(command)
+        else:
+            seems = bool(_NAME.fullmatch(name)) and not runs(name) and (begins or runs(command))
+        if seems:
+            return NamedUser(entry.number, text)
+    return None
+
+
+def _may_name_user(entry: Entry) -> bool:
+    """Return whether cron could read the first word as a user, and the rest does not look like its options."""
+    [line] = scan(entry.raw, system=True).lines
+    return isinstance(line, Entry) and line.command[:1] not in (b"", b"-")
