@@ -3,10 +3,11 @@
 Follows load_env and load_entry of cron 3.0pl1-162, which read a line as follows:
 
     only blanks; or `#` after blanks                        blank, comment
-    NAME = VALUE, quoted or not, VALUE not empty            variable, for the lines below it
+    NAME = VALUE, quoted or not                             variable, for the lines below it
     five fields or @nickname, [user], the rest              entry; a `%` ends the command, see `percent_sign`
     anything else                                           invalid: cron rejects the whole file
 
+`NAME =` without a value is a variable too, as for Debian 13 and cronie; Debian 12 rejects such a file, see `doubts`.
 A carriage return is not a blank: it is part of the command, or makes a line invalid that has nothing else. A system
 crontab (/etc/crontab, /etc/cron.d) has the user's name before the command. For a user's crontab `crontab -n FILE` gives
 the same answer as this module. Whether a user exists is not checked, because the file may be for another host.
@@ -33,6 +34,8 @@ _SPACES = b" \t\n\v\f\r"
 _NO_USER = frozenset(b"/:*,;&|<>()'\"\\$`%\n\r")
 NUL = "cron ends the line at a NUL byte and reads the rest as another line; remove the byte"
 """Why we reject a line that cron may accept: for cron it is two lines."""
+NO_VALUE = "Debian 12's cron rejects a file with a variable that has no value; write two quotes behind the ="
+"""Debian 13 and cronie read it as an empty value."""
 
 
 class Blank(NamedTuple):
@@ -64,6 +67,11 @@ class Variable(NamedTuple):
     name: bytes
     value: bytes
     """Without quotes."""
+
+    @property
+    def has_no_value(self) -> bool:
+        """Whether nothing is behind the `=`, not even empty quotes."""
+        return not self.value and self.raw.rstrip(_SPACES).endswith(b"=")
 
 
 class Entry(NamedTuple):
@@ -147,6 +155,10 @@ class Crontab(NamedTuple):
             found.append(Problem(most + 1, f"more than {most} lines"))
         return found
 
+    def doubts(self) -> list[Problem]:
+        """Return why some versions of cron reject this file, which others accept."""
+        return [Problem(line.number, NO_VALUE) for line in self.variables if line.has_no_value]
+
 
 def scan(data: bytes, *, system: bool = False) -> Crontab:
     """Read a crontab; `system`: a user's name is before each command. Raises nothing."""
@@ -197,10 +209,8 @@ def _read_value(name: bytes, text: bytes) -> tuple[bytes, bytes] | None:
         value, closing, rest = text[1:].partition(text[:1])
         if not closing or rest.strip(_SPACES):
             return None
-    elif text:
-        value = text
     else:
-        return None
+        value = text
     value = value.rstrip(_SPACES)
     if len(value) > 1 and value[:1] in (b"'", b'"') and value[:1] == value[-1:]:
         value = value[1:-1]  # quotes within quotes are removed too

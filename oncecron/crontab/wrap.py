@@ -117,7 +117,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
-    warnings += _zones_without_effect(crontab, settings.cron) + keys.shared()
+    warnings += crontab.doubts() + _zones_without_effect(crontab, settings.cron) + keys.shared()
     return _rewritten(crontab, replaced, unchanged, warnings, errors)
 
 

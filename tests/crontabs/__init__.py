@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from servers.require import program
 
 from oncecron.crontab.percent_sign import split_command
+from oncecron.crontab.scanner import Crontab, Problem
 
 EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "200"))
 """How many lines are made up for one property."""
@@ -25,6 +26,12 @@ def accepted_by_cron(data: bytes, directory: Path) -> bool:
     accepted = "successfully checked" in done.stderr
     assert accepted or "can't install" in done.stderr or "is too long" in done.stderr, done.stderr
     return accepted
+
+
+def rejected_by_cron(crontab: Crontab, directory: Path) -> list[Problem]:
+    """Return why the cron of this machine should reject a crontab; Debian 13 and newer accept what is in doubt."""
+    strict = not accepted_by_cron(b"A=\n", directory)
+    return crontab.problems() + (crontab.doubts() if strict else [])
 
 
 def standard_input(command: bytes) -> bytes:

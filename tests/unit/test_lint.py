@@ -266,6 +266,7 @@ CASES = [
     ("invalid", "60 2 * * * a\n", "bad minute: Debian's cron rejects the whole file", "59 2 * * * a\n"),
     ("invalid", "0 2 * * * a\0\n", "reads the rest as another line; remove the byte", "0 2 * * * a\n"),
     ("invalid", f"0 2 * * * {'a' * 999}\n", "`command` in [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
+    ("invalid", "A=\n0 2 * * * a\n", 'Debian 12\'s cron rejects the whole file; write A=""', 'A=""\n0 2 * * * a\n'),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
     ("directive", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "then `oncecron crontab wrap`", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),
     ("directive", "# oncecron: kee=a\n0 2 * * * a\n", "unknown option 'kee'; use an option of", "# oncecron: off\n0 2 * * * a\n"),

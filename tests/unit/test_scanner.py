@@ -5,13 +5,22 @@ from pathlib import Path
 
 import pytest
 from cronsim import CronSim
-from crontabs import EXAMPLES, GOOD, accepted_by_cron, lines, standard_input
+from crontabs import EXAMPLES, GOOD, accepted_by_cron, lines, rejected_by_cron, standard_input
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.fields import read_field
 from oncecron.crontab.percent_sign import shell_command, split_command
-from oncecron.crontab.scanner import NUL, Blank, Comment, Entry, InvalidLine, Variable, scan
+from oncecron.crontab.scanner import (
+    NO_VALUE,
+    NUL,
+    Blank,
+    Comment,
+    Entry,
+    InvalidLine,
+    Variable,
+    scan,
+)
 
 COMMANDS = st.one_of(
     st.sampled_from(
@@ -33,7 +42,8 @@ def only(data: bytes, *, system: bool = False) -> Blank | Comment | Variable | E
 def test_cron_accepts_what_the_scanner_accepts(tmp_path: Path, line: bytes, ending: bytes) -> None:
     """And refuses what it refuses, for every line that can be made up."""
     crontab = scan(line + ending)
-    assert accepted_by_cron(line + ending, tmp_path) == (not crontab.problems())
+    rejected = rejected_by_cron(crontab, tmp_path)
+    assert accepted_by_cron(line + ending, tmp_path) == (not rejected)
 
 
 @given(st.binary(), st.booleans())
@@ -59,7 +69,6 @@ def test_every_byte_is_kept(data: bytes, system: bool) -> None:
         (b"@fortnightly x\n", "bad time specifier"),
         (b"* * * * * " + b"x" * 999 + b"\n", "command too long"),
         (b"\r\n", "bad minute"),
-        (b"MAILTO=\n", "bad minute"),
         (b"* * * * * x", "no newline at the end of the file"),
         (b"* * * * * a\0b\n", NUL),
     ],
@@ -83,6 +92,22 @@ def test_more_lines_than_cron_takes(tmp_path: Path) -> None:
     for data, accepted in ((most, True), (most + b"\n", False)):
         assert accepted_by_cron(data, tmp_path) == accepted == (not scan(data).problems())
     assert scan(most + b"\n").problems() == [(10_001, "more than 10000 lines")]
+
+
+@pytest.mark.parametrize("text", ["MAILTO=", " A = ", "'A B'=\t", "A=\r"])
+def test_a_variable_without_a_value_is_in_doubt(text: str) -> None:
+    """Debian 12 rejects the file, Debian 13 and cronie read an empty value."""
+    crontab = scan(f"{text}\n@daily x\n".encode())
+    assert crontab.problems() == []
+    assert crontab.doubts() == [(1, NO_VALUE)]
+    [variable] = crontab.variables
+    assert variable.value == b""
+
+
+@pytest.mark.parametrize("text", ['A=""', "A=''", "A==", "A= '='"])
+def test_a_variable_with_an_empty_value_is_none_in_doubt(text: str) -> None:
+    """Quotes are a value for each cron."""
+    assert scan(f"{text}\n".encode()).doubts() == []
 
 
 # What a line says

@@ -202,7 +202,7 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
         raise UsageError(
             f"the lines of {visible(source.path)} name a user before the command; add --user-field"
         )
-    from oncecron.crontab.user_field import named_user  # noqa: PLC0415 - not for --help
+    from oncecron.crontab.user_field import named_user
 
     found = named_user(crontab, _is_user, _is_program)
     if found:
@@ -214,7 +214,7 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
 
 
 def _is_user(name: str) -> bool:
-    import pwd  # noqa: PLC0415 - not for --help
+    import pwd
 
     try:
         pwd.getpwnam(name)
@@ -225,7 +225,7 @@ def _is_user(name: str) -> bool:
 
 def _is_program(word: str, path: str) -> bool:
     """Return whether a word is a program of this host, with the PATH of the crontab, of cron or of this shell."""
-    import shutil  # noqa: PLC0415 - not for --help
+    import shutil
 
     paths = os.pathsep.join((path, _SYSTEM_PATH, os.environ.get("PATH", "")))
     try:

@@ -107,9 +107,8 @@ def _check_line(
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
-    reported = {found.line for found in variables.check_variables(source, guarded=False)}
     for number, reason in source.crontab.problems():
-        if number in reported or _is_only_cr(source, number):
+        if _is_only_cr(source, number):
             continue
         if reason.startswith(_NEWLINE):
             yield Diagnostic(

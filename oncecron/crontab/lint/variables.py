@@ -9,7 +9,7 @@ from oncecron.core.secrets import is_secret_name
 from oncecron.crontab.crons import CRON_TZ, CRONS
 from oncecron.crontab.lint.linted_entry import Diagnostic
 from oncecron.crontab.lint.secrets import secret_in_variable
-from oncecron.crontab.scanner import InvalidLine, Variable
+from oncecron.crontab.scanner import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,13 +32,10 @@ def check_variables(
     """Yield the variables that do not mean what they say; `guarded`: a line of the file uses oncecron."""
     last = max((entry.number for entry in source.crontab.entries()), default=0)
     for line in source.crontab.lines:
-        if isinstance(line, InvalidLine) and _is_empty_mailto(line):
-            yield Diagnostic(
-                *(source.name, line.number, "mailto"),
-                "MAILTO= has no value: Debian's cron rejects the whole file",
-                'write MAILTO=root, or MAILTO="" for no mail',
-            )
         if not isinstance(line, Variable):
+            continue
+        if line.has_no_value:
+            yield _no_value(source, line)
             continue
         for kind, message, cure in _found(
             line, guarded=guarded, used=line.number < last, cron=cron
@@ -46,8 +43,14 @@ def check_variables(
             yield Diagnostic(source.name, line.number, kind, message, cure)
 
 
-def _is_empty_mailto(line: InvalidLine) -> bool:
-    return line.raw.strip().partition(b"=")[0].strip() == b"MAILTO"
+def _no_value(source: LintedCrontab, line: Variable) -> Diagnostic:
+    name = line.name.decode("utf-8", "surrogateescape")
+    finding, cure = ("mailto", "MAILTO=root, or ") if name == "MAILTO" else ("invalid", "")
+    return Diagnostic(
+        *(source.name, line.number, finding),
+        f"{name}= has no value: Debian 12's cron rejects the whole file",
+        f'write {cure}{name}=""' + (" for no mail" if finding == "mailto" else ""),
+    )
 
 
 def _found(
