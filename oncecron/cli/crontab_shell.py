@@ -1,13 +1,15 @@
 """`oncecron-shell`: the shell of a whole crontab. Cron calls it with `-c COMMAND` for each line below `SHELL=`.
 
-    ONCECRON=off in front, or in the crontab     /bin/sh runs the line on every host
+    ONCECRON=off in front, or in the crontab     the shell runs the line on every host
     run-parts, anacron, oncecron itself          the same: they belong to each host
     the line contains `oncecron run`             the same: it is already protected
     any other line                               `oncecron run --key DERIVED`, with the key of `crontab wrap`, and
                                                  with `--only-if` for a test of the host at its beginning
 
 Options come from [job.KEY] and from ONCECRON_* variables in the crontab. Cron does not pass comments on, so they have
-no effect. The command gets SHELL=/bin/sh: a program that starts commands with $SHELL would come here again.
+no effect. The shell is $ONCECRON_SHELL, else /bin/sh. The command gets it as SHELL: a program that starts commands with
+$SHELL would come here again. Without $ONCECRON_SHELL a command that needs no shell is started without one. It gets PWD,
+as from a shell.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ Set it as the shell at the top of a crontab. Cron then calls `{OWN_SHELL} -c COM
     */5 * * * *  ONCECRON=off df -h /
 
 Each line runs as `oncecron run`, with a key derived from its command, as in `oncecron crontab wrap`. Options come from
-[job.KEY] in the configuration file and from ONCECRON_* variables. A line with ONCECRON=off in front runs on every host;
+[job.KEY] in the configuration file and from ONCECRON_* variables. ONCECRON_SHELL=/bin/bash lets bash run the commands;
+the default is /bin/sh. A line with ONCECRON=off in front runs on every host;
 so do run-parts and anacron. Put ONCECRON=off in front of @reboot lines.
 """
 
@@ -51,17 +54,19 @@ def run_line(arguments: list[str]) -> int:
         )
     command = arguments[1]
     bare = os.fsencode(command)
-    os.environ["SHELL"] = BOURNE_SHELL
+    os.environ["SHELL"] = shell = _shell()
     if _runs_everywhere(bare):
-        return _become_shell(command)
+        return _become_shell(shell, command)
     from oncecron.run.firing import run  # noqa: PLC0415 - not where every host runs it
     from oncecron.run.spec import user_name  # noqa: PLC0415 - the same
 
     key = derived_key(bare, os.environ.get(PREFIX_VARIABLE), user_name)
     if not is_key(key):
         raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; {KEY_RULE}")
-    words = simple_words(bare)
+    # Another shell may read files that set the command's environment: bash $BASH_ENV, zsh .zshenv.
+    words = simple_words(bare) if shell == BOURNE_SHELL else None
     if words:
+        _set_pwd()
         return run(ParsedRun({"key": key}, [os.fsdecode(word) for word in words]))
     return run(ParsedRun({"key": key, "shell": command, **_test_of(bare)}, []))
 
@@ -79,8 +84,29 @@ def _runs_everywhere(command: bytes) -> bool:
     return off or calls_oncecron_run(command) or per_host_program(command) is not None
 
 
-def _become_shell(command: str) -> int:
+def _shell() -> str:
+    """Return the shell that runs the commands. Raises `UsageError`."""
+    shell = os.environ.get("ONCECRON_SHELL") or BOURNE_SHELL
+    if not os.path.isabs(shell) or os.path.basename(shell) == OWN_SHELL:
+        raise UsageError(
+            f"$ONCECRON_SHELL: {shell!r} is not the path of a shell; write ONCECRON_SHELL=/bin/bash"
+        )
+    return shell
+
+
+def _set_pwd() -> None:
+    """Set $PWD as sh does (POSIX, XCU 2.5.3): a path that still leads here stays."""
+    named = os.environ.get("PWD", "")
+    if os.path.isabs(named) and os.path.exists(named) and os.path.samefile(named, "."):
+        return
     try:
-        os.execv(BOURNE_SHELL, [BOURNE_SHELL, "-c", command])  # noqa: S606 - it is the shell
+        os.environ["PWD"] = os.getcwd()
+    except OSError:  # the directory was removed; sh does not set it either
+        return
+
+
+def _become_shell(shell: str, command: str) -> int:
+    try:
+        os.execv(shell, [shell, "-c", command])  # noqa: S606 - it is the shell
     except OSError as error:
-        raise CommandError(f"{BOURNE_SHELL}: {error.strerror}", EX_NOT_FOUND) from error
+        raise CommandError(f"{shell}: {error.strerror}", EX_NOT_FOUND) from error

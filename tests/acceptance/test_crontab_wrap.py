@@ -200,7 +200,7 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
         os.chown(crontab, 4321, 1234)
     before = crontab.stat()
     done = host("crontab", "wrap", "--in-place", crontab)
-    backup = Path(f"{crontab}~")
+    backup = crontab.with_name(f".{crontab.name}~")
     assert (done.status, done.out.decode()) == (
         0,
         f"{crontab}: 1 line now run by oncecron; backup: {backup}\n",
@@ -215,7 +215,7 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
     assert crontab.stat().st_mtime > before.st_mtime
     assert crontab.read_bytes() == piped(host, "wrap").out
     assert backup.read_bytes() == MINE
-    assert sorted(path.name for path in crontab.parent.iterdir()) == ["crontab", "crontab~"]
+    assert sorted(path.name for path in crontab.parent.iterdir()) == [".crontab~", "crontab"]
     inode = crontab.stat().st_ino
     assert (
         host("crontab", "wrap", "--in-place", crontab).out.decode()
@@ -246,7 +246,7 @@ def test_in_place_through_a_link(host: Oncecron, crontab: Path) -> None:
     assert host("crontab", "wrap", "--in-place", link).status == 0
     assert link.is_symlink()
     assert crontab.read_bytes() == piped(host, "wrap").out
-    assert not link.with_name("link~").exists()
+    assert not link.with_name(".link~").exists()
 
 
 def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, crontab: Path) -> None:
@@ -259,7 +259,7 @@ def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, cronta
 
 
 def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, crontab: Path) -> None:
-    """Debian's cron reads files of letters, digits, - and _; cronie none that end in ~: no job runs twice."""
+    """A dot in front hides them from cronie, bcron, dcron, systemd-cron and Debian's cron: no job runs twice."""
     names = set()
 
     def note(name: str) -> None:
@@ -279,7 +279,7 @@ def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, cro
         source = files.read_source([str(crontab)])
         note(Path(files.replace_file(source, b"new\n")).name)
     assert len(names) == 3
-    assert all(name.endswith("~") for name in names)
+    assert all(name.startswith(".") and name.endswith("~") for name in names)
 
 
 def test_in_place_a_file_that_changes_meanwhile_is_left(crontab: Path) -> None:

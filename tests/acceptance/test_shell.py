@@ -125,6 +125,54 @@ def test_the_command_s_own_shell_is_a_shell(cron: Oncecron) -> None:
     assert cron("-c", "ONCECRON=off; echo $SHELL").out == b"/bin/sh\n"
 
 
+def test_a_command_knows_its_directory(cron: Oncecron, public_path: Path) -> None:
+    """Cron sets no $PWD, every shell does; a name of the directory that leads there stays."""
+    link = public_path / "link"
+    link.symlink_to(public_path)
+    cron.prefix = ["/usr/bin/env", "-C", str(public_path)]
+    cron.environment.pop("PWD", None)
+    for pwd, expected in (
+        (None, public_path),
+        (link, link),
+        ("/nowhere", public_path),
+        (".", public_path),
+    ):
+        cron.environment |= {"PWD": str(pwd)} if pwd else {}
+        for command in (
+            f"/usr/bin/printenv PWD {'x' if pwd is None else 'y' + str(pwd)}",
+            f"echo $PWD; : {pwd}",
+        ):
+            assert cron("-c", command).out.splitlines()[:1] == [bytes(expected)], (pwd, command)
+
+
+@pytest.mark.parametrize("off", ["", "ONCECRON=off; "])
+def test_another_shell(cron: Oncecron, public_path: Path, off: str) -> None:
+    """Lines of a crontab that had SHELL=/bin/bash need it, also those without a word that only bash knows."""
+    cron.environment["ONCECRON_SHELL"] = "/bin/bash"
+    assert cron("-c", f"{off}[[ $0 = /bin/bash ]] && echo $SHELL") == Ended(0, b"/bin/bash\n", "")
+    profile = public_path / "profile"
+    profile.write_text("export FROM=profile\n")
+    cron.environment["BASH_ENV"] = str(profile)
+    assert cron("-c", f"{off}/usr/bin/printenv FROM").out == b"profile\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", str(SHELL)])
+def test_what_is_no_other_shell_is_refused(cron: Oncecron, shell: str) -> None:
+    """A name that cron would not find, and this program itself."""
+    cron.environment["ONCECRON_SHELL"] = shell
+    refused(cron("-c", "true"), 64, f"$ONCECRON_SHELL: '{shell}' is not the path of a shell")
+
+
+def test_another_shell_that_is_not_there_is_a_broken_host(cron: Oncecron) -> None:
+    """Found before any claim."""
+    cron.environment["ONCECRON_SHELL"] = "/bin/no-such-shell"
+    refused(cron("-c", "true"), 127, "/bin/no-such-shell")
+    refused(cron("-c", "ONCECRON=off true"), 127, "/bin/no-such-shell")
+    del cron.environment["ONCECRON_SHELL"]
+    assert cron("-c", "true") == Ended(0, b"", "")
+    assert keys(cron) == [derived_key(b"true")]
+
+
 @pytest.mark.parametrize(
     "command",
     [

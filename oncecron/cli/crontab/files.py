@@ -135,10 +135,10 @@ def difference(source: CrontabFile, new: bytes) -> bytes:
 def replace_file(source: CrontabFile, new: bytes) -> str:
     """Replace the content of a file, keep owner, mode and attributes; return the path of the backup.
 
-    The backup and the new file are first written to disk beside it, under names that cron ignores; one rename then
+    The backup and the new file are first written to disk beside it, under names that every cron ignores. One rename
     replaces the file. Raises `OutputError`: then the file is unchanged.
     """
-    backup = source.path + "~"  # neither Debian's cron nor cronie reads such a name in /etc/cron.d
+    backup = _unread(source.path)
     status = source.status
     assert status is not None  # noqa: S101 - standard input is never replaced
     try:
@@ -153,6 +153,16 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
             f"cannot replace {source.path}: {error.strerror}: {error.filename}; the file is unchanged"
         ) from error
     return backup
+
+
+def _unread(path: str, between: str = "") -> str:
+    """Return a path beside a file that no cron reads as a crontab, not even in /etc/cron.d.
+
+    Debian's cron reads names of letters, digits, `-` and `_`. cronie ignores a dot in front and a `~` at the end, bcron
+    and systemd-cron a dot in front, dcron any dot. The spool of busybox holds the names of users.
+    """
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}{between}~")
 
 
 def _changed(path: str, before: os.stat_result) -> bool:

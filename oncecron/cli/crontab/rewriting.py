@@ -50,7 +50,7 @@ _USER = Option(
 _IN_PLACE = Option(
     "in-place",
     "flag",
-    "Replace FILE in one step. Keep owner and mode, and save the old file as FILE~.",
+    "Replace FILE in one step. Keep owner and mode, and save the old file as .FILE~ beside it.",
 )
 _CHECK = Option(
     "check",
