@@ -31,6 +31,12 @@ _GUARANTEES = Page(
     7,
     "what oncecron promises, by which mechanism, and what breaks it",
 )
+_CRONS = Page(
+    "docs/crons.md",
+    "oncecron-crons",
+    7,
+    "what other cron daemons do otherwise, and what oncecron does about it",
+)
 
 
 def pages() -> list[Page]:
@@ -39,7 +45,7 @@ def pages() -> list[Page]:
         Page(f"docs/commands/{command.page}.md", f"oncecron-{command.page}", 1)
         for command in commands()
     ]
-    return [_OVERVIEW, *of_commands, _SHELL, _RECORDS, _GUARANTEES]
+    return [_OVERVIEW, *of_commands, _SHELL, _RECORDS, _GUARANTEES, _CRONS]
 
 
 def made() -> dict[Path, str]:

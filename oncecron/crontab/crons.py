@@ -28,17 +28,26 @@ class Cron(NamedTuple):
     """The variables of a crontab that set the time zone of its schedules; the last one counts."""
     whole_file: bool = False
     """Whether the last variable of the file counts for all of its lines; else for the lines below it."""
+    own_words: bytes = b""
+    """A pattern for what is not yet the command behind five fields."""
+    either_day: bool = False
+    """Whether a day matches by either day field also where one is a step such as `*/2`; else it must match both."""
 
 
 CRONS = {
     "debian": Cron("Debian's cron"),
     "cronie": Cron("cronie", CRONIE, frozenset((CRON_TZ,))),
-    "busybox": Cron("busybox crond", LETTER),
+    "busybox": Cron("busybox crond", LETTER, either_day=True),
     "bcron": Cron("bcron", LETTER),
-    "dcron": Cron("dcron", LETTER),
+    "dcron": Cron("dcron", LETTER, own_words=rb"(ID|AFTER|FREQ)=", either_day=True),
     "systemd-cron": Cron("systemd-cron", SYSTEMD, _EVERY_ZONE_VARIABLE),
     "systemd-cron-1": Cron("systemd-cron 1", LETTER),
-    "supercronic": Cron("supercronic", LETTER, frozenset((CRON_TZ,)), whole_file=True),
+    "supercronic": Cron(
+        *("supercronic", LETTER, frozenset((CRON_TZ,))),
+        whole_file=True,
+        own_words=rb"[\d*][\d*,/-]*\s",
+        either_day=True,
+    ),
 }
 """By the name that `--cron` takes."""
 

@@ -44,6 +44,14 @@ def either_day(day: Field, weekday: Field) -> bool:
     return not (day.has_star or weekday.has_star)
 
 
+def is_step_beside_day(fields: Sequence[Field]) -> bool:
+    """Return whether both day fields leave out days, and one of them is a step such as `*/2`."""
+    day, weekday = fields[_DAY], fields[_WEEKDAY]
+    weekdays = {value % 7 for value in weekday.values}
+    partial = 0 < len(day.values) < 31 and 0 < len(weekdays) < 7  # noqa: PLR2004 - days of a month and of a week
+    return partial and not either_day(day, weekday)
+
+
 def without_empty_day(fields: Sequence[Field]) -> list[Field]:
     """Return five fields with `*` for one that has no day, if cron then goes by the other one alone."""
     day, weekday = fields[_DAY], fields[_WEEKDAY]

@@ -15,6 +15,7 @@ would run on every host.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from fnmatch import fnmatchcase
@@ -26,7 +27,7 @@ from oncecron.core import tick
 from oncecron.crontab.crons import CRON_TZ, CRONS, zone_variable
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
-from oncecron.crontab.fields import without_empty_day
+from oncecron.crontab.fields import is_step_beside_day, without_empty_day
 from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import DEBIAN, depends_on_cron, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
@@ -292,11 +293,7 @@ def _zones_without_effect(crontab: Crontab, cron: Cron | None) -> list[Problem]:
 
 def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings, zone: str) -> bytes:
     """Return a line with its prefix. Raises `ValueError` if that is impossible."""
-    if settings.cron is None and depends_on_cron(entry.command):
-        raise ValueError(
-            "crons read the percent signs and double backslashes of this line in different ways; name the cron with "
-            "--cron"
-        )
+    _refuse_what_cron_reads_otherwise(entry, settings.cron)
     options = {"key": named.pop("key")}
     if "no-tick" in named:
         options["no-tick"] = named.pop("no-tick")
@@ -317,6 +314,26 @@ def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings, z
     if prefix is None or prefix.command != entry.command:
         raise ValueError("unwrap could not restore this line; add `oncecron run` by hand")
     return _replace_command(entry, command)
+
+
+def _refuse_what_cron_reads_otherwise(entry: Entry, cron: Cron | None) -> None:
+    """Raise `ValueError` if the line would not mean the same with a prefix, or may not for an unknown cron."""
+    if cron is None:
+        if depends_on_cron(entry.command):
+            raise ValueError(
+                "crons read the percent signs and double backslashes of this line in different ways; name the cron "
+                "with --cron"
+            )
+        return
+    if cron.own_words and re.match(cron.own_words, entry.command):
+        raise ValueError(
+            f"{cron.title} does not read the first word as a part of the command; write `oncecron run` after it by hand"
+        )
+    if cron.either_day and entry.fields and is_step_beside_day(entry.fields):
+        raise ValueError(
+            f"{cron.title} runs this line on the days of either field, and --schedule means the days of both; write * "
+            "in one of the day fields, and a line for each of them"
+        )
 
 
 def _replace_command(entry: Entry, command: bytes) -> bytes:

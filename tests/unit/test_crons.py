@@ -185,6 +185,44 @@ def test_a_line_that_two_crons_read_differently_needs_the_cron(command: str) -> 
     assert wrapped("@daily echo '\\n' | cat\n", None).changed == 1
 
 
+# The days
+
+
+@pytest.mark.parametrize("cron", ["busybox", "dcron", "supercronic"])
+def test_a_step_beside_the_other_day_field_is_refused(cron: str) -> None:
+    """These crons run it on more days than the ticks of --schedule; such a run would be skipped as done."""
+    for days, refused in (
+        ("*/2 * 1", True),
+        ("1 * */3", True),
+        ("*/2 * *", False),
+        ("1 * 1", False),
+        ("*/2 * 0-6", False),
+    ):
+        done = wrapped(f"0 0 {days} /opt/x\n", cron)
+        assert bool(done.errors) == refused, days
+        assert wrapped(f"0 0 {days} /opt/x\n", "debian").changed == 1
+    [(number, error)] = wrapped("0 0 */2 * 1 /opt/x\n", cron).errors
+    assert number == 1
+    assert error.startswith(f"{CRONS[cron].title} runs this line on the days of either field")
+
+
+@pytest.mark.parametrize(
+    ("cron", "line"),
+    [
+        ("dcron", "@daily ID=bill /opt/x"),
+        ("dcron", "0 2 * * * AFTER=bill /opt/x"),
+        ("supercronic", "0 2 * * * 2027 /opt/x"),
+        ("supercronic", "0 2 * * * 1-5/2 /opt/x"),
+    ],
+)
+def test_what_is_not_yet_the_command_is_refused(cron: str, line: str) -> None:
+    """Oncecron before it would be a part of the schedule, and no host would run anything."""
+    [(number, error)] = wrapped(f"{line}\n", cron).errors
+    assert number == 1
+    assert error.startswith(f"{CRONS[cron].title} does not read the first word")
+    assert wrapped(f"{line}\n", "debian").changed == 1
+
+
 # Which cron a host has
 
 
