@@ -1,0 +1,411 @@
+"""Whatever a parser reads, it answers, or raises the error that it documents; and it does not take for ever.
+
+Texts are put together from what each parser knows, and from anything else. Some are one piece a thousand times over,
+which shows a parser that looks at everything again and again. ONCECRON_TEST_PARSED says how many each parser reads.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import story_stores
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from oncecron.config import convert
+from oncecron.config.file import read_file
+from oncecron.config.options import RUN_OPTIONS
+from oncecron.config.run_parser import parse_run
+from oncecron.core import secrets, tick, units
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, UsageError
+from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
+from oncecron.crontab import derived_key, directives, fields, percent_sign, scanner, words
+from oncecron.run import requests, spool_records
+from oncecron.stores import check_address, check_with_driver
+from oncecron.stores.address import parse_address
+from oncecron.stores.postgres.look import state_of, suffices
+from oncecron.stores.postgres.rows import KeyRow, LogRow
+from oncecron.stores.redis.resp import ProtocolError, ReplyError, ReplyReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+PARSED = int(os.environ.get("ONCECRON_TEST_PARSED", "50"))
+REPEATED = 1000
+NOW = 1_800_000_000.0
+
+
+class Parser(NamedTuple):
+    """What reads, what it may be given, and what it may raise."""
+
+    read: Callable[[Any], object]
+    given: SearchStrategy[Any]
+    raises: tuple[type[Exception], ...] = ()
+
+
+def texts(*pieces: str) -> SearchStrategy[str]:
+    """Return texts made of these pieces and of anything."""
+    piece = st.one_of(st.sampled_from(pieces), st.sampled_from(pieces), st.text(max_size=4))
+    mixed = st.lists(piece, max_size=12).map("".join)
+    repeated = st.builds(
+        lambda before, piece, after: before + piece * REPEATED + after,
+        mixed, st.sampled_from([piece for piece in pieces if piece] or ["x"]), mixed,
+    )  # fmt: skip
+    return st.one_of(mixed, mixed, mixed, repeated)
+
+
+def as_bytes(strategy: SearchStrategy[str]) -> SearchStrategy[bytes]:
+    """Return the same as bytes, of which some are no UTF-8."""
+    encoded = strategy.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    return st.one_of(encoded, st.builds(bytes.__add__, encoded, st.binary(max_size=3)))
+
+
+NUMBERS = ("0", "1", "59", "60", "-1", "9" * 30, "1e9", ".5", "٣", "²")
+DURATIONS = texts(*NUMBERS, "ms", "s", "m", "h", "d", ".", "..", "k", "M", " ")
+SCHEDULES = texts(
+    *NUMBERS,
+    " ",
+    " ",
+    " ",
+    "*",
+    "*/",
+    "-",
+    ",",
+    "/",
+    "mon",
+    "jan",
+    "@daily",
+    "@reboot",
+    "L",
+    "#",
+    "?",
+    "~",
+    "W",
+)
+CRONTABS = texts(
+    *(
+        "* * * * * ",
+        "0 2 * * 1-5 ",
+        "@daily ",
+        "@reboot ",
+        "# oncecron: ",
+        "off",
+        "key=",
+        "no-tick",
+        "tz=",
+        "wait=",
+    ),
+    *(
+        "MAILTO=",
+        "CRON_TZ=",
+        "SHELL=/bin/sh",
+        "root ",
+        "\n",
+        "\n",
+        "\t",
+        "\\",
+        "%",
+        '"',
+        "'",
+        "true",
+        "\r",
+        "\0",
+    ),
+    *(
+        "oncecron run --key k -- ",
+        "cd /tmp && ",
+        "$(",
+        "`",
+        ")",
+        "|",
+        ";",
+        "&",
+        "<<",
+        ">",
+        "#",
+        "=",
+        "if ",
+        "then ",
+    ),
+)
+URLS = texts(
+    *(
+        "postgresql://",
+        "redis://",
+        "rediss+sentinel://",
+        "unix://",
+        "sqlite:///",
+        "local",
+        "redis+cluster://",
+    ),
+    *(
+        "u:p@",
+        "@",
+        ":",
+        "/",
+        "?",
+        "&",
+        "=",
+        "%2F",
+        "%zz",
+        "%",
+        "h",
+        "h:1",
+        "[::1]",
+        "[",
+        "]",
+        ",",
+        "#",
+        "db=",
+        "ssl_",
+    ),
+    *("sslmode=", "wait=1", "keep=", "password=", "\0", "\n", " "),
+)
+TOML = texts(
+    *(
+        "store = ",
+        "store_file = ",
+        "ttl = ",
+        "[job.",
+        "[job.k]\n",
+        "[retention]\n",
+        "executions = ",
+        "[redis]\n",
+        "]",
+    ),
+    *(
+        '"local"',
+        '"90s"',
+        "1",
+        "true",
+        "inf",
+        "nan",
+        "1979-05-27",
+        "{}",
+        "[1, 2]",
+        "{a = 1}",
+        "[[",
+        "'''",
+        '"',
+        "\n",
+    ),
+    *(
+        "schedule = ",
+        "command = ",
+        "key.",
+        " = ",
+        "\\u0000",
+        "#",
+        "record_command = ",
+        "wait = 1\n",
+    ),
+)
+ARGUMENTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [f"--{option.name}" for option in RUN_OPTIONS] + ["-v", "-vv", "-c", "-vcx", "--", "-", "--=", "x", ""]
+        ),
+        st.builds(
+            "--{}={}".format, st.sampled_from([option.name for option in RUN_OPTIONS]), DURATIONS
+        ),
+        st.text(max_size=5),
+    ),
+    max_size=8,
+)  # fmt: skip
+REPLIES = as_bytes(
+    texts(
+        *("+OK\r\n", "-ERR x\r\n", ":1\r\n", "$3\r\nabc\r\n", "$-1\r\n", "*2\r\n", "*-1\r\n", "%1\r\n", ">2\r\n"),
+        *("*", "$", ":", "\r\n", "-2", "99999999999", "*1\r\n", "#t\r\n", "_\r\n", ",1.5\r\n", "HTTP/1.1 400\r\n"),
+    )
+)  # fmt: skip
+VALUES: SearchStrategy[Any] = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.just([]), st.just({}),
+    st.sampled_from([*OUTCOMES, *CAUSES, "execution", "skip", "stop", 10**400, -1, 1 << 63]),
+)  # fmt: skip
+FIRING = Firing(
+    key="k", shard=0, tick=tick.minute_tick(NOW), owner="6a1f", holder=Holder("web1", 1, "batch"), command="true",
+    fired_at=NOW, ttl=60.0, min_gap=None, starting_deadline=None, again=False, schedule=None, zone=None, retries=0,
+)  # fmt: skip
+
+
+def records() -> SearchStrategy[Any]:
+    """Return values like those that a file of the spool could hold."""
+    record = spool_records.start_record(FIRING, None)  # type: ignore[arg-type]
+    fields = st.fixed_dictionaries({}, optional=dict.fromkeys(record, VALUES))
+    return st.one_of(VALUES, fields, fields.map(lambda changed: record | changed))
+
+
+class EndOfStreamError(Exception):
+    """The other side has sent all."""
+
+
+def replies(sent: bytes) -> list[object]:
+    """Read replies until the stream ends, from pieces of three bytes."""
+    pieces = [sent[at : at + 3] for at in range(0, len(sent), 3)][::-1]
+
+    def more() -> bytes:
+        if not pieces:
+            raise EndOfStreamError
+        return pieces.pop()
+
+    reader, found = ReplyReader(more), []
+    while True:
+        found.append(reader.reply())
+        assert isinstance(found[-1], bytes | int | list | ReplyError | None)
+
+
+def crontab(data: bytes) -> None:
+    """Read it as both kinds, and all that its lines hold."""
+    for system in (False, True):
+        read = scanner.scan(data, system=system)
+        assert b"".join(line.raw for line in read.lines) == data
+        read.problems()
+        directives.read_directives(read)
+        for entry in read.entries():
+            read.environment(entry)
+            percent_sign.split_command(entry.command)
+            derived_key.derived_key(percent_sign.shell_command(entry.command))
+
+
+def store(text: str) -> None:
+    """Read the address of a store as a firing does, and hide its password."""
+    secrets.masked(text)
+    address = parse_address(text)
+    check_address(address, "oncecron")
+    check_with_driver(address)
+
+
+def file(text: bytes) -> None:
+    """Read a configuration file."""
+    with tempfile.NamedTemporaryFile() as written:
+        written.write(text)
+        written.flush()
+        read_file(written.name)
+
+
+def schedule(text: str) -> None:
+    """Read it, and look for its tick and for the next ones."""
+    tick.scheduled_tick(text, "Europe/Berlin", NOW)
+    ticks = tick.next_ticks(text, None, NOW)
+    assert next(ticks) != next(ticks)
+
+
+def options(arguments: list[str]) -> None:
+    """Read the arguments of `run`, and convert their values."""
+    if parsed := parse_run(arguments):
+        convert.run_values(parsed.given)
+
+
+def request(values: tuple[Any, ...]) -> None:
+    """Read what stands in a store as a request, and judge it."""
+    requests.wrong_with(stored_request(*values))
+
+
+def rows(columns: list[list[bytes | None]]) -> None:
+    """Read what PostgreSQL answers."""
+    row, log = KeyRow(*columns[0]), LogRow(*columns[1])
+    suffices(row, FIRING, None)
+    state_of(row, None, FIRING, NOW)
+    state_of(row, log, FIRING, NOW)
+
+
+SECONDS = {
+    *("now", "stopped_at", "divided_until", "high_water", "seen_until", "ttl", "ends_in", "silent_for", "heartbeat"),
+    *("started_at", "last_started_at", "last_lateness", "own_started_at"),
+}  # fmt: skip
+FLAGS = {
+    "in_recovery",
+    "own_backend",
+    "session_lock",
+    "tick_known",
+    "retrying",
+    "is_own",
+    "own_retrying",
+}
+FLAGS |= {"last_retrying", "forgotten"}
+WORDS = {
+    "isolation",
+    "stop_kind",
+    "stop_author",
+    "stop_reason",
+    "tick",
+    "outcome",
+    "requested_by",
+    "host",
+    "user_name",
+}
+WORDS |= {
+    f"{which}_{name}"
+    for which in ("own", "last")
+    for name in ("outcome", "requested_by", "host", "user_name")
+}
+WORDS |= {"own_cause", "lock"}
+
+
+def column(name: str) -> SearchStrategy[bytes | None]:
+    """Return what the server may send for a column of this name."""
+    if name in SECONDS:
+        number = st.floats().map(lambda value: f"{value}".replace("inf", "Infinity").encode())
+        return st.one_of(st.none(), number)
+    if name in FLAGS:
+        return st.sampled_from([None, b"t", b"f"])
+    if name in WORDS:
+        known = (None, b"running", b"key", b"host", f"{FIRING.tick.text}".encode())
+        return st.one_of(st.sampled_from(known), st.binary(max_size=3))
+    if name == "divisions":
+        return st.sampled_from([None, b"1 a", f"2 {FIRING.tick.text}\n1 b".encode()])
+    return st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1).map(lambda value: b"%d" % value))
+
+
+ROWS = st.tuples(
+    *(st.tuples(*map(column, kind._fields)).map(list) for kind in (KeyRow, LogRow))
+).map(list)
+
+PARSERS = {
+    "duration": Parser(units.parse_duration, DURATIONS, (ValueError,)),
+    "range": Parser(units.parse_range, DURATIONS, (ValueError,)),
+    "size": Parser(units.parse_size, DURATIONS, (ValueError,)),
+    "schedule": Parser(schedule, SCHEDULES, (ValueError,)),
+    "field": Parser(
+        lambda field: [fields.read_field(position, field) for position in range(5)],
+        as_bytes(SCHEDULES),
+    ),
+    "tick": Parser(tick.named_tick, texts("2026-11-20T02:00Z", "a", " ", "\0"), (ValueError,)),
+    "crontab": Parser(crontab, as_bytes(CRONTABS)),
+    "words": Parser(words.tokens, as_bytes(CRONTABS), (words.UnclosedError,)),
+    "canonical": Parser(words.canonical, as_bytes(CRONTABS)),
+    "command": Parser(secrets.masked, st.one_of(CRONTABS, URLS)),
+    "store": Parser(store, URLS, (ConfigurationError, StoreRefusesError)),
+    "file": Parser(file, as_bytes(TOML), (ConfigurationError, UsageError)),
+    "options": Parser(options, ARGUMENTS, (ValueError,)),
+    "replies": Parser(replies, REPLIES, (ProtocolError, EndOfStreamError)),
+    "record": Parser(spool_records.is_record, records()),
+    "request": Parser(request, st.tuples(VALUES, VALUES, VALUES, VALUES)),
+    "rows": Parser(rows, ROWS),
+}
+
+
+@pytest.mark.timeout(60 + PARSED)  # many times as long as it takes
+@pytest.mark.parametrize("name", PARSERS)
+@seed(story_stores.seed())
+@settings(
+    max_examples=PARSED,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+@given(data=st.data())
+def test_it_raises_only_what_it_documents(name: str, data: st.DataObject) -> None:
+    """A traceback, or a firing that spins, is a bug: what is read may come from anybody."""
+    parser = PARSERS[name]
+    read = data.draw(parser.given)
+    try:
+        parser.read(read)
+    except parser.raises:
+        return
