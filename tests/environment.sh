@@ -100,24 +100,23 @@ project = tomllib.load(open('pyproject.toml', 'rb'))
 print($1)"
 }
 
-# Without build isolation: the build's requirements are in the environment already, so that a
+# Every package in the version and with the hashes of the lock file, also those that build, without isolation: so a
 # change of the sources costs a second and needs no network.
 set_up_venv() {
-  local dependencies sources requires stamp="$venv/.installed"
+  local dependencies sources stamp="$venv/.installed"
   mkdir -p "$venv"
   exec 9>"$venv/.lock"
   flock 9
   echo '*' >"$venv/.gitignore"  # also where the checkout's own does not name it
-  dependencies=$({ "$python" -VV; from_pyproject "project['project'], project['build-system']"; } |
+  dependencies=$({ "$python" -VV; from_pyproject "project['project'], project['build-system']"; cat tests/requirements.txt; } |
     digest)
   sources=$(sources_digest)
   if ! grep -qs "^dependencies $dependencies$" "$stamp" || [ ! -x "$venv/bin/pytest" ]; then
     say "setting up $venv"
     rm -rf "$venv"/{bin,lib,lib64,include,pyvenv.cfg} "$stamp"
     "$python" -m venv "$venv"
-    mapfile -t requires < <(from_pyproject "*project['build-system']['requires'], sep='\n'")
-    pip install "${requires[@]}"
-    pip install --no-build-isolation '.[test,docs]'
+    pip install --require-hashes -r tests/requirements.txt
+    pip install --no-build-isolation --no-deps .
   elif ! grep -qs "^sources $sources$" "$stamp"; then
     pip install --no-build-isolation --no-deps --force-reinstall .
   fi

@@ -1,0 +1,73 @@
+"""The lock files have every package that pyproject.toml requires, in a version that it accepts, with hashes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+RUNS = PROJECT["project"]["dependencies"]
+EXTRAS = [each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra]
+REQUIRED = {
+    "requirements.txt": RUNS,
+    "tests/requirements.txt": [*RUNS, *EXTRAS, *PROJECT["build-system"]["requires"]],
+}
+LOCKED = re.compile(
+    r"^([\w.-]+)==([\w.]+)(?: ; (.*?))? \\\n((?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE
+)
+
+
+def locked(path: str) -> dict[str, list[tuple[str, str | None]]]:
+    """Return the versions of each package with their markers."""
+    found: dict[str, list[tuple[str, str | None]]] = {}
+    for name, version, marker, hashes in LOCKED.findall((ROOT / path).read_text(encoding="utf-8")):
+        assert re.fullmatch(r"(\s*--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", hashes), name
+        found.setdefault(canonicalize_name(name), []).append((version, marker or None))
+    return found
+
+
+@pytest.mark.parametrize("path", REQUIRED)
+def test_a_lock_file_has_what_is_required(path: str) -> None:
+    """If it does not, run tools/lock.py."""
+    there = locked(path)
+    for text in REQUIRED[path]:
+        requirement = Requirement(text)
+        wanted = [canonicalize_name(requirement.name)]
+        wanted += [canonicalize_name(f"{requirement.name}-{extra}") for extra in requirement.extras]
+        for name in wanted:
+            assert there.get(name), f"{path} lacks {name}"
+            for version, _ in there[name]:
+                assert version in requirement.specifier, f"{path}: {name} {version}, not {text}"
+
+
+@pytest.mark.parametrize("path", REQUIRED)
+def test_every_line_of_a_lock_file_has_hashes(path: str) -> None:
+    """A package without them would be installed as it comes."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    packages = [line for line in lines if line and not line.startswith((" ", "#"))]
+    assert len(packages) == sum(map(len, locked(path).values()))
+
+
+def test_the_tests_run_with_the_locked_versions() -> None:
+    """Each package that this Python needs, in the version that its markers choose."""
+    for name, versions in locked("tests/requirements.txt").items():
+        here = [version for version, marker in versions if not marker or Marker(marker).evaluate()]
+        if here:
+            assert here == [metadata.version(name)], name
+
+
+def test_both_lock_the_same_versions() -> None:
+    """What is tested is what is installed."""
+    tested = locked("tests/requirements.txt")
+    for name, versions in locked("requirements.txt").items():
+        assert {version for version, _ in versions} <= {version for version, _ in tested[name]}, (
+            name
+        )
