@@ -340,7 +340,7 @@ RUN_OPTIONS = (
     Option(
         "verbose",
         "count",
-        "Explain skips; -vv adds tracebacks.",
+        "Say what happens: a start, a skip, a long wait; -vv adds tracebacks.",
         "",
         _WHERE,
         short="v",

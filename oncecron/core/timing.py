@@ -254,6 +254,9 @@ MISSED_AFTER = 600.0
 With a longer --starting-deadline, that counts.
 """
 
+SILENT_WAIT = 2.0
+"""A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
+
 LEAST_SILENCE = 3600.0
 """A key without a schedule is not silent before this, however often it usually runs."""
 

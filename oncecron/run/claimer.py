@@ -25,6 +25,8 @@ pause or a drain.
 
 from __future__ import annotations
 
+import os
+
 from oncecron.core import clock, stderr
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -39,6 +41,7 @@ from oncecron.core.timing import (
     POLL_GROWTH,
     RECHECK_SPREAD,
     SILENT_FOR,
+    SILENT_WAIT,
     WAIT_OVERRUN,
 )
 from oncecron.run import spool_records
@@ -177,11 +180,14 @@ class _ShardClaim:
         self._silent_since = 0.0
         self._polls = 0
         self._waiting = False
+        self._waiting_since = 0.0
+        self._said_waiting: set[str] = set()
 
     def begin(self, now: float) -> None:
         """Start claiming now, with a new budget."""
         self.due = now
         self._wait_until = now + self._spec.wait
+        self._waiting_since = now
         self._forget(now)
 
     def notify(self, asked_at: float) -> None:
@@ -259,6 +265,7 @@ class _ShardClaim:
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:
         """Set `due` for a retry; when the budget has ended, return the unconfirmed lease or raise the error."""
+        self._say_waiting(str(error), self._now())
         self.due = self._now() + self._backoff.delay()
         if isinstance(error, StoreUnavailable) and self._within_budget(self.due):
             if self.due > self._budget_end and self._spec.spool.note_unreachable(self.firing.key):
@@ -345,7 +352,18 @@ class _ShardClaim:
 
     # The store cannot decide yet
 
+    def _say_waiting(self, why: str, now: float) -> None:
+        """Say once what a person at a terminal, or one who gave -v, has been waiting for."""
+        if now < self._waiting_since + SILENT_WAIT or why in self._said_waiting:
+            return
+        self._said_waiting.add(why)
+        if self._spec.verbose or os.isatty(2):
+            from oncecron.run.skip_message import WAITS  # noqa: PLC0415 - cron never asks for it
+
+            stderr.complain(f"waiting: {self.firing.key}: {WAITS.get(why, why)}")
+
     def _ask_again(self, answer: AskAgain, now: float) -> Refusal | None:
+        self._say_waiting(answer.why, now)
         self.due = now + answer.after
         if answer.why == "contended":
             self._contended_since = self._contended_since or now

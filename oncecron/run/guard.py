@@ -217,6 +217,7 @@ class Guard:
         fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
         self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
         self.store_thread.begin()
+        self.reporter.started(lease)
         self.reporter.log.send(spool_records.start_record(self.spec.firing_of(lease), lease))
 
     def finish_job(self, ending: Ending) -> Ending:

@@ -48,6 +48,24 @@ class Reporter:
         self.say(f"cannot start {self._spec.shown_program}: {shortage or error.strerror}{cure}")
         return shortage.exit_status if shortage else EX_NOT_EXECUTABLE
 
+    def started(self, lease: Lease) -> None:
+        """With -v, say that this host has won."""
+        if self._spec.verbose:
+            tick = f"tick {lease.tick}, " if lease.tick else ""
+            attempt = f"attempt {lease.attempt}, " if lease.attempt > 1 else ""
+            host = self._spec.firing.holder.host
+            self.say(f"started on {host} ({tick}{attempt}execution {lease.execution_id})")
+
+    def ended(self, ending: Ending) -> None:
+        """Say that oncecron has ended the command: cron mails it to people who did not expect that.
+
+        A lost lease is reported when it is lost, and a signal to oncecron is known to its sender.
+        """
+        if ending.outcome == "timed-out":
+            self.say(f"--timeout ended the command after {ending.duration:.1f} s")
+        elif ending.outcome == "stopped" and ending.request:
+            self.say(f"the command was stopped: {ending.request.author} asked for it")
+
     def refused(self, event: Refused) -> None:
         """Report that a shard was refused; the store has recorded it."""
         firing, refusal, unanswered, waits = event

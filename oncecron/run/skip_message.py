@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from oncecron.run.spec import RunSpec
 
 
+WAITS = {
+    "contended": "another host is claiming or releasing the key",
+    "orphaned": "its holder seems dead, but the lease has not expired yet",
+    "stale": "the lease has expired, but a session still holds its lock",
+    "fenced": "a transaction of the last attempt still holds the fence",
+    "recovering": "the store may have forgotten a lease; every lease that it may have granted must expire",
+}
+"""What a firing waits for when the store cannot decide yet, by `AskAgain.why`."""
+
+
 def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool) -> str:
     """Return the line for a refusal of `firing`, a shard of the firing in `spec`.
 

@@ -432,6 +432,7 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
     """Record how an attempt ended, and keep the lease if another follows."""
     spec, (ending, exit_status) = guard.spec, end
     ending = guard.finish_job(ending)
+    guard.reporter.ended(ending)
     follows = not stop_reason and spec.retry_policy.wanted(ending, lease.attempt)
     if follows and exit_status in spec.retry_policy.permanent:
         note = _joined(ending.note, f"exit status {exit_status} is not retried")
@@ -451,6 +452,7 @@ def _give_back(guard: Guard, lease: Lease, note: str, exit_status: int) -> State
 def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
     """Spool the end of a job that ran without a lease: nothing follows."""
     ending = guard.finish_job(end.ending)
+    guard.reporter.ended(ending)
     note = _joined(f"without a lease, {ending.outcome}", ending.note)
     ending = ending._replace(outcome="unclaimed", note=note)
     record = spool_records.execution_record(guard.spec.firing, None, ending, started_at=started)

@@ -111,7 +111,8 @@ def test_a_running_job_is_stopped(
     assert f"oncecron: asked host-a (pid {running.firing.process.pid}) to stop k\n" in done.err
     assert done.err.endswith("oncecron: k on host-a ended: stopped\n")
     assert running.journal.runs()[0].signals == ["TERM"]
-    running.firing.wait()
+    asked = f"oncecron: key k: the command was stopped: {ME} asked for it\n"
+    assert running.firing.wait().err == asked
     assert outcomes(store) == ["stopped"]
     [record] = store.executions("k")
     assert (record.request, record.requested_by) == ("stop", ME)

@@ -16,6 +16,7 @@ from oncecron.stores import open_inspector
 from oncecron.stores.address import parse_address
 
 WHO = "eve@desk"
+STOPPED = f"oncecron: key k: the command was stopped: {WHO} asked for it\n"
 TTL = ("--ttl", SHORT_TTL)
 
 
@@ -42,7 +43,7 @@ def test_a_job_is_stopped_by_its_holder(store: Store, host: Oncecron, journal: J
     """It gets the signal; the end is `stopped` by whoever asked, and the status the child's own."""
     firing = running(host, journal, "--sleep", 60)
     ask(store, signal.SIGINT)
-    assert firing.wait(20) == Ended(130, b"INT\n", "")
+    assert firing.wait(20) == Ended(130, b"INT\n", STOPPED)
     [record] = store.executions("k")
     assert (record.outcome, record.signal, record.note) == ("stopped", signal.SIGINT, None)
     assert (record.request, record.requested_by) == ("stop", WHO)
@@ -173,4 +174,4 @@ def test_no_store_takes_a_wrong_request(
     with pytest.raises(StoreError):
         ask(store, number, grace)
     ask(store)
-    assert firing.wait(20) == Ended(143, b"TERM\n", "")
+    assert firing.wait(20) == Ended(143, b"TERM\n", STOPPED)

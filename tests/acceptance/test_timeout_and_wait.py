@@ -1,6 +1,7 @@
 """Running too long, waiting for one's turn, and running a tick once more by hand."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,7 +29,11 @@ def test_a_command_that_takes_too_long_is_told_to_end(
 ) -> None:
     """After --timeout it gets TERM; that it obeys makes it no less `timed-out`, 124."""
     firing = host.fire("k", "--timeout", "1s", "--", *job(journal, "--sleep", 60))
-    assert firing.wait(15).status == 124
+    ended = firing.wait(15)
+    assert ended.status == 124
+    assert re.fullmatch(
+        r"oncecron: key k: --timeout ended the command after [0-9.]+ s\n", ended.err
+    )
     [run] = journal.runs()
     assert run.signals == ["TERM"]
     assert 0.3 < run.last_sign - run.started < 5
@@ -56,6 +61,14 @@ def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
     asked = [line.time for line in run.lines if line.kind == "signal"]
     assert grace <= 0 or grace - 0.2 < run.last_sign - asked[0] < grace + 2
     assert len({line.pid for line in run.lines if line.kind == "beat"}) == 2
+
+
+@pytest.mark.quick
+def test_who_wins_says_so_with_v_alone(any_store: Store, host: Oncecron) -> None:
+    """Cron mails nothing of a job that is well."""
+    assert host.run("k", "--tick", "one", "--", "true") == SILENT_SUCCESS
+    ended = host.run("k", "--tick", "two", "-v", "--", "true")
+    assert ended == Ended(0, b"", "oncecron: key k: started on host-a (tick two, execution 2)\n")
 
 
 def test_a_timeout_that_is_not_reached_changes_nothing(any_store: Store, host: Oncecron) -> None:

@@ -75,6 +75,14 @@ class Told:
     def refused(self, _event: object) -> None:
         """Ignore a refusal."""
 
+    def started(self, _lease: Lease) -> None:
+        """Ignore a start."""
+
+    def ended(self, ending: Ending) -> None:
+        """Note what oncecron has ended."""
+        if ending.outcome in ("timed-out", "stopped"):
+            self.lines.append(ending.outcome)
+
     def cannot_start(self, _error: OSError) -> int:
         """Return the exit status of a command that is not executable."""
         return 126

@@ -12,6 +12,7 @@ from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.model import AskAgain, BlockingLease, Holder, Lease, Refusal, Unconfirmed
 from oncecron.run.claimer import Claimer, StoreConnection
+from oncecron.run.skip_message import WAITS
 from oncecron.run.spec import RunSpec, make_spec
 
 TTL = 60.0
@@ -391,3 +392,38 @@ def test_a_skip_that_the_store_did_not_take_is_spooled(
         store = Scripted(time, lambda *_, is_=recorded: DONE._replace(recorded=is_), stirs=False)
         wait(store, spec)
     assert [(record["kind"], record["reason"]) for record in spooled] == [("skip", "done")]
+
+
+# What is said
+
+
+@pytest.mark.parametrize("why", ["contended", "orphaned", "stale", "recovering"])
+def test_a_long_wait_is_explained_once_and_a_short_one_never(
+    time: Time, new_spec: Callable[..., RunSpec], capfd: pytest.CaptureFixture[str], why: Any
+) -> None:
+    """With -v, after two seconds."""
+    for seconds, lines in ((1.5, 0), (6.0, 1)):
+        start = time.now
+
+        def answer(_: int, now: float, until: float = start + seconds) -> Any:
+            return AskAgain(why, 0.2, 60.0, Refusal("held", HOLDER)) if now < until else DONE
+
+        wait(Scripted(time, answer, stirs=False), new_spec(verbose="1"))
+        said = capfd.readouterr().err.splitlines()
+        assert len(said) == lines, said
+        assert all(line.startswith(f"oncecron: waiting: k: {WAITS[why]}") for line in said)
+
+
+def test_a_wait_for_the_store_is_explained_with_v_alone(
+    time: Time, new_spec: Callable[..., RunSpec], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Cron would mail it although the firing may still win."""
+    for verbose, said in ((None, ""), ("1", "oncecron: waiting: k: away\n")):
+        start = time.now
+
+        def answer(_: int, now: float, until: float = start + 6) -> Any:
+            return StoreUnavailable("away") if now < until else DONE
+
+        how = {} if verbose is None else {"verbose": verbose}
+        wait(Scripted(time, answer, stirs=False), new_spec(connect_timeout="30s", **how))
+        assert capfd.readouterr().err == said
