@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from oncecron.config.options import Option
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import TextIO
 
     from oncecron.config.settings import Settings
@@ -92,8 +93,8 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     try:
         settings = Settings(OPTIONS, given)
         states = _states(settings)
-        _answer_in_time(settings["timeout"], stream, as_json=as_json)
-        checked = _checked(settings, states, words)
+        with _answer_in_time(settings["timeout"], stream, as_json=as_json):
+            checked = _checked(settings, states, words)
     except UsageError:
         raise
     except OncecronError as error:
@@ -172,8 +173,9 @@ def _as_json(checked: Checked, utc: bool) -> str:
     return json.dumps(answer, indent=1)
 
 
-def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> None:
-    """Answer UNKNOWN and exit if the store has not answered by then, whatever this process waits for."""
+@contextlib.contextmanager
+def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> Iterator[None]:
+    """Answer UNKNOWN and exit if the block has not ended by then, whatever this process waits for."""
     import threading
 
     from oncecron.core.errors import EX_UNKNOWN
@@ -185,6 +187,10 @@ def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> None:
     timer = threading.Timer(seconds, give_up)
     timer.daemon = True
     timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:

@@ -3,8 +3,10 @@
 import json
 import re
 import socket
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from planting import last_started
 from servers import eventually
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree
+
+from oncecron.core.errors import EX_UNKNOWN
 
 Hosts = Callable[..., Oncecron]
 MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
@@ -46,6 +50,24 @@ def kinds(host: Oncecron, *words: object) -> tuple[int, list[tuple[str, str | No
 def an_hour_ago() -> str:
     """Return a tick."""
     return (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%MZ")
+
+
+def test_an_answer_is_not_followed_by_another(
+    public_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The timer that gives up on the store ends with the question."""
+    from oncecron.cli.check import _check
+
+    store = f"sqlite://{public_path}/oncecron.db"
+    assert Oncecron(store, public_path)("init").status == 0
+    for status in (0, EX_UNKNOWN):  # the second time, another program's file is in its place
+        assert _check({"store": store, "timeout": "30s"}, []) == status, capsys.readouterr()
+        assert not [
+            each
+            for each in threading.enumerate()
+            if isinstance(each, threading.Timer) and not each.finished.is_set()
+        ]
+        (public_path / "oncecron.db").write_text("another program's")
 
 
 @pytest.mark.quick
