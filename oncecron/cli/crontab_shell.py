@@ -3,8 +3,8 @@
     ONCECRON=off in front, or in the crontab     the shell runs the line on every host
     run-parts, anacron, oncecron itself          the same: they belong to each host
     the line contains `oncecron run`             the same: it is already protected
-    any other line                               `oncecron run --key DERIVED`, with the key of `crontab wrap`, and
-                                                 with `--only-if` for a test of the host at its beginning
+    any other line                               `oncecron run --key auto`, the key of `crontab wrap`, and with
+                                                 `--only-if` for a test of the host at its beginning
 
 Options come from [job.KEY] and from ONCECRON_* variables in the crontab. Cron does not pass comments on, so they have
 no effect. The shell is $ONCECRON_SHELL, else /bin/sh. The command gets it as SHELL: a program that starts commands with
@@ -17,10 +17,9 @@ from __future__ import annotations
 import os
 import sys
 
-from oncecron.config.options import BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
+from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, OWN_SHELL
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
-from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
 from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, simple_words
 
 _USAGE = f"""\
@@ -58,17 +57,13 @@ def run_line(arguments: list[str]) -> int:
     if _runs_everywhere(bare):
         return _become_shell(shell, command)
     from oncecron.run.firing import run  # noqa: PLC0415 - not where every host runs it
-    from oncecron.run.spec import user_name  # noqa: PLC0415 - the same
 
-    key = derived_key(bare, os.environ.get(PREFIX_VARIABLE), user_name)
-    if not is_key(key):
-        raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; {KEY_RULE}")
     # Another shell may read files that set the command's environment: bash $BASH_ENV, zsh .zshenv.
     words = simple_words(bare) if shell == BOURNE_SHELL else None
     if words:
         _set_pwd()
-        return run(ParsedRun({"key": key}, [os.fsdecode(word) for word in words]))
-    return run(ParsedRun({"key": key, "shell": command, **_test_of(bare)}, []))
+        return run(ParsedRun({"key": AUTO_KEY}, [os.fsdecode(word) for word in words]))
+    return run(ParsedRun({"key": AUTO_KEY, "shell": command, **_test_of(bare)}, []))
 
 
 def _test_of(command: bytes) -> dict[str, str]:

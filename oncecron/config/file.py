@@ -10,7 +10,7 @@ import os
 import stat
 
 from oncecron.config.convert import convert
-from oncecron.config.options import CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
+from oncecron.config.options import AUTO_KEY, CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
@@ -117,6 +117,11 @@ def _job(path: str, key: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigurationError(
             f"{path}: {key!r} in [job] needs the name of a job; write [job.KEY]"
+        )
+    if key == AUTO_KEY:
+        raise ConfigurationError(
+            f"{path} [job.{key}]: --key {key} stands for the derived key, so no job has this key; see `oncecron jobs` "
+            "for the keys, and name one of them"
         )
     section = value
     names = ".".join((key, *_tables_within(section)))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 KEY_RULE = "use 1 to 200 of A-Z a-z 0-9 . _ : / @ -"
 _LONGEST_KEY = 200
+AUTO_KEY = "auto"
+"""The value of --key for the key that is derived from the command. No job can have it as its key."""
 
 
 class Option(NamedTuple):
@@ -123,7 +125,8 @@ RUN_OPTIONS = (
     Option(
         "key",
         "text",
-        "Name the job. Use the same key on every host.",
+        "Name the job. Use the same key on every host. auto: derive the key from the command, as "
+        "`oncecron crontab wrap` does.",
         "KEY",
         _WHAT,
         completion="key",

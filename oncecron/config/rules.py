@@ -6,6 +6,7 @@ option typed is an error.
 
 from __future__ import annotations
 
+from oncecron.config.options import AUTO_KEY
 from oncecron.core import tick
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,12 @@ class Conflict(NamedTuple):
         return f"{' and '.join(f'--{name}' for name in self.names)}: {self.why}"
 
 
+AUTO_WITHOUT_COMMAND = Conflict(
+    ("key",),
+    "auto derives the key from the command, which is not given; write it after --, or use --shell STRING",
+)
+
+
 def conflicts(
     value: Callable[[str], Any], typed: Callable[[str], bool], words: Sequence[str] = ()
 ) -> Iterator[Conflict]:
@@ -39,6 +46,8 @@ def conflicts(
         yield Conflict(
             ("shell",), "this is the command, and COMMAND is given as well; leave one of them out"
         )
+    if value("key") == AUTO_KEY and not (words or value("shell")):
+        yield AUTO_WITHOUT_COMMAND
     rules = tick_rules(value, typed)
     if len(rules) > 1:
         yield Conflict(

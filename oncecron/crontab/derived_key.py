@@ -82,9 +82,9 @@ def derived_key(
     return f"{prefix}{_letters(name) or 'job'}-{digest(canonical(command))}"
 
 
-def key_of_words(words: list[str], prefix: str | None, user: Callable[[], str]) -> str:
-    """Return the key that is derived from a crontab line with these words."""
-    return derived_key(b" ".join(quoted(os.fsencode(word)) for word in words), prefix, user)
+def command_of(words: list[str]) -> bytes:
+    """Return the command of a line in which the shell finds these words."""
+    return b" ".join(quoted(os.fsencode(word)) for word in words)
 
 
 def digest(text: bytes) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.convert import convert, run_values
-from oncecron.config.options import KEY_RULE, RUN_OPTION, is_key
+from oncecron.config.options import AUTO_KEY, KEY_RULE, RUN_OPTION, is_key
 from oncecron.config.rules import conflicts
 from oncecron.crontab.scanner import Comment, Entry, Problem
 
@@ -121,6 +121,10 @@ def _find_option(name: str) -> Option:
 def _check(option: Option, value: str) -> None:
     if option.name == "key" and not is_key(value):
         raise ValueError(f"key {value!r}: {KEY_RULE}")
+    if option.name == "key" and value == AUTO_KEY:
+        raise ValueError(
+            f"key {value}: without a key, it is derived from the command; leave it out"
+        )
     if not value.isprintable():
         raise ValueError(
             f"{option.name}: {value!r} has characters that cannot be printed; remove them"

@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.file import job_section
-from oncecron.config.options import KEY_RULE, OWN_SHELL, is_key
+from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key
 from oncecron.core import tick
 from oncecron.crontab.crons import CRON_TZ, CRONS, zone_variable
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
@@ -214,6 +214,7 @@ class _Keys:
             written = prefix.command if prefix else entry.command
             command = canonical(shell_command(written, settings.percent))
             key, plain = options.get("key"), self._plain(entry, command)
+            key = plain if key == AUTO_KEY else key
             if key:
                 self._commands.setdefault(key, {}).setdefault(command, entry.number)
             self._derived[plain] += key.startswith(plain) if key else entry.number in selected

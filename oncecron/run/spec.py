@@ -6,6 +6,7 @@ import os
 
 from oncecron.config.file import job_section
 from oncecron.config.options import (
+    AUTO_KEY,
     BOURNE_SHELL,
     KEY_LETTERS,
     KEY_RULE,
@@ -15,7 +16,7 @@ from oncecron.config.options import (
     STORE,
     is_key,
 )
-from oncecron.config.rules import conflicts, tick_rules
+from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
 from oncecron.core import clock, stderr, tick
 from oncecron.core.errors import (
@@ -125,7 +126,7 @@ def _given_lc_ctype() -> str | None:
 def make_spec(parsed: ParsedRun) -> RunSpec:
     """Return the spec of a firing. Raises `OncecronError`."""
     fired_at = clock.process_started()
-    key = checked_key(parsed.given.get("key"))
+    key = key_of(parsed)
     settings = Settings(RUN_OPTIONS, parsed.given, key)
     _check_together(settings, parsed.command)
     command = _command(settings, parsed.command, key)
@@ -202,6 +203,30 @@ def shell() -> str:
     """Return $SHELL, with which cron runs its lines, else /bin/sh; never oncecron's own shell."""
     named = os.environ.get("SHELL", "")
     return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
+
+
+def key_of(parsed: ParsedRun) -> str:
+    """Return the key, also the one that is derived from the command for `auto`. Raises `UsageError`."""
+    key = parsed.given.get("key")
+    return checked_key(_derived_key(parsed) if key == AUTO_KEY else key)
+
+
+def _derived_key(parsed: ParsedRun) -> str:
+    # Only this rule needs these modules.
+    from oncecron.crontab.derived_key import (  # noqa: PLC0415
+        PREFIX_VARIABLE,
+        command_of,
+        derived_key,
+    )
+
+    string = parsed.given.get("shell")
+    if not (string or parsed.command):
+        raise UsageError(str(AUTO_WITHOUT_COMMAND))
+    command = os.fsencode(string) if string else command_of(parsed.command)
+    key = derived_key(command, os.environ.get(PREFIX_VARIABLE), user_name)
+    if not is_key(key):
+        raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; {KEY_RULE}")
+    return key
 
 
 def checked_key(key: str | None) -> str:

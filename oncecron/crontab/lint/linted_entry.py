@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.config.options import OWN_SHELL
+from oncecron.config.options import AUTO_KEY, OWN_SHELL
 from oncecron.config.run_parser import parse_run
 from oncecron.crontab import words
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
@@ -21,7 +21,7 @@ from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_
 from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from oncecron.crontab.directives import Directives
     from oncecron.crontab.scanner import Crontab
@@ -195,14 +195,17 @@ def _find_invocations(
     jobs: Mapping[str, Mapping[str, str]],
     user: str,
 ) -> Iterator[Invocation]:
+    def derive(command: bytes) -> str:
+        return derived_key(command, environment.get(PREFIX_VARIABLE), lambda: user)
+
     by_hand = calls_oncecron_run(raw)
     shell = environment.get("SHELL", "")
     if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or per_host_program(raw)):
-        key = derived_key(raw, environment.get(PREFIX_VARIABLE), lambda: user)
+        key = derive(raw)
         yield Invocation(key, jobs.get(key, {}), canonical(to_text(raw)), None, shell)
         return
     invocations = [
-        invocation_of(simple.words, number, jobs) for number, simple in enumerate(commands)
+        invocation_of(simple.words, number, jobs, derive) for number, simple in enumerate(commands)
     ]
     found = [invocation for invocation in invocations if invocation]
     if by_hand and not found:
@@ -237,12 +240,15 @@ def _inner_string(words: tuple[str, ...]) -> str:
 
 
 def invocation_of(
-    words: tuple[str, ...], position: int | None, jobs: Mapping[str, Mapping[str, str]]
+    words: tuple[str, ...],
+    position: int | None,
+    jobs: Mapping[str, Mapping[str, str]],
+    derive: Callable[[bytes], str] = derived_key,
 ) -> Invocation | None:
-    """Return the `oncecron run` of a simple command, None if it has none."""
+    """Return the `oncecron run` of a simple command, None if it has none; `derive` gives the key for `--key auto`."""
     for at, (word, following) in enumerate(pairwise(words)):
         if _is_named(word, ("oncecron",)) and following == "run":
-            return _read(word, list(words[at + 2 :]), position, jobs)
+            return _read(word, list(words[at + 2 :]), position, jobs, derive)
     return None
 
 
@@ -251,10 +257,16 @@ def _is_named(program: str, names: Container[str]) -> bool:
 
 
 def _read(
-    program: str, arguments: list[str], position: int | None, jobs: Mapping[str, Mapping[str, str]]
+    program: str,
+    arguments: list[str],
+    position: int | None,
+    jobs: Mapping[str, Mapping[str, str]],
+    derive: Callable[[bytes], str],
 ) -> Invocation:
     parsed = parse_run(arguments)
     key = parsed.given.get("key") if parsed else None
+    if parsed and key == AUTO_KEY:
+        key = derive(to_bytes(parsed.given.get("shell") or _joined(parsed.command)))
     section = jobs.get(key or "", {})
     usage_error = usage_error_of(arguments, parsed, section)
     if parsed is None or key is None:

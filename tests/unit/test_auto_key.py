@@ -1,0 +1,57 @@
+"""`--key auto` derives the key of `crontab wrap`, for the lines of the corpus and for made-up ones."""
+
+from crontabs import EXAMPLES, REALISTIC, commands
+from hypothesis import given, settings
+
+from oncecron.config.run_parser import ParsedRun
+from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.prefix import read_prefix
+from oncecron.crontab.scanner import scan
+from oncecron.crontab.words import simple_words
+from oncecron.crontab.wrap import WrapSettings, wrap
+from oncecron.run.spec import key_of, user_name
+
+GUARDING = WrapSettings("/usr/bin/oncecron", "UTC", user=user_name())
+
+
+def assert_one_key(command: bytes) -> bool:
+    """Compare the key of wrap with the key of run for the same line; False if wrap leaves the line."""
+    done = wrap(scan(b"0 2 * * * %b\n" % command), GUARDING)
+    prefixes = [read_prefix(entry.command) for entry in scan(done.data).entries()]
+    if not prefixes or prefixes[0] is None:
+        return False
+    string = shell_command(prefixes[0].command).decode("utf-8", "surrogateescape")
+    words = simple_words(shell_command(prefixes[0].command)) or ()
+    parsed = [ParsedRun({"key": "auto", "shell": string}, [])]
+    if words:
+        texts = [word.decode("utf-8", "surrogateescape") for word in words]
+        parsed.append(ParsedRun({"key": "auto"}, texts))
+    assert {key_of(each) for each in parsed} == {prefixes[0].options["key"]}
+    return True
+
+
+def test_the_key_of_wrap_for_each_line_of_the_corpus() -> None:
+    """As words and as a string."""
+    found = [
+        assert_one_key(entry.command)
+        for path in REALISTIC
+        for entry in scan(path.read_bytes(), system=path.name.startswith("system-")).entries()
+    ]
+    assert found.count(True) > 80
+
+
+@settings(max_examples=EXAMPLES)
+@given(commands())
+def test_the_key_of_wrap_for_any_line(command: bytes) -> None:
+    """Also for one that nobody would write."""
+    assert_one_key(command)
+
+
+def test_other_firings_do_not_import_the_rule() -> None:
+    """Each module is paid at every tick."""
+    from test_layers import FIRING, loaded_by
+
+    code = FIRING.format("sqlite") + "\nfrom oncecron.run.spec import key_of"
+    code += "\nkey_of(oncecron.config.run_parser.ParsedRun({'key': '%s'}, ['x']))"
+    assert "oncecron.crontab.derived_key" not in loaded_by(code % "k")
+    assert "oncecron.crontab.derived_key" in loaded_by(code % "auto")
