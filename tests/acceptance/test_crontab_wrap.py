@@ -41,6 +41,20 @@ def piped(host: Oncecron, *arguments: object, data: bytes = MINE) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
+# Lockers
+
+
+def test_unlock_removes_the_lockers_that_oncecron_replaces(host: Oncecron) -> None:
+    """Only with the option; without it they are named."""
+    data = b"* * * * * flock -n /run/x /opt/job\n"
+    kept = piped(host, "wrap", data=data)
+    assert kept.out.endswith(b" -- flock -n /run/x /opt/job\n")
+    assert "to remove it: --unlock" in kept.err
+    done = piped(host, "wrap", "--unlock", data=data)
+    assert done.out.endswith(b" -- /opt/job\n")
+    assert "`flock -n /run/x` is removed" in done.err
+
+
 # To standard output
 
 

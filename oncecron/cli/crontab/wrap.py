@@ -42,7 +42,12 @@ CRON = Option(
     "NAME",
     choices=tuple(CRONS),
 )
-OPTIONS = (ONLY, TZ, CRON, *REWRITING_OPTIONS)
+UNLOCK = Option(
+    "unlock",
+    "flag",
+    "Remove lockers that oncecron replaces, such as `flock -n FILE`, and say which.",
+)
+OPTIONS = (ONLY, TZ, CRON, UNLOCK, *REWRITING_OPTIONS)
 _PROGRAM = "oncecron"
 
 
@@ -59,7 +64,7 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
         cron = _given_cron(given["cron"]) if "cron" in given else installed_cron()
-        return WrapSettings(program_path(), zone, only, cron, "tz" in given)
+        return WrapSettings(program_path(), zone, only, cron, "tz" in given, "unlock" in given)
 
     def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:
         from oncecron.crontab.wrap import wrap
