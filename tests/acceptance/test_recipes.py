@@ -1,4 +1,4 @@
-"""The recipes for systemd and Kubernetes, as far as they can be run without a running systemd or a cluster."""
+"""The recipes, as far as they can be run without a running systemd, a cluster or the other program."""
 
 import json
 import re
@@ -16,7 +16,9 @@ from servers.require import program
 
 from oncecron.config import run_parser
 from oncecron.core.tick import next_ticks
-from oncecron.crontab.lint import check_unit
+from oncecron.crontab.lint import LintedCrontab, check_unit, lint
+from oncecron.crontab.scanner import scan
+from oncecron.run.spec import key_of
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 UNITS = dict(
@@ -158,3 +160,43 @@ def test_the_manifest_s_command_runs_once_for_a_job_s_name(
         "billing-nightly-29500000",
         "billing-nightly-29501440",
     ]
+
+
+BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+AUTO = " run --key auto "
+
+
+@pytest.mark.parametrize("name", ["ansible", "django", "rails-whenever"])
+def test_the_derived_keys_of_a_recipe_are_those_of_its_lines(name: str) -> None:
+    """Each line with `--key auto` has its key in the text."""
+    text = (RECIPES / f"{name}.md").read_text(encoding="utf-8")
+    lines = [
+        line
+        for kind, block in BLOCKS.findall(text)
+        if kind == "crontab"
+        for line in block.splitlines()
+        if AUTO in line
+    ]
+    assert lines
+    for line in lines:
+        words = shlex.split(line.partition(" # ")[0].partition(" run ")[2])
+        parsed = run_parser.parse_run(words)
+        assert parsed is not None
+        assert f"`{key_of(parsed)}`" in text
+
+
+def test_the_tasks_of_ansible_give_the_lines_that_are_shown() -> None:
+    """As the cron module writes them: a comment with the name, then the line."""
+    text = (RECIPES / "ansible.md").read_text(encoding="utf-8")
+    blocks = dict(BLOCKS.findall(text))
+    tasks = read(blocks["yaml"])
+    assert isinstance(tasks, list)
+    written = ""
+    for task in tasks:
+        job_of_it = task["ansible.builtin.cron"]
+        times = [job_of_it.get(name, "*") for name in ("minute", "hour", "day", "month", "weekday")]
+        written += f"#Ansible: {job_of_it['name']}\n"
+        written += f"{' '.join(times)} {job_of_it['user']} {job_of_it['job']}\n"
+    assert blocks["crontab"] == written
+    crontab = LintedCrontab("billing", scan(written.encode(), system=True))
+    assert lint([crontab], required=True) == []
