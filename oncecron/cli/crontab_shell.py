@@ -58,20 +58,21 @@ def run_line(arguments: list[str]) -> int:
         return _become_shell(shell, command)
     from oncecron.run.firing import run  # noqa: PLC0415 - not where every host runs it
 
+    given = {"key": AUTO_KEY}
+    words = simple_words(bare)
+    if words is None:
+        from oncecron.crontab.leading_test import leading_test  # noqa: PLC0415 - only where a shell is needed
+
+        there = leading_test(bare)
+        if there:
+            given["only-if"] = there.test.decode()
+            bare = bare if there.rest is None else there.rest
+            words = simple_words(bare)
     # Another shell may read files that set the command's environment: bash $BASH_ENV, zsh .zshenv.
-    words = simple_words(bare) if shell == BOURNE_SHELL else None
-    if words:
+    if words and shell == BOURNE_SHELL:
         _set_pwd()
-        return run(ParsedRun({"key": AUTO_KEY}, [os.fsdecode(word) for word in words]))
-    return run(ParsedRun({"key": AUTO_KEY, "shell": command, **_test_of(bare)}, []))
-
-
-def _test_of(command: bytes) -> dict[str, str]:
-    """Return the option for the test of the host with which a command begins; the command keeps it."""
-    from oncecron.crontab.leading_test import leading_test  # noqa: PLC0415 - not for commands without a shell
-
-    there = leading_test(command)
-    return {"only-if": there.test.decode()} if there else {}
+        return run(ParsedRun(given, [os.fsdecode(word) for word in words]))
+    return run(ParsedRun({**given, "shell": os.fsdecode(bare)}, []))
 
 
 def _runs_everywhere(command: bytes) -> bool:

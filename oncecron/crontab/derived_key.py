@@ -41,7 +41,7 @@ from oncecron.crontab.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncecron.crontab.launchers import Entry
 
@@ -82,9 +82,18 @@ def derived_key(
     return f"{prefix}{_letters(name) or 'job'}-{digest(canonical(command))}"
 
 
-def command_of(words: list[str]) -> bytes:
-    """Return the command of a line in which the shell finds these words."""
-    return b" ".join(quoted(os.fsencode(word)) for word in words)
+def command_of(given: Mapping[str, str], words: Sequence[str]) -> bytes:
+    """Return the command of the line for which wrap writes these options of `run` and these words."""
+    string = given.get("shell")
+    command = (
+        os.fsencode(string) if string else b" ".join(quoted(os.fsencode(word)) for word in words)
+    )
+    test = given.get("only-if", "")
+    if " " not in test:
+        return command
+    from oncecron.crontab.leading_test import whole_command  # noqa: PLC0415 - most lines have none
+
+    return whole_command(os.fsencode(test), command)
 
 
 def digest(text: bytes) -> str:

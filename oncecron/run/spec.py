@@ -219,10 +219,9 @@ def _derived_key(parsed: ParsedRun) -> str:
         derived_key,
     )
 
-    string = parsed.given.get("shell")
-    if not (string or parsed.command):
+    if not (parsed.given.get("shell") or parsed.command):
         raise UsageError(str(AUTO_WITHOUT_COMMAND))
-    command = os.fsencode(string) if string else command_of(parsed.command)
+    command = command_of(parsed.given, parsed.command)
     key = derived_key(command, os.environ.get(PREFIX_VARIABLE), user_name)
     if not is_key(key):
         raise UsageError(f"${PREFIX_VARIABLE}: {key!r} is not a valid key; {KEY_RULE}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.options import AUTO_KEY, OWN_SHELL
 from oncecron.config.run_parser import parse_run
 from oncecron.crontab import words
-from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key
+from oncecron.crontab.derived_key import PREFIX_VARIABLE, command_of, derived_key
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.lint.run_arguments import usage_error_of
@@ -266,7 +266,7 @@ def _read(
     parsed = parse_run(arguments)
     key = parsed.given.get("key") if parsed else None
     if parsed and key == AUTO_KEY:
-        key = derive(to_bytes(parsed.given.get("shell") or _joined(parsed.command)))
+        key = derive(command_of(parsed.given, parsed.command))
     section = jobs.get(key or "", {})
     usage_error = usage_error_of(arguments, parsed, section)
     if parsed is None or key is None:

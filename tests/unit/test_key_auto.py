@@ -1,13 +1,14 @@
 """`--key auto` derives the key of `crontab wrap`, for the lines of the corpus and for made-up ones."""
 
+import shlex
+
 from crontabs import EXAMPLES, REALISTIC, commands
 from hypothesis import given, settings
 
-from oncecron.config.run_parser import ParsedRun
+from oncecron.config.run_parser import parse_run
 from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.words import simple_words
 from oncecron.crontab.wrap import WrapSettings, wrap
 from oncecron.run.spec import key_of, user_name
 
@@ -20,13 +21,12 @@ def assert_one_key(command: bytes) -> bool:
     prefixes = [read_prefix(entry.command) for entry in scan(done.data).entries()]
     if not prefixes or prefixes[0] is None:
         return False
-    string = shell_command(prefixes[0].command).decode("utf-8", "surrogateescape")
-    words = simple_words(shell_command(prefixes[0].command)) or ()
-    parsed = [ParsedRun({"key": "auto", "shell": string}, [])]
-    if words:
-        texts = [word.decode("utf-8", "surrogateescape") for word in words]
-        parsed.append(ParsedRun({"key": "auto"}, texts))
-    assert {key_of(each) for each in parsed} == {prefixes[0].options["key"]}
+    (entry,) = scan(done.data).entries()
+    words = shlex.split(shell_command(entry.command).decode("utf-8", "surrogateescape"))
+    parsed = parse_run(words[2:])
+    assert parsed is not None
+    assert key_of(parsed) == parsed.given["key"] == prefixes[0].options["key"]
+    assert key_of(parsed._replace(given={**parsed.given, "key": "auto"})) == parsed.given["key"]
     return True
 
 
