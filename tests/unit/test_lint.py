@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ GUARDED = f"0 1 * * * {RUN} --key other --schedule '0 1 * * *' -- /bin/other\n"
 KEPT = Path(__file__).parents[1] / "crontabs" / "debian"
 INSTALLED = [path for path in Path("/etc/cron.d").glob("*") if not path.name.startswith(".")]
 DEBIAN = [KEPT / "php-common" / "php", Path("/etc/crontab"), *INSTALLED]
-PACKAGES = os.environ.get("ONCECRON_TEST_PACKAGES", "").split()
 
 
 def found(
@@ -594,19 +592,6 @@ def test_nothing_is_found_in_the_cron_files_of_debian_s_packages(path: Path) -> 
     crontab = scan(path.read_bytes(), system=True)
     assert list(crontab.entries())
     assert lint([LintedCrontab(str(path), crontab)]) == []
-
-
-@pytest.mark.skipif(not PACKAGES, reason="ONCECRON_TEST_PACKAGES names no packages to fetch")
-def test_nothing_is_found_in_packages_that_are_fetched(tmp_path: Path) -> None:
-    """Of Debian's archive, by apt-get, not installed."""
-    for package in PACKAGES:
-        subprocess.run(["apt-get", "download", "-q", package], cwd=tmp_path, check=True)
-    for archive in tmp_path.glob("*.deb"):
-        subprocess.run(["dpkg-deb", "-x", archive, tmp_path / archive.stem], check=True)
-    files = [file for file in tmp_path.glob("*/etc/cron.d/*") if not file.name.startswith(".")]
-    assert len({file.parents[2] for file in files}) == len(PACKAGES)
-    for file in files:
-        assert lint([LintedCrontab(str(file), scan(file.read_bytes(), system=True))]) == [], file
 
 
 ALIKE = r"""
