@@ -9,6 +9,7 @@ from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
+    incomplete,
     moment,
     output_format,
     store_and_log,
@@ -57,9 +58,9 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
             wait=_no_wait if log is store else _wait_for_the_log,
         )
         found = output.Writer(tables.FINDINGS, style, stream).write(audit(question))
-    if not found and stream.isatty():
+    if not found and not incomplete(store, log) and stream.isatty():
         complain("no problems found")
-    return FOUND if found else 0
+    return FOUND if found else incomplete(store, log)
 
 
 def _no_wait() -> None:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.cli.command import JSON, KEYS, STORE_OPTIONS, UTC, TableCommand, store_and_log
+from oncecron.cli.command import (
+    JSON,
+    KEYS,
+    STORE_OPTIONS,
+    UTC,
+    TableCommand,
+    incomplete,
+    store_and_log,
+)
 from oncecron.config.options import Option
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 
@@ -129,7 +137,7 @@ def _states(settings: Settings) -> Mapping[str, int]:
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
     from oncecron.cli.pause import named_key, near
     from oncecron.core import clock
-    from oncecron.core.errors import NotFoundError
+    from oncecron.core.errors import NotFoundError, StoreError
     from oncecron.core.text import Clock
     from oncecron.reports.check import Limits, check
     from oncecron.reports.jobs import jobs
@@ -144,7 +152,10 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
             every = {part.key for part in store.job_keys()}
             raise NotFoundError(f"no host has fired key {key}{near(key, every)}")
     limits = Limits(settings["failures"], settings["slow"], states)
-    return check(found, leases, _spooled(settings), limits, now, Clock(settings["utc"]))
+    checked = check(found, leases, _spooled(settings), limits, now, Clock(settings["utc"]))
+    if not checked.state and incomplete(store, log):
+        raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
+    return checked
 
 
 def _spooled(settings: Settings) -> int:
@@ -157,8 +168,7 @@ def _spooled(settings: Settings) -> int:
 
 
 def _as_json(checked: Checked, utc: bool) -> str:
-    import json
-
+    from oncecron.cli import output
     from oncecron.core.text import Clock
     from oncecron.reports.check import STATES
 
@@ -170,7 +180,7 @@ def _as_json(checked: Checked, utc: bool) -> str:
         "ok": checked.well,
         "findings": findings,
     }
-    return json.dumps(answer, indent=1)
+    return output.json_text(answer, 1)
 
 
 @contextlib.contextmanager
@@ -197,8 +207,6 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
     from oncecron.cli import output
 
     if as_json:
-        import json
-
         unknown: dict[str, object] = {
             "state": "unknown",
             "keys": None,
@@ -206,7 +214,7 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
             "findings": [],
             "reason": why,
         }
-        output.write_text(json.dumps(unknown, indent=1), stream)
+        output.write_text(output.json_text(unknown, 1), stream)
     else:
         output.say(f"ONCECRON UNKNOWN: {why.replace('|', '/')}", stream)
     sys.stdout.flush()

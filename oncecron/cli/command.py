@@ -341,6 +341,11 @@ def store_and_log(settings: Settings) -> Iterator[tuple[Inspector, Inspector]]:
         yield stores["store"], stores.get("log", stores["store"])
 
 
+def incomplete(*stores: Inspector) -> int:
+    """Return the exit status of an answer: 1 if it lacks a row that could not be read, else 0."""
+    return int(any(store.unreadable for store in stores))
+
+
 def labelled(answers: dict[str, str]) -> str:
     """Return the answers of `all_inspectors` as text; two answers begin with their names."""
     if len(answers) == 1:
@@ -392,6 +397,7 @@ __all__ = [
     "TableCommand",
     "all_inspectors",
     "answer",
+    "incomplete",
     "labelled",
     "moment",
     "output_format",

@@ -20,6 +20,7 @@ from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
+    incomplete,
     moment,
     output_format,
     store_inspector,
@@ -124,7 +125,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
             shown = writer.write(_records(settings, store, query))
             if stream.isatty():
                 _note_what_is_missing(settings, store, query, shown)
-    return 0
+    return incomplete(store)
 
 
 def _records(
@@ -238,6 +239,8 @@ def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
     from oncecron.core.errors import NotFoundError
 
     execution = store.execution(execution_id)
+    if execution is None and store.unreadable:
+        return
     if execution is None:
         raise NotFoundError(f"no execution {execution_id} on record; it may have been pruned")
     captured = store.output(execution_id)

@@ -6,6 +6,7 @@ from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
+    incomplete,
     output_format,
     store_and_log,
 )
@@ -29,7 +30,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
         shown = output.Writer(tables.JOBS, style, stream).write(jobs(store, log, clock.wall()))
     if not shown and stream.isatty():
         complain("no host has fired a key yet")
-    return 0
+    return incomplete(store, log)
 
 
 COMMAND = TableCommand(

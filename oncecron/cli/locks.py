@@ -8,6 +8,7 @@ from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
+    incomplete,
     output_format,
     store_inspector,
 )
@@ -39,7 +40,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     with store_inspector(settings) as store:
         if settings["pauses"]:
             output.Writer(tables.PAUSES, style, stream).write(store.pauses())
-            return 0
+            return incomplete(store)
         leases = store.leases()
         pauses = store.pauses() if stream.isatty() else ()
     now = clock.wall()  # SQLite has no clock of its own
@@ -48,7 +49,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     )
     if pauses:
         complain(f"{counted(pauses)}; to list them: {settings.command('locks --pauses')}")
-    return 0
+    return incomplete(store)
 
 
 def counted(pauses: Iterable[Pause]) -> str:

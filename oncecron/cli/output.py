@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
-_BEFORE_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # OWASP, "CSV Injection"
+_BEFORE_A_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # OWASP, "CSV Injection"
 _COLOURS = {
     "running": "36",
     "succeeded": "32",
@@ -126,13 +126,13 @@ class Writer:
     def _array(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         before = "[\n"
         for record in records:
-            yield 1, before + json.dumps(self._published(record))
+            yield 1, before + json_text(self._published(record))
             before = ",\n"
         yield 0, "[]\n" if before == "[\n" else "\n]\n"
 
     def _lines(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         for record in records:
-            yield 1, json.dumps(self._published(record)) + "\n"
+            yield 1, json_text(self._published(record)) + "\n"
 
     def _csv(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         line = _TextLine()
@@ -202,6 +202,11 @@ class Writer:
             yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
             for line in output.removesuffix("\n").split("\n") if output else ():
                 yield 0, f"{_GAP}{_GAP}{visible(line.expandtabs())}".rstrip() + "\n"
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, which has neither NaN nor Infinity: a row with one is unreadable."""
+    return json.dumps(value, indent=indent, allow_nan=False)
 
 
 def _how_much(output: str, bytes_cut: int) -> str:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncecron.cli.command import JSON, KEYS, STORE_OPTIONS, UTC, TableCommand, store_and_log
+from oncecron.cli.command import (
+    JSON,
+    KEYS,
+    STORE_OPTIONS,
+    UTC,
+    TableCommand,
+    incomplete,
+    store_and_log,
+)
 from oncecron.config.options import Option
 
 if TYPE_CHECKING:
@@ -48,12 +56,10 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
         facts = gather(Sources(store, log, _spools(settings), clock.wall()), key, tick)
     told = account(facts, shown)
     if settings["json"]:
-        import json
-
-        output.write_text(json.dumps(_record(facts, told, shown), indent=1), stream)
+        output.write_text(output.json_text(_record(facts, told, shown), 1), stream)
     else:
         output.say("\n".join(map(visible, told.sentences)), stream)
-    return 0
+    return incomplete(store, log)
 
 
 def _key(word: str) -> str:

@@ -133,5 +133,12 @@ class StoreRefusesError(StoreError):
     exit_status = EX_CONFIG
 
 
+UNREADABLE = (
+    *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError),
+    RecursionError,
+)
+"""What converting a value of a store raises if it is none of ours."""
+
+
 class RecordRefusedError(StoreRefusesError):
     """The store does not take this record; it may take the next one."""

@@ -120,6 +120,11 @@ def named_tick(name: str) -> Tick:
     return Tick(name, _instant_named(name), "name")
 
 
+def instant_of(name: str | None) -> float | None:
+    """Return the instant that a recorded tick means; None for no tick, and for any other text."""
+    return _instant_named(name) if name else None
+
+
 def _at(instant: float, rule: str) -> Tick:
     return Tick(_utc_text(instant), float(instant), rule)
 

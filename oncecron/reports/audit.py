@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import part_of
-from oncecron.core.tick import named_tick
+from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
 from oncecron.reports.gaps import expected_gaps
 from oncecron.reports.jobs import is_living
@@ -118,8 +118,8 @@ def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[
 def _covers(finding: Finding, missing: Missing) -> bool:
     if finding.shard != missing.shard or missing.instant is None:
         return False
-    first = named_tick(finding.tick or "-").instant or math.inf
-    last = named_tick(finding.last_tick or finding.tick or "-").instant or -math.inf
+    first = instant_of(finding.tick) or math.inf
+    last = instant_of(finding.last_tick or finding.tick) or -math.inf
     return first <= missing.instant <= last
 
 

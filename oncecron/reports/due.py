@@ -111,9 +111,7 @@ def _since_start(
     attempts = [each for each in newest if each.shard == known.shard and each.tick]
     if attempts and attempts[0].outcome == "not-started":
         instants = [
-            tick.named_tick(str(each.tick)).instant
-            for each in attempts
-            if each.outcome != "not-started"
+            tick.instant_of(each.tick) for each in attempts if each.outcome != "not-started"
         ]
         started = max((each for each in instants if each is not None), default=-math.inf)
     with contextlib.suppress(ValueError):  # this host knows no such zone: nothing is expected

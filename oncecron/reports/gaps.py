@@ -125,7 +125,7 @@ class Gaps:
         return reasons
 
     def _is_missing(self, skip: Skip) -> bool:
-        instant = tick.named_tick(skip.tick or "-").instant
+        instant = tick.instant_of(skip.tick)
         return instant is not None and any(first <= instant <= last for first, last in self._ranges)
 
 

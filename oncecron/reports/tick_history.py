@@ -76,7 +76,7 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
     return Facts(
         key=key,
         tick=text,
-        instant=tick.named_tick(text).instant if text else None,
+        instant=tick.instant_of(text),
         job_keys=job_keys,
         executions=executions,
         skips=skips,
@@ -126,8 +126,8 @@ def _newest(log: Inspector, key: str, spooled: Iterable[dict[str, Any]]) -> str 
     fired += [(skip.at, skip.tick) for skip in log.skips(query)]
     fired += [(record["fired_at"], record["tick"]) for record in spooled]
     instants = [
-        (each.instant, text) for text in {text for _, text in fired} if text is not None
-        for each in [tick.named_tick(text)] if each.instant is not None
+        (instant, text) for text in {text for _, text in fired} if text is not None
+        for instant in [tick.instant_of(text)] if instant is not None
     ]  # fmt: skip
     if instants and len(instants) == len({text for _, text in fired}):
         return max(instants)[1]

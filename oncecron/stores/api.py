@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Retention,
         Unconfirmed,
     )
+    from oncecron.core.readable import Unreadable
 
 
 class LeaseStore(Protocol):
@@ -146,6 +147,8 @@ class Inspector(Protocol):
 
     has_roles: bool
     """Whether `initialise` can grant rights to roles."""
+    unreadable: Unreadable
+    """The rows that all queries pass over: they are named on standard error."""
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, the newest first."""

@@ -16,7 +16,7 @@ from oncecron.core.claim import (
     contended,
     decide,
 )
-from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.errors import UNREADABLE, StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal
 from oncecron.core.timing import SKIP_TIMEOUT
@@ -90,8 +90,14 @@ def claim(
     """Claim (key, tick); see `LeaseStore.claim`."""
     closely = False
     for _ in range(MOST_LOOKS):
-        state = _look(store, firing, awaited, deadline, closely=closely)
-        answer = decide(state, firing, watched=watched, alone=alone)
+        try:
+            state = _look(store, firing, awaited, deadline, closely=closely)
+            answer = decide(state, firing, watched=watched, alone=alone)
+        except UNREADABLE as error:
+            raise StoreRefusesError(
+                f"key {firing.key}: what the store has about it cannot be read ({error}); `oncecron locks` and "
+                "`oncecron history` name the row; correct it in the store"
+            ) from error
         if isinstance(answer, AskAgain):
             return answer
         if isinstance(answer, Refusal):

@@ -24,7 +24,8 @@ FILL = """
 for number = given.first, given.first + given.count - 1 do
   local at = seconds(now - (given.rows - number) * 60)
   insert_execution({key = given.key, shard = '0', tick = '2026-11-20T02:' .. number .. 'Z', attempt = '1',
-    tick_instant = seconds(number * 60), owner_attempt = '1', outcome = 'succeeded', exit_code = '0', pid = '12345',
+    tick_instant = seconds(number * 60), owner_attempt = '1', cause = 'schedule',
+    outcome = 'succeeded', exit_code = '0', pid = '12345',
     host = 'app-1.example.org', user = 'root', command = '/usr/local/bin/bill.sh --all --month last', fired_at = at,
     started_at = at, finished_at = at, duration = '1.500000', fencing_token = '1700000000000000',
     owner = given.key .. '-fad0-4b1c-9a5e-3cd39bc1' .. number})

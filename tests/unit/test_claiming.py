@@ -53,7 +53,7 @@ def interfere(store: OneKey, times: int) -> None:
     store.before_write = change
 
 
-def failing(error: StoreUnavailable | StoreRefusesError) -> Callable[..., Any]:
+def failing(error: Exception) -> Callable[..., Any]:
     """Return a step that fails."""
 
     def fail(*_: object, **__: object) -> None:
@@ -215,3 +215,15 @@ def test_what_is_asked_again_is_not_recorded() -> None:
     store = OneKey(FREE._replace(lock="taken"))
     assert isinstance(ask(store), AskAgain)
     assert not store.skipped
+
+
+def test_a_state_that_cannot_be_read_starts_nothing() -> None:
+    """Some row is damaged: the firing says so in one line, and a retry does not help."""
+    for error in (ValueError("no number: 'x'"), TypeError("'str' - 'float'"), KeyError("ttl")):
+        store = OneKey(FREE)
+        store.look = failing(error)  # type: ignore[method-assign]
+        with pytest.raises(StoreRefusesError, match=r"key nightly: .* cannot be read"):
+            ask(store)
+    store = OneKey(FREE._replace(lease=LEASE._replace(ends_in="x")))  # type: ignore[arg-type]
+    with pytest.raises(StoreRefusesError, match=r"key nightly: .* cannot be read"):
+        ask(store)

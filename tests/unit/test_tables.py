@@ -178,11 +178,11 @@ def test_any_text_survives_the_machine_formats(command: str, note: str | None) -
 
 def quote_of(text: str) -> str:
     """Return what keeps a spreadsheet from calculating a text."""
-    return "'" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and text else ""
+    return "'" if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") and text else ""
 
 
 @pytest.mark.parametrize(
-    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0"]
+    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "=cmd|' /C calc'!A0"]
 )
 def test_no_text_of_csv_is_a_formula(text: str) -> None:
     """A spreadsheet would run what another host has put into the log. Numbers and JSON stay as they are."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ def _shown(line: str, *, colour: bool) -> str:
 def give_records(plans: Sequence[Plan], command: str) -> None:
     """Write one array with a record for each line that runs a command, and for each line with an error."""
     records = [record for plan in plans for record in _records(plan, command)]
-    output.write_text(json.dumps(records, indent=1), output.standard_output())
+    output.write_text(output.json_text(records, 1), output.standard_output())
 
 
 def _records(plan: Plan, command: str) -> Iterator[dict[str, object]]:

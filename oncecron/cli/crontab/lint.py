@@ -41,8 +41,6 @@ _UNIT = ".service"
 
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
-    import json
-
     from oncecron.cli import output
     from oncecron.cli.crontab.installed_cron import installed_cron
     from oncecron.config.file import read_file
@@ -67,7 +65,7 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     if "json" in given:
         output.write_text(
-            json.dumps([_as_utf8(diagnostic)._asdict() for diagnostic in found], indent=1), stream
+            output.json_text([_as_utf8(diagnostic)._asdict() for diagnostic in found], 1), stream
         )
     elif found:
         output.say("\n".join(map(_shown, found)), stream)

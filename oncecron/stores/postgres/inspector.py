@@ -7,6 +7,7 @@ and no sort, neither here nor on the server.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import time
@@ -26,7 +27,8 @@ from oncecron.core.log_rows import (
     TracedSkip,
     job_key_of,
 )
-from oncecron.core.model import Output, Retention, recordable_values
+from oncecron.core.model import LEAST, Output, Retention, recordable_values
+from oncecron.core.readable import Unreadable
 from oncecron.core.timing import (
     INSPECTOR_TIMEOUT,
     RELEASE_POLL,
@@ -40,8 +42,10 @@ from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.statements import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, TypeVar
+
+    Value = TypeVar("Value")
 
     from oncecron.core.log_rows import HistoryQuery, JobKey, LeastRetention, Roles
     from oncecron.core.model import Request
@@ -74,16 +78,27 @@ class PostgresInspector:
         self._namespace = namespace
         self._sql = statements(namespace)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self.unreadable = Unreadable()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
-        yield from map(Execution._make, self._pages(query, ""))
+        found = self._executions(Execution._make, self._pages(query, ""))
+        yield from itertools.islice(found, query.limit)
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
-        yield from map(_traced, self._pages(query, "traced_"))
+        found = self._executions(_traced, self._pages(query, "traced_"))
+        yield from itertools.islice(found, query.limit)
+
+    def _executions(
+        self, convert: Callable[[tuple[Any, ...]], Value], rows: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Value]:
+        for row in rows:
+            if execution := self.unreadable.read(f"execution {row[0]}", convert, row):
+                yield execution
 
     def _pages(self, query: HistoryQuery, columns: str) -> Iterator[tuple[Any, ...]]:
+        """Yield rows; after the limit of the query too, because some may be unreadable."""
         section = "history"
         if query.after_id is not None:
             section = "history_after"
@@ -91,41 +106,51 @@ class PostgresInspector:
             section = "history_of_tick"
         elif query.key is not None:
             section = "history_of_key"
-        left = query.limit
         values: dict[str, Any] = {**query._asdict(), "before": None}
-        while left is None or left > 0:
-            page = _PAGE if left is None else min(left, _PAGE)
+        page = min(query.limit or _PAGE, _PAGE)
+        while True:
             rows = self._ask(columns + section, {**values, "page": page})
             yield from rows
             if len(rows) < page:
                 return
             values["before" if query.after_id is None else "after_id"] = rows[-1][0]
-            left = None if left is None else left - page
+            page = _PAGE
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
         values = query._asdict()
         if query.limit is None:
-            yield from map(Skip._make, self._stream("skips", {**values, "window": None}))
+            yield from self._skips(Skip._make, self._stream("skips", {**values, "window": None}))
             return
         for window in (*SKIP_WINDOWS, None):
             rows = self._ask("skips", {**values, "window": window})
             if window is None or len(rows) >= query.limit:
-                yield from map(Skip._make, rows)
+                yield from self._skips(Skip._make, rows)
                 return
+
+    def _skips(
+        self, convert: Callable[[tuple[Any, ...]], Value], rows: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Value]:
+        places = Skip._fields.index("key"), Skip._fields.index("host")
+        for row in rows:
+            key, host = (row[place] for place in places)
+            if skip := self.unreadable.read(f"a skip of key {key} by host {host}", convert, row):
+                yield skip
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips` with their unpublished details."""
-        for row in self._stream("traced_skips", query._asdict()):
-            yield TracedSkip(Skip._make(row[:-1]), row[-1])
+        rows = self._stream("traced_skips", query._asdict())
+        yield from self._skips(lambda row: TracedSkip(Skip._make(row[:-1]), row[-1]), rows)
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard in the order of starts."""
-        yield from map(_traced, self._stream("timeline", {"since": since}))
+        yield from self._executions(_traced, self._stream("timeline", {"since": since}))
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed."""
-        return [job_key_of(*row) for row in self._ask("keys", {})]
+        rows = self._ask("keys", {})
+        found = [self.unreadable.read(f"key {row[0]}", job_key_of, *row) for row in rows]
+        return [key for key in found if key]
 
     def namespaces(self) -> list[str]:
         """Return the schemas of oncecron that this role may use; this one may be missing."""
@@ -147,20 +172,25 @@ class PostgresInspector:
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
         rows = self._ask("execution", {"execution_id": execution_id})
-        return Execution._make(rows[0]) if rows else None
+        return next(self._executions(Execution._make, rows), None)
 
     def output(self, execution_id: int) -> Output | None:
         """Return the captured output of an execution."""
         rows = self._ask("output", {"execution_id": execution_id})
-        return Output._make(rows[0]) if rows else None
+        if not rows:
+            return None
+        name = f"the output of execution {execution_id}"
+        return self.unreadable.read(name, Output._make, rows[0])
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
-        return [_lease(row) for row in self._ask("leases", {}, _WATCHERS_CURE)]
+        rows = self._ask("leases", {}, _WATCHERS_CURE)
+        found = [self.unreadable.read(f"the lease of key {row[0]}", _lease, row) for row in rows]
+        return [lease for lease in found if lease]
 
     def pauses(self) -> Sequence[Pause]:
         """Return the pauses and the drained hosts."""
-        return [Pause._make(row) for row in self._ask("pauses", {})]
+        return [*self._pauses(self._ask("pauses", {}))]
 
     def pause(
         self, key: str, *, author: str, reason: str | None, seconds: float | None
@@ -198,7 +228,13 @@ class PostgresInspector:
             select.select((), (), (), RELEASE_POLL)
 
     def _operate(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
-        return map(Pause._make, self._ask(section, values, _OPERATORS_CURE))
+        return self._pauses(self._ask(section, values, _OPERATORS_CURE))
+
+    def _pauses(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Pause]:
+        for row in rows:
+            name = f"the pause of {row[0] or row[1]}"
+            if pause := self.unreadable.read(name, Pause._make, row):
+                yield pause
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Send a request to the holder; see `Inspector.request`."""
@@ -249,7 +285,8 @@ class PostgresInspector:
 
     def least_retention(self) -> Retention:
         """Return the retention below which no caller's counts."""
-        return Retention(*self._ask("least_retention", {}, _READERS_CURE)[0])
+        row = self._ask("least_retention", {}, _READERS_CURE)[0]
+        return self.unreadable.read("the least retention", Retention, *row) or LEAST
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create or upgrade the schema, set what is given and grant rights; return a sentence about what was done."""

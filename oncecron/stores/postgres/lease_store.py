@@ -327,7 +327,10 @@ class PostgresLeaseStore(PostgresSession):
         """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         import json  # noqa: PLC0415 - only where there is such a record
 
-        values = (json.dumps(recordable_values(record)), *(retention or (None, None)))
+        values = (
+            json.dumps(recordable_values(record), allow_nan=False),
+            *(retention or (None, None)),
+        )
         self._call_installed(f"{self._schema}.deliver_v1($1,$2,$3)", values, deadline)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:

@@ -11,8 +11,9 @@ import itertools
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import UNCHANGED, Released
+from oncecron.core.log_rows import UNCHANGED, Execution, Released
 from oncecron.core.model import LEAST, Retention
+from oncecron.core.readable import Unreadable
 from oncecron.core.timing import CLOCK_SET_BACK
 from oncecron.stores.redis import dead_letters, holding, pauses, scripts
 from oncecron.stores.redis.explain import ACL_RULE
@@ -20,16 +21,13 @@ from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
-    decoded,
-    execution_of,
-    json_of,
     key_of,
-    lease_view,
+    lease_of,
     order_of,
     output_of,
+    shard_name,
     skip_of,
-    text_fields,
-    traced_of,
+    stored_execution,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.log_rows import (
-        Execution,
         HistoryQuery,
         JobKey,
         LeaseView,
@@ -51,7 +48,7 @@ if TYPE_CHECKING:
     from oncecron.core.model import Output, Request
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.pipeline import Command
-    from oncecron.stores.redis.rows import Row
+    from oncecron.stores.redis.rows import StoredExecution
 
 _PAGE = 500
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
@@ -68,6 +65,7 @@ class RedisInspector:
         self._target = target
         self._names = scripts.Names(namespace)
         self._pipeline = Pipeline(target, self._names)
+        self.unreadable = Unreadable()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
@@ -76,12 +74,12 @@ class RedisInspector:
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
-        found: Iterator[Row] = (
-            row for row in self._rows(query) if _wanted(row, query, row["outcome"])
+        found: Iterator[StoredExecution] = (
+            row for row in self._rows(query) if _is_wanted(row.traced.execution, query)
         )
         if query.exhausted:
-            found = dead_letters.exhausted(self._pipeline, found)
-        yield from map(traced_of, itertools.islice(found, query.limit))
+            found = dead_letters.exhausted(self._pipeline, found, self.unreadable)
+        yield from (row.traced for row in itertools.islice(found, query.limit))
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard in the order of starts.
@@ -89,32 +87,27 @@ class RedisInspector:
         That is the order of their ids, except for executions that were inserted late. Those are read first and merged.
         """
         for shard in self._shards(None):
-            late = [row for row in self._rows_of(shard) if "late" in row]
+            late = [row for row in self._rows_of(shard) if row.late]
             late.sort(key=_start)
-            others = (row for row in self._rows_of(shard) if "late" not in row)
+            others = (row for row in self._rows_of(shard) if not row.late)
             for row in heapq.merge(others, late, key=_start):
-                if since is None or row["started_at"] >= since:
-                    yield traced_of(row)
+                if since is None or _start(row) >= since:
+                    yield row.traced
 
-    def _rows_of(self, shard: str) -> Iterator[Row]:
+    def _rows_of(self, shard: str) -> Iterator[StoredExecution]:
         """Yield the rows of one shard of a key, the oldest id first."""
         stream = self._names.of_shard("log", shard)
         ids = self._read(
             stream, self._pipeline.ask([_page(stream, "0", True, _PAGE)])[0], True, _PAGE
         )
         while page := list(itertools.islice(ids, _PAGE)):
-            for execution_id, row in zip(page, self._executions(page), strict=True):
-                if row is not None:
-                    yield {**row, "execution_id": execution_id}
+            yield from filter(None, self._executions(page))
 
-    def _rows(self, query: HistoryQuery) -> Iterator[Row]:
+    def _rows(self, query: HistoryQuery) -> Iterator[StoredExecution]:
         ids = self._ids(query)
         size = min(_PAGE, query.limit or _PAGE)
         while page := list(itertools.islice(ids, size)):
-            for execution_id, row in zip(page, self._executions(page), strict=True):
-                if row is None:  # just removed
-                    continue
-                row["execution_id"] = execution_id
+            for row in filter(None, self._executions(page)):
                 if _all_older(row, query):
                     return
                 yield row
@@ -163,14 +156,12 @@ class RedisInspector:
             [flat] = self._pipeline.ask([(*command, "LIMIT", offset, size)])
             members = flat[::2]
             texts = self._pipeline.ask([("HMGET", rows_name, *members)])[0] if members else []
-            skips = [
-                skip_of(shard, member, at, text)
+            skips = (
+                self.unreadable.read(_skip_name(shard, member), skip_of, shard, member, at, text)
                 for (member, at), text in zip(pairs(flat), texts, strict=True)
                 if text is not None
-            ]
-            found = (
-                each for each in skips if _wanted(each.skip._asdict(), query, each.skip.reason)
             )
+            found = (each for each in skips if each and _is_wanted(each.skip, query))
             yield from sorted(found, key=order_of)
             if len(members) < size:
                 return
@@ -178,12 +169,14 @@ class RedisInspector:
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
         [row] = self._executions([execution_id])
-        return None if row is None else execution_of({**row, "execution_id": execution_id})
+        return None if row is None else row.traced.execution
 
     def output(self, execution_id: int) -> Output | None:
         """Return the captured output of an execution."""
         [text] = self._pipeline.ask([("HGET", self._names.of_namespace("outputs"), execution_id)])
-        return None if text is None else output_of(text)
+        if text is None:
+            return None
+        return self.unreadable.read(f"the output of execution {execution_id}", output_of, text)
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease of this namespace."""
@@ -193,21 +186,32 @@ class RedisInspector:
             [("TIME",), *(("HGETALL", name) for name in names)]
         )
         found = {shard: lease for shard, lease in zip(shards, hashes, strict=True) if lease}
-        leases = {shard: decoded(text_fields(dict(pairs(lease)))) for shard, lease in found.items()}
-        rows = self._executions([lease["execution_id"] for lease in leases.values()])
+        ids = [dict(pairs(lease)).get(b"execution_id", b"") for lease in found.values()]
+        rows = self._executions(ids)
         asked_at = int(now) + int(micros) / 1e6
-        return [
-            lease_view(shard, lease, row or {}, asked_at)
-            for (shard, lease), row in zip(leases.items(), rows, strict=True)
+        leases = [
+            self.unreadable.read(
+                f"the lease of {shard}",
+                lease_of,
+                shard,
+                lease,
+                row and row.traced.execution,
+                asked_at,
+            )
+            for (shard, lease), row in zip(found.items(), rows, strict=True)
         ]
+        return [lease for lease in leases if lease]
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed."""
         shards = self._shards(None)
         names = [self._names.of_shard("key", shard) for shard in shards]
         answers = self._pipeline.ask([("HMGET", name, *KEY_FIELDS) for name in names])
-        found = [key_of(shard, values) for shard, values in zip(shards, answers, strict=True)]
-        return sorted(found, key=lambda key: (key.key, key.shard))
+        found = (
+            self.unreadable.read(f"key {shard}", key_of, shard, values)
+            for shard, values in zip(shards, answers, strict=True)
+        )
+        return sorted(filter(None, found), key=lambda key: (key.key, key.shard))
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces among the first 100,000 names of this server; in a cluster, of this node."""
@@ -226,7 +230,7 @@ class RedisInspector:
 
     def pauses(self) -> Sequence[Pause]:
         """Return the pauses and the drained hosts."""
-        return pauses.listed(self._pipeline)
+        return pauses.listed(self._pipeline, self.unreadable)
 
     def pause(
         self, key: str, *, author: str, reason: str | None, seconds: float | None
@@ -256,7 +260,7 @@ class RedisInspector:
         return bool(shards)
 
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
-        return pauses.change(self._pipeline, what)
+        return pauses.change(self._pipeline, what, self.unreadable)
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Send a request to the holder; see `Inspector.request`."""
@@ -283,12 +287,12 @@ class RedisInspector:
         """Return the retention below which no caller's counts."""
         fields = [f"least_{name}" for name in LEAST._fields]
         [found] = self._pipeline.ask([("HMGET", self._names.of_namespace("namespace"), *fields)])
-        return Retention(
-            *(
-                default if text is None else float(text)
-                for text, default in zip(found, LEAST, strict=True)
-            )
-        )
+
+        def retention() -> Retention:
+            known = zip(found, LEAST, strict=True)
+            return Retention(*(default if text is None else float(text) for text, default in known))
+
+        return self.unreadable.read("the least retention", retention) or LEAST
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
@@ -333,17 +337,25 @@ class RedisInspector:
         """Return the shards of a key, or of all keys, as KEY#SHARD."""
         name = self._names.of_namespace("parts")
         [shards] = self._pipeline.ask([("ZRANGE", name, 0, -1)])
-        known = sorted(
-            shard.decode() for shard in shards if shard.isascii()
-        )  # oncecron uses no other names
-        return [shard for shard in known if key is None or shard.rpartition("#")[0] == key]
+        known = (
+            self.unreadable.read(f"the shard {shard!r}", shard_name, shard) for shard in shards
+        )
+        return sorted(shard.name for shard in known if shard and (key is None or shard.key == key))
 
-    def _executions(self, ids: Sequence[int]) -> list[Row | None]:
+    def _executions(self, ids: Sequence[int | bytes]) -> list[StoredExecution | None]:
+        """Return the executions, None for those that are not there or cannot be read."""
         if not ids:
             return []
         name = self._names.of_namespace("executions")
         [texts] = self._pipeline.ask([("HMGET", name, *ids)])
-        return [None if text is None else decoded(json_of(text)) for text in texts]
+        return [
+            None if text is None else self._read_execution(text, execution_id)
+            for text, execution_id in zip(texts, ids, strict=True)
+        ]
+
+    def _read_execution(self, text: bytes, execution_id: int | bytes) -> StoredExecution | None:
+        number = execution_id if isinstance(execution_id, int) else execution_id.decode("latin-1")
+        return self.unreadable.read(f"execution {number}", stored_execution, text, number)
 
 
 def _page(stream: str, after: str, forward: bool, size: int) -> Command:
@@ -353,27 +365,33 @@ def _page(stream: str, after: str, forward: bool, size: int) -> Command:
     return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
 
 
-def _start(row: Row) -> float:
-    started: float = row["started_at"]
-    return started
+def _start(row: StoredExecution) -> float:
+    return row.traced.execution.started_at
 
 
-def _wanted(row: Row, query: HistoryQuery, outcome: str) -> bool:
+def _is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
     """Return whether a row of the right key matches the query."""
+    if isinstance(row, Execution):
+        at, result = row.started_at, row.outcome
+    else:
+        at, result = row.at, row.reason
     return (
-        (query.host is None or row["host"] == query.host)
-        and (query.outcome is None or outcome == query.outcome)
-        and (query.tick is None or row.get("tick") == query.tick)
-        and (query.since is None or row.get("started_at", query.since) >= query.since)
+        (query.host is None or row.host == query.host)
+        and (query.outcome is None or result == query.outcome)
+        and (query.tick is None or row.tick == query.tick)
+        and (query.since is None or at >= query.since)
     )
 
 
-def _all_older(row: Row, query: HistoryQuery) -> bool:
+def _skip_name(shard: str, member: bytes) -> str:
+    return f"the skip {member.decode('utf-8', 'replace')} of {shard}"
+
+
+def _all_older(row: StoredExecution, query: HistoryQuery) -> bool:
     """Return whether this row and all older ids started before the time of the query.
 
     An execution that was inserted late started long before it got its id, so it proves nothing about the others.
     """
-    if query.since is None or query.after_id is not None or "late" in row:
+    if query.since is None or query.after_id is not None or row.late:
         return False
-    started: float = row["started_at"]
-    return started < query.since - CLOCK_SET_BACK
+    return _start(row) < query.since - CLOCK_SET_BACK

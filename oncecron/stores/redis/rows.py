@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     Execution,
     JobKey,
@@ -15,8 +15,9 @@ from oncecron.core.log_rows import (
     job_key_of,
     owner_digest,
 )
-from oncecron.core.model import Output
+from oncecron.core.model import Output, recordable_values
 from oncecron.core.timing import HEARTBEATS_PER_TTL
+from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
     from typing import Any
@@ -42,6 +43,19 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 
+class StoredExecution(NamedTuple):
+    """An execution, with what only the store itself needs."""
+
+    traced: Traced
+    owner: str
+    """The owner's id itself."""
+    retries: int
+    late: bool
+    """Whether it was inserted after later starts."""
+    earlier: str | None
+    """The last attempt before it that may have started, if it did not."""
+
+
 def text_fields(fields: Any) -> dict[str, str]:
     """Return a hash as texts."""
     return {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
@@ -50,7 +64,7 @@ def text_fields(fields: Any) -> dict[str, str]:
 def json_of(text: bytes) -> dict[str, str]:
     """Return a row as texts."""
     fields: dict[str, str] = json.loads(text.decode("utf-8", "replace"))
-    return fields
+    return recordable_values(fields)
 
 
 def decoded(fields: dict[str, str]) -> Row:
@@ -65,16 +79,14 @@ def decoded(fields: dict[str, str]) -> Row:
     return row
 
 
-def execution_of(row: Row) -> Execution:
-    """Return an execution."""
-    known = {"shards": 1, **row, "owner": owner_digest(row["owner"])}
-    return Execution(**{name: known.get(name) for name in Execution._fields})  # type: ignore[arg-type]
-
-
-def traced_of(row: Row) -> Traced:
-    """Return an execution with its unpublished details."""
-    return Traced(
-        execution_of(row), row.get("tick_instant"), row.get("fired_at"), row.get("lost_at")
+def stored_execution(text: bytes, execution_id: int | str) -> StoredExecution:
+    """Return an execution from its row."""
+    row = {"shards": 1, **decoded(json_of(text)), "execution_id": int(execution_id)}
+    known = {**row, "owner": owner_digest(row["owner"])}
+    execution = Execution(**{name: known.get(name) for name in Execution._fields})  # type: ignore[arg-type]
+    traced = Traced(execution, row.get("tick_instant"), row.get("fired_at"), row.get("lost_at"))
+    return StoredExecution(
+        traced, row["owner"], row.get("retries", 0), "late" in row, row.get("earlier")
     )
 
 
@@ -92,6 +104,22 @@ def key_of(part: str, values: list[bytes | None]) -> JobKey:
     )
     shards, *times = (None if value is None else float(value) for value in values[2:])
     return job_key_of(key, int(shard), schedule, zone, int(shards or 1), *times)
+
+
+class ShardName(NamedTuple):
+    """KEY#SHARD, and the key."""
+
+    name: str
+    key: str
+
+
+def shard_name(name: bytes) -> ShardName:
+    """Return the name of a shard of a key. Raises `ValueError`: oncecron uses no other names."""
+    text = name.decode("ascii")
+    key, _, shard = text.rpartition("#")
+    if not key or not shard.isdigit():
+        raise ValueError("the name is not KEY#SHARD")
+    return ShardName(text, key)
 
 
 KEY_FIELDS = (
@@ -127,9 +155,13 @@ def order_of(traced: TracedSkip) -> tuple[object, ...]:
     return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
 
 
-def lease_view(part: str, lease: Row, row: Row, asked_at: float) -> LeaseView:
-    """Return a lease from its hash and the row of its execution."""
+def lease_of(
+    part: str, flat: list[bytes], execution: Execution | None, asked_at: float
+) -> LeaseView:
+    """Return a lease from its hash and its execution."""
     key, _, shard = part.rpartition("#")
+    lease = decoded(text_fields(dict(pairs(flat))))
+    row = {} if execution is None else execution._asdict()
     silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
     stale = silent or lease["expires_at"] <= asked_at
     return LeaseView(

@@ -200,6 +200,10 @@ def _make(path: str) -> None:
         return  # another process was faster
 
 
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "backslashreplace")
+
+
 class Connection:
     """An open store: statements by name, transactions, and the timeout for locks."""
 
@@ -212,6 +216,7 @@ class Connection:
             f"file://{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
         )
         self._database.row_factory = sqlite3.Row
+        self._database.text_factory = _text  # of another program it may be no UTF-8
         status = os.stat(path)
         self._file = (status.st_dev, status.st_ino)
         self._statements = dict(statements("connection"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 
 from oncecron.core import clock
@@ -20,7 +21,8 @@ from oncecron.core.log_rows import (
     job_key_of,
     owner_digest,
 )
-from oncecron.core.model import Output
+from oncecron.core.model import LEAST, Output
+from oncecron.core.readable import Unreadable
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
@@ -69,6 +71,7 @@ class SQLiteInspector:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=False, statements=("inspector", "firing", "retention"))
         self._boot = clock.boot_id()
+        self.unreadable = Unreadable()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
@@ -78,14 +81,16 @@ class SQLiteInspector:
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
         with self._handle.until(_deadline()) as store:
-            for row in store.execute(_history_statement(query), **_filters(query)):
-                yield _traced(row)
+            found = store.execute(_history_statement(query), **{**_filters(query), "limit": -1})
+            yield from itertools.islice(self._readable(found), query.limit)
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
         with self._handle.until(_deadline()) as store:
             for row in store.execute("skips", **_filters(query)):
-                yield Skip(*row)
+                name = f"a skip of key {row['key']} by host {row['host']}"
+                if skip := self.unreadable.read(name, Skip, *row):
+                    yield skip
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips`; SQLite keeps no other details of them."""
@@ -95,13 +100,19 @@ class SQLiteInspector:
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard in the order of starts."""
         with self._handle.until(_deadline()) as store:
-            for row in store.execute("timeline", since=since):
-                yield _traced(row)
+            yield from self._readable(store.execute("timeline", since=since))
+
+    def _readable(self, rows: Iterable[Any]) -> Iterator[Traced]:
+        for row in rows:
+            if traced := self.unreadable.read(f"execution {row['execution_id']}", _traced, row):
+                yield traced
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed."""
         with self._handle.until(_deadline()) as store:
-            return [job_key_of(*row) for row in store.execute("keys")]
+            rows = store.execute("keys")
+            found = [self.unreadable.read(f"key {row['key']}", job_key_of, *row) for row in rows]
+        return [key for key in found if key]
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces with a file in the same directory."""
@@ -116,24 +127,39 @@ class SQLiteInspector:
         """Return one execution."""
         with self._handle.until(_deadline()) as store:
             row = store.one("execution", execution_id=execution_id)
-        return None if row is None else _execution(row)
+        if row is None:
+            return None
+        return self.unreadable.read(f"execution {execution_id}", _execution, row)
 
     def output(self, execution_id: int) -> Output | None:
         """Return the captured output of an execution."""
         with self._handle.until(_deadline()) as store:
             row = store.one("output", execution_id=execution_id)
-        return None if row is None else Output(*row)
+        if row is None:
+            return None
+        return self.unreadable.read(f"the output of execution {execution_id}", Output, *row)
 
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease."""
         with self._handle.until(_deadline()) as store:
             rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
-            return [LeaseView(*row) for row in rows]
+            found = [
+                self.unreadable.read(f"the lease of key {row['key']}", LeaseView, *row)
+                for row in rows
+            ]
+        return [lease for lease in found if lease]
 
     def pauses(self) -> Sequence[Pause]:
         """Return the pauses and the drained hosts."""
         with self._handle.until(_deadline()) as store:
-            return _pauses(store, clock.wall())
+            return self._pauses(store, clock.wall())
+
+    def _pauses(self, store: Connection, now: float) -> list[Pause]:
+        found = [
+            self.unreadable.read(f"the pause of {row['key'] or row['host']}", Pause, *row)
+            for row in store.execute("pauses", now=now)
+        ]
+        return [pause for pause in found if pause]
 
     def pause(
         self, key: str, *, author: str, reason: str | None, seconds: float | None
@@ -165,7 +191,7 @@ class SQLiteInspector:
             now = clock.wall()
             until = None if wanted.until is None else now + wanted.until
             wanted = wanted._replace(since=now, until=until)
-            found = {pause[:2]: pause for pause in _pauses(store, now)}
+            found = {pause[:2]: pause for pause in self._pauses(store, now)}
             store.execute(statement, **wanted._asdict())
         return wanted, found.get(wanted[:2])
 
@@ -204,7 +230,7 @@ class SQLiteInspector:
     def least_retention(self) -> Retention:
         """Return the retention below which no caller's counts."""
         with self._handle.until(_deadline()) as store:
-            return least_retention(store)
+            return self.unreadable.read("the least retention", least_retention, store) or LEAST
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
@@ -268,10 +294,6 @@ class SQLiteInspector:
             if not more:
                 return removed
             removed += more
-
-
-def _pauses(store: Connection, now: float) -> list[Pause]:
-    return [Pause(*row) for row in store.execute("pauses", now=now)]
 
 
 def _deadline() -> float:

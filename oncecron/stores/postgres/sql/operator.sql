@@ -34,7 +34,9 @@ create view {ns}.leases as
          case when k.owner is null then 'stale'
               when k.expires_at <= pg_catalog.clock_timestamp() then 'stale'
               when k.session_lock and b.pid is null then 'orphaned'
-              when pg_catalog.clock_timestamp() - k.heartbeat_at > k.ttl / 3 then 'stale'
+              -- As numbers, because nothing can be subtracted from a time that is infinite.
+              when pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) - pg_catalog.date_part('epoch', k.heartbeat_at)
+                   > pg_catalog.date_part('epoch', k.ttl) / 3 then 'stale'
               else 'held' end as state,
          e.host, e.pid, e.user_name as "user", k.acquired_at, k.heartbeat_at, k.expires_at, e.fencing_token,
          coalesce(b.pid, k.backend_pid) as backend_pid, pg_catalog.host(s.client_addr) as client_address, s.application_name,

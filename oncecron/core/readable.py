@@ -1,0 +1,104 @@
+"""Decide which rows of a store can be read, and name those that cannot.
+
+A row may be damaged, or written by another program: an infinite time, a year beyond 9999, a text instead of a number, a
+field that is missing. Such a row is named on standard error and passed over, and the command exits with 1. So one bad
+row hides itself alone, and what is printed is always what the formats promise.
+"""
+
+from __future__ import annotations
+
+from oncecron.core.clock import is_time
+from oncecron.core.errors import UNREADABLE
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import OUTCOMES
+from oncecron.core.stderr import complain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Value = TypeVar("Value")
+
+_NAMED = 10
+"""The number of rows that are named; there may be millions."""
+_MOST_SHARDS = 1000
+"""As for --shards: reports count the shards of a tick one by one."""
+
+
+class Unreadable:
+    """The rows that the queries of one store have passed over."""
+
+    def __init__(self) -> None:
+        self._rows: set[str] = set()
+
+    def __bool__(self) -> bool:
+        """Return whether a row was passed over."""
+        return bool(self._rows)
+
+    def read(self, name: str, convert: Callable[..., Value], *given: Any) -> Value | None:
+        """Return the row that `convert` makes of what is given, or None after naming it on standard error."""
+        try:
+            row = convert(*given)
+            check(row)
+        except UNREADABLE as error:
+            self._pass_over(
+                name, f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            )
+            return None
+        return row
+
+    def _pass_over(self, name: str, why: str) -> None:
+        if name in self._rows:
+            return
+        self._rows.add(name)
+        if len(self._rows) <= _NAMED:
+            complain(f"{name} cannot be read and is left out: {why}")
+        elif len(self._rows) == _NAMED + 1:
+            complain("more rows cannot be read and are left out")
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "str": (str,),
+}
+_ALLOWED: dict[str, Callable[[Any], bool]] = {
+    "float": is_time,  # every float is a time, or a difference of two
+    "outcome": OUTCOMES.__contains__,
+    "shard": range(_MOST_SHARDS).__contains__,
+    "shards": range(1, _MOST_SHARDS + 1).__contains__,
+}
+"""What a value of a type, or of a field, must be."""
+_rules: dict[type, list[Rule]] = {}
+
+
+class Rule(NamedTuple):
+    """What a field may hold."""
+
+    name: str
+    types: frozenset[type]
+    """None for a field that is always a row itself."""
+    allowed: Callable[[Any], bool] | None
+
+
+def check(row: Any) -> None:
+    """Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
+    for (name, types, allowed), value in zip(_rules_of(type(row)), row, strict=True):
+        if hasattr(value, "_fields"):
+            check(value)
+        elif type(value) not in types or (allowed and value is not None and not allowed(value)):
+            raise ValueError(f"{name} is {value!r:.60}")
+
+
+def _rules_of(row: type) -> list[Rule]:
+    if row not in _rules:
+        _rules[row] = [_rule(*field) for field in row.__annotations__.items()]
+    return _rules[row]
+
+
+def _rule(name: str, annotation: str) -> Rule:
+    kind, _, absent = annotation.partition(" | ")
+    types = _TYPES.get(kind, ())
+    allowed = _ALLOWED.get(name, _ALLOWED.get(kind))
+    return Rule(name, frozenset((*types, type(None)) if absent else types), allowed)

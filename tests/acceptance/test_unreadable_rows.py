@@ -1,0 +1,292 @@
+"""One bad row hides itself alone: each command names it, leaves it out, prints all others, and exits with 1.
+
+The rows are written past the constraints of a store, as a restore, another program or an older release may write them.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from servers.oncecron import Ended, Oncecron
+
+WITHOUT_CONSTRAINTS = """
+do $$ declare c record; begin
+  for c in select conname, conrelid::regclass as of_table, conrelid <> 0 as in_table, contypid::regtype as of_domain
+             from pg_constraint where contype = 'c' and connamespace = 'oncecron'::regnamespace loop
+    if c.in_table then execute format('alter table %s drop constraint %I', c.of_table, c.conname);
+    else execute format('alter domain %s drop constraint %I', c.of_domain, c.conname); end if;
+  end loop;
+end $$
+"""
+SAVE = """
+create schema saved;
+create table saved.job_key as table oncecron.job_key;
+create table saved.job_execution as table oncecron.job_execution;
+create table saved.skip as table oncecron.skip;
+create table saved.pause as table oncecron.pause
+"""
+RESTORE = """
+update oncecron.job_key k set heartbeat_at = s.heartbeat_at, acquired_at = s.acquired_at, ttl = s.ttl,
+       high_water = s.high_water, expected_since = s.expected_since
+  from saved.job_key s where s.key_id = k.key_id;
+delete from oncecron.job_execution;
+insert into oncecron.job_execution overriding system value table saved.job_execution;
+delete from oncecron.skip;
+insert into oncecron.skip table saved.skip;
+delete from oncecron.pause;
+insert into oncecron.pause table saved.pause;
+drop schema saved cascade
+"""
+PREFIX = "oncecron:{oncecron}:"
+TICK = "where tick = 'two'"
+
+POSTGRES = {
+    "a start that never comes": f"update oncecron.job_execution set started_at = 'infinity' {TICK}",
+    "a start before all time": f"update oncecron.job_execution set started_at = '-infinity' {TICK}",
+    "the year 12000": f"update oncecron.job_execution set started_at = '12000-01-01Z' {TICK}",
+    "an end that never comes": f"update oncecron.job_execution set finished_at = 'infinity' {TICK}",
+    "an endless duration": f"update oncecron.job_execution set duration = 'infinity' {TICK}",
+    "no number": f"update oncecron.job_execution set duration = 'nan' {TICK}",
+    "a word of nobody": f"update oncecron.job_execution set outcome = 'exploded' {TICK}",
+    "too many shards": f"update oncecron.job_execution set shards = 2000000000 {TICK}",
+    "a tick that never comes": f"update oncecron.job_execution set tick_at = 'infinity' {TICK}",
+    "a firing that never comes": f"update oncecron.job_execution set fired_at = 'infinity' {TICK}",
+    "a loss that never comes": f"update oncecron.job_execution set lost_at = '-infinity' {TICK}",
+    "a skip that never comes": "update oncecron.skip set at = 'infinity' where tick = 'two'",
+    "an endless pause": "update oncecron.pause set created_at = 'infinity', until = 'infinity'",
+    "an endless mark": "update oncecron.job_key set high_water = 'infinity' where key = 'other'",
+    "an endless expectation": "update oncecron.job_key set expected_since = 'infinity' where key = 'other'",
+    "an endless heartbeat": "update oncecron.job_key set heartbeat_at = 'infinity' where key = 'held'",
+    "an endless ttl": "update oncecron.job_key set ttl = '178000000 y', acquired_at = '-infinity' where key = 'held'",
+}
+SQLITE = {
+    "a start that never comes": f"update job_execution set started_at = 9e999 {TICK}",
+    "the year 12000": f"update job_execution set started_at = 4e11 {TICK}",
+    "a text for a number": f"update job_execution set started_at = 'yesterday' {TICK}",
+    "bytes for a text": f"update job_execution set host = x'ff00' {TICK}",
+    "a word of nobody": f"update job_execution set outcome = 'exploded' {TICK}",
+    "too many shards": f"update job_execution set shards = 9000000000 {TICK}",
+    "a skip with a text for a number": "update skip set at = 'never' where tick = 'two'",
+    "a skip that never comes": "update skip set at = 9e999 where tick = 'two'",
+    "an endless pause": "update pause set at = 9e999, until = 9e999",
+    "an endless lease": "update lease set heartbeat_at = 9e999 where key = 'held'",
+    "a lease of bytes": "update lease set acquired_at = x'ff' where key = 'held'",
+    "bytes for a schedule": "update job_key set schedule = x'ff' where key = 'other'",
+}
+REDIS: dict[str, tuple[str, dict[str, Any] | str]] = {
+    "no JSON": ("execution", "{"),
+    "JSON of something else": ("execution", "[1]"),
+    "deep JSON": ("execution", "[" * 100_000),
+    "an execution without a host": ("execution", {"host": None}),
+    "an execution without an outcome": ("execution", {"outcome": None}),
+    "a start that never comes": ("execution", {"started_at": "inf"}),
+    "the year 12000": ("execution", {"started_at": "400000000000"}),
+    "no number": ("execution", {"duration": "nan"}),
+    "a text for a number": ("execution", {"pid": "x"}),
+    "a word of nobody": ("execution", {"outcome": "exploded"}),
+    "too many shards": ("execution", {"shards": "2000000000"}),
+    "a skip without JSON": ("skip", "no JSON"),
+    "a skip without a count": ("skip", {"count": None}),
+    "a pause without JSON": ("pause", "{"),
+    "an endless pause": ("pause", {"at": "inf"}),
+    "a key without a number": ("key", {"high_water": "x"}),
+    "an endless key": ("key", {"expected_since": "inf"}),
+    "a lease without a number": ("lease", {"heartbeat_at": "x"}),
+    "a lease without its time": ("lease", {"expires_at": None}),
+    "a shard without a number": ("shard", ""),
+}
+
+
+@pytest.fixture
+def damages(store: Store) -> dict[str, Any]:
+    """Give what can be wrong with a row of the store."""
+    if isinstance(store, PostgresLog):
+        return POSTGRES
+    return SQLITE if isinstance(store, SQLiteLog) else REDIS
+
+
+def damage(store: Store, what: Any) -> None:
+    """Damage a row."""
+    if isinstance(store, PostgresLog):
+        store._database.execute(WITHOUT_CONSTRAINTS)
+        store._database.execute(what)
+    elif isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(store._path)) as database, database:
+            database.execute("pragma ignore_check_constraints = on")
+            assert database.execute(what).rowcount
+    else:
+        assert isinstance(store, RedisLog)
+        damage_redis(store._client, *what)
+
+
+def damage_redis(client: Any, kind: str, change: dict[str, Any] | str) -> None:
+    """Damage a field of a hash, which is JSON except for a lease."""
+    if kind == "shard":
+        client.zadd(PREFIX + "parts", {"strange": 1})
+        return
+    if kind in ("lease", "key"):
+        name = PREFIX + {"lease": "lease:held#0", "key": "key:other#0"}[kind]
+        for field, value in change.items():
+            client.hdel(name, field) if value is None else client.hset(name, field, value)
+        return
+    names = {"execution": "executions", "skip": "skip_rows:k#0", "pause": "pauses"}
+    name = PREFIX + names[kind]
+    [field] = [
+        field
+        for field, text in client.hgetall(name).items()
+        if kind == "pause" or '"two"' in (text if kind == "execution" else field)
+    ]
+    if isinstance(change, dict):
+        row = json.loads(client.hget(name, field)) | change
+        change = json.dumps({name: value for name, value in row.items() if value is not None})
+    client.hset(name, field, change)
+
+
+def no_constant(name: str) -> NoReturn:
+    """Refuse `NaN` and `Infinity`, which are no JSON."""
+    raise AssertionError(name)
+
+
+COMMANDS = (
+    *(("history", "--json"), ("history", "--format", "csv"), ("history", "k"), ("history",)),
+    *(("history", "k", "--tick", "two", "--json"), ("history", "--since", "1h", "--json")),
+    *(
+        ("history", "--exhausted", "--json"),
+        ("history", "--skips", "--json"),
+        ("history", "--skips"),
+    ),
+    *(
+        ("jobs",),
+        ("jobs", "--json"),
+        ("locks",),
+        ("locks", "--json"),
+        ("locks", "--pauses", "--json"),
+    ),
+    *(
+        ("why", "k"),
+        ("why", "k", "--json"),
+        ("why", "k", "--tick", "two"),
+        ("why", "k", "--tick", "two", "--json"),
+    ),
+    *(("audit",), ("audit", "--json"), ("why", "held"), ("why", "other"), ("next", "other")),
+    *(("check",), ("check", "--json")),
+)
+
+
+@pytest.mark.stores("all")
+def test_a_bad_row_hides_itself_alone(
+    store: Store, host: Oncecron, damages: dict[str, Any]
+) -> None:
+    """Whatever is wrong with it, whichever command meets it; JSON stays JSON."""
+    if isinstance(store, LoggedRedis):
+        pytest.skip("its two stores are tested by themselves")
+    for tick in ("one", "two", "three"):
+        assert host.run("k", "--tick", tick, "--", "true").status == 0
+        assert host.run("k", "--tick", tick, "--", "true").status == 0
+    assert host.run("other", "--schedule", "* * * * *", "--", "true").status == 0
+    assert host("pause", "other", "--store", store.operator_url).status == 0
+    held = host.fire("held", "--ttl", "1h", "--tick", "x", "--", "sleep", "600")
+    held.job()
+    for name, what in damages.items():
+        with undone(store):
+            damage(store, what)
+            errors = [assert_readable(name, command, host(*command)) for command in COMMANDS]
+            for key in ("k", "held", "other"):
+                fired = host.run(key, "--tick", "four", "--connect-timeout", "2s", "--", "true")
+                assert fired.status in (0, 69, 78), (name, key, fired)
+                assert fired.err.count("\n") <= 1, (name, key, fired)
+        assert any("cannot be read and is left out: " in err for err in errors), name
+    held.process.terminate()
+    held.wait()
+
+
+def assert_readable(name: str, command: tuple[str, ...], ended: Ended) -> str:
+    """Check one answer; return its errors."""
+    context = (name, command, ended)
+    lines = ended.err.splitlines()
+    if command[0] == "check":
+        assert ended.status in (1, 2, 3 if "left out" in ended.err else 0), context
+        return ended.err
+    assert ended.status in (0, 1), context
+    assert len(set(lines)) == len(lines), context
+    if "left out" in ended.err and command[0] != "next":
+        assert ended.status == 1, context
+    text = ended.out.decode()
+    if "--json" in command and text:
+        answer = json.loads(text, parse_constant=no_constant)
+        if command == ("history", "--json"):
+            assert {"one", "three", "x"} <= {each["tick"] for each in answer}, context
+    if command == ("history",):
+        assert {"one", "three"} <= set(text.split()), context
+    return ended.err
+
+
+@contextmanager
+def undone(store: Store) -> Iterator[None]:
+    """Put back afterwards what the store has now."""
+    if isinstance(store, PostgresLog):
+        store._database.execute(SAVE)
+        yield
+        store._database.execute(RESTORE)
+    elif isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(":memory:")) as before:
+            with closing(sqlite3.connect(store._path)) as database:
+                database.backup(before)
+            yield
+            with closing(sqlite3.connect(store._path)) as database:
+                before.backup(database)
+    else:
+        assert isinstance(store, RedisLog)
+        dumped = {name: store._client.dump(name) for name in store._client.keys("*")}
+        yield
+        for name, value in dumped.items():
+            store._client.restore(name, 0, value, replace=True)
+
+
+def test_the_id_of_a_bad_row_is_not_unknown(any_store: Store, host: Oncecron) -> None:
+    """It is on record: the line says what is wrong with it, and nothing else."""
+    assert host.run("k", "--tick", "two", "--", "true").status == 0
+    damage(any_store, SQLITE["a start that never comes"])
+    reason = "execution 1 cannot be read and is left out: started_at is inf"
+    assert host("history", "--id", 1) == (1, b"", f"oncecron: {reason}\n")
+
+
+def test_many_bad_rows_are_named_in_part(any_store: Store, host: Oncecron) -> None:
+    """A million of them would hide everything else."""
+    assert host.run("k", "--tick", "two", "--", "true").status == 0
+    damage(
+        any_store,
+        "with recursive n (i) as (select 2 union all select i + 1 from n where i < 100)"
+        " insert into job_execution (key, shard, tick, named, attempt, owner_attempt, outcome, cause, host, pid,"
+        " user, command, started_at, owner) select 'k', 0, 'x' || i, 1, 1, 1, 'succeeded', 'schedule', 'h', 1,"
+        " 'u', 'c', 9e999, 'o' || i from n",
+    )
+    status, out, err = host("history", "--json", "--limit", "1")
+    assert (status, [each["tick"] for each in json.loads(out)]) == (1, ["two"])
+    *named, last = err.splitlines()
+    assert (len(named), last) == (10, "oncecron: more rows cannot be read and are left out")
+
+
+def test_following_passes_a_bad_row_by(any_store: Store, host: Oncecron) -> None:
+    """It is named once, old executions are not shown again, and the next one is shown."""
+    assert host.run("k", "--tick", "one", "--", "true").status == 0
+    assert host.run("k", "--tick", "two", "--", "true").status == 0
+    damage(any_store, SQLITE["a start that never comes"])
+    following = host.start("history", "--follow", "--format", "ndjson")
+    assert following.process.stdout
+    assert json.loads(following.process.stdout.readline())["tick"] == "one"
+    assert host.run("k", "--tick", "three", "--", "true").status == 0
+    assert json.loads(following.process.stdout.readline())["tick"] == "three"
+    following.process.send_signal(signal.SIGINT)
+    status, out, err = following.wait()
+    assert (status, out, err.count("cannot be read")) == (130, b"", 1)
