@@ -115,6 +115,7 @@ MISTAKES = [
     Mistake("a shell without its directory", "SHELL=bash\n0 2 * * * /bin/a\n", "SHELL=/bin/bash\n0 2 * * * /bin/a\n", "shell"),
     Mistake("a shell with options", "SHELL=/bin/bash -l\n0 2 * * * /bin/a\n", "SHELL=/bin/bash\n0 2 * * * /bin/a\n", "shell"),
     Mistake("no mail", 'MAILTO=""\n0 2 * * * /bin/a\n', "MAILTO=joe\n0 2 * * * /bin/a\n", "mailto"),
+    Mistake("no mail of the last line", 'MAILTO=""\n0 3 * * * /bin/a >>/var/log/a 2>&1\n0 2 * * * /bin/a\n', 'MAILTO=""\n0 2 * * * /bin/a >>/var/log/a 2>&1\n', "mailto"),
     # The file
     Mistake("lines of Windows", "0 2 * * * /bin/a\r\n0 3 * * * /bin/b\r\n", "0 2 * * * /bin/a\n0 3 * * * /bin/b\n", "crlf"),
     Mistake("the last line is open", "0 2 * * * /bin/a", "0 2 * * * /bin/a\n", "newline"),

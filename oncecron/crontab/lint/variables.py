@@ -23,6 +23,8 @@ HIDE_IT = (
 )
 OF_ONCECRON = "; for oncecron: store_file in the configuration file"
 _EXPANSION = re.compile(r"\$\{?[A-Za-z_]\w*|\$\(|`|(?:^|:)~(?:/|$)")
+_ALL_KEPT = re.compile(rb">\s*[^&|;]+2>&1|&>|2>&1\s*\|")
+"""A command all of whose output goes to a file or to another command, so that none is left for a mail."""
 _COMMENT = re.compile(r"\s#")
 
 
@@ -30,16 +32,19 @@ def check_variables(
     source: LintedCrontab, *, guarded: bool, cron: Cron = CRONS["debian"]
 ) -> Iterator[Diagnostic]:
     """Yield the variables that do not mean what they say; `guarded`: a line of the file uses oncecron."""
-    last = max((entry.number for entry in source.crontab.entries()), default=0)
+    entries = list(source.crontab.entries())
+    last = max((entry.number for entry in entries), default=0)
+    mailing = max(
+        (each.number for each in entries if not _ALL_KEPT.search(each.command)), default=0
+    )
     for line in source.crontab.lines:
         if not isinstance(line, Variable):
             continue
         if line.has_no_value:
             yield _no_value(source, line)
             continue
-        for kind, message, cure in _found(
-            line, guarded=guarded, used=line.number < last, cron=cron
-        ):
+        used = line.number < (mailing if line.name == b"MAILTO" and not line.value else last)
+        for kind, message, cure in _found(line, guarded=guarded, used=used, cron=cron):
             yield Diagnostic(source.name, line.number, kind, message, cure)
 
 
