@@ -21,6 +21,7 @@ BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--r
 ELSEWHERE = {
     ("init", "keep-executions"): ["init"],
     ("init", "keep-skips"): ["init"],
+    ("check", "timeout"): ["check"],
     ("pause", "for"): ["pause", "k"],
     ("stop", "grace"): ["stop", "k"],
     ("prune", "executions"): ["prune"],
@@ -31,7 +32,7 @@ ELSEWHERE = {
 
 def largest(option: Option) -> str:
     """Return the largest value of an option."""
-    return f"{(option.maximum or LONGEST_DURATION) / DAY:g}d"
+    return f"{option.maximum or LONGEST_DURATION:.0f}s"
 
 
 def durations(options: tuple[Option, ...]) -> list[Option]:

@@ -63,8 +63,9 @@ def test_a_job_outlives_the_oncecron_that_started_it(
     firing = host.fire("k", "-v", "--ttl", TTL, "--tick", "one", "--", "sh", "-c", script)
     eventually(lambda: started.exists() and bool(store.executions("k")))
     shutil.rmtree(library)
+    assert firing.process.stderr
+    assert b"started on" in firing.process.stderr.readline()
     with fault():
-        assert firing.process.stderr
         assert b"not renewed yet" in firing.process.stderr.readline()
     before = store.heartbeat("k") or 0
     eventually(lambda: (store.heartbeat("k") or 0) > before)
