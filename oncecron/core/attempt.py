@@ -24,7 +24,9 @@ really happened replaces it. A recorded end stays. No step touches the lease of 
   that is kept between two attempts, is lost too.
 - A start that did not happen (`not-started`) is taken back, so that `recent` ignores it. A delivered start counts for
   `recent` if it is the newest (one in the future, by a wrong clock of its host, as if it were now), and its instant for
-  the high-water mark if it is not too far ahead.
+  the high-water mark if it is not too far ahead. Its token counts for the fence up to a day ahead of the store's clock,
+  and a skip of the future as if it were now.
+- A record with a value that no host can have made is refused (`core.bounds`).
 - A note that an execution has already is not added again.
 """
 
@@ -41,6 +43,9 @@ ENDED_LATE = "ended after its lease was lost"
 RECORDED_LATER = "recorded later"
 UNFINISHED = "its end was not recorded"
 UNHEARD = "its owner never got the answer"
+
+
+LONGEST_NOTE = 10_000
 
 
 class Known(NamedTuple):
@@ -86,9 +91,9 @@ def is_superseded(outcome: Outcome, token: int | None, fence: int, *, beside: bo
 
 
 def joined(*notes: str | None) -> str | None:
-    """Return the notes as one text, without duplicates."""
+    """Return the notes as one text, without duplicates, of at most `LONGEST_NOTE` characters."""
     text = ""
     for note in notes:
         if note and note not in text:
             text = f"{text}; {note}" if text else note
-    return text or None
+    return text[:LONGEST_NOTE] or None

@@ -35,6 +35,12 @@ MAX_CLOCK_SKEW = 300.0
 An instant named with `--tick` may be this far ahead of the store's clock.
 """
 
+TOKEN_AHEAD = 1.0 * DAY
+"""A fencing token that a record or a re-adoption brings counts up to this far ahead of the store's clock.
+
+Tokens are the store's clock in microseconds, or the last one plus one. With `--log` they are another store's.
+"""
+
 CRON_CORRECTION = 3 * 3600
 """Debian's cron takes a jump forward by this much, or back by more, for a corrected clock, not for summer time."""
 

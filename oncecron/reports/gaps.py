@@ -49,8 +49,10 @@ class Gaps:
     def expect(self, since: float, due: float) -> None:
         """Expect the ticks that are newer than `since`, and `due` at the latest."""
         self._since, self._due = max(self._since, since), due
-        self._coming = tick.next_ticks(self._expected.schedule, self._expected.zone, self._since)
-        with contextlib.suppress(ValueError):  # this host knows no such zone: nothing is expected
+        schedule, zone = self._expected.schedule, self._expected.zone
+        # This host knows no such zone, or the schedule is none: nothing is expected.
+        with contextlib.suppress(ValueError):
+            self._coming = tick.next_ticks(schedule, zone, self._since)
             self._step()
 
     def see(self, traced: Traced) -> None:

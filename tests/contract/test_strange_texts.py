@@ -62,6 +62,8 @@ def test_a_skip_is_recorded(a: Host, log: Log, field: str, path: str) -> None:
     for number, (given, recorded) in enumerate(STRANGE):
         refusal = Refusal("broken", holder=a.holder, detail="why")
         firing = a.firing(named_tick(f"t{number}"), key=f"k{number}")
+        if field == "tick" and not recorded.isprintable():
+            continue  # no tick has a control character: its list is a line of text for each
         if field == "tick":
             firing = firing._replace(tick=firing.tick._replace(text=given))
         elif field == "host":

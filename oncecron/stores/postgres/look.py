@@ -17,20 +17,14 @@ if TYPE_CHECKING:
     from oncecron.stores.postgres.rows import Column, KeyRow, LogRow, RetryRow
 
 
-DIVISIONS_KEPT = 8
-"""So many ticks are on shard 0's row with their number of shards."""
-
-
 class Version(NamedTuple):
-    """What a grant compares, and what of it changes with the grant."""
+    """What a grant compares."""
 
     key_id: int
     number: int
     """The version of the key's row."""
     divisions: str | None
     """The lines "SHARDS TICK" of shard 0's row."""
-    divided: str | None
-    """The same with the firing's tick; None if they have it."""
 
 
 def registered(row: KeyRow, key_id: Column) -> KeyRow:
@@ -58,7 +52,7 @@ def state_of(row: KeyRow, log: LogRow | None, firing: Firing, host_now: float) -
     pause, drain = stop_of(row)
     is_last = row.last_execution_id is not None and row.last_execution_id == row.newest_id
     state = State(
-        version=_version(row, firing),
+        version=Version(int(row.key_id or 0), int(row.version or 0), _maybe_text(row.divisions)),
         now=now,
         host_ahead=host_now - now,
         pause=pause,
@@ -174,15 +168,6 @@ def _divisions(row: KeyRow, firing: Firing) -> list[int]:
 
 def _lines(divisions: Column) -> list[str]:
     return [] if divisions is None else _text(divisions).split("\n")
-
-
-def _version(row: KeyRow, firing: Firing) -> Version:
-    divided, tick = None, firing.tick.text
-    if tick is not None and firing.shards not in _divisions(row, firing):
-        lines = [*_lines(row.divisions), f"{firing.shards} {tick}"]
-        divided = "\n".join(lines[-DIVISIONS_KEPT:])
-    divisions = _maybe_text(row.divisions)
-    return Version(int(row.key_id or 0), int(row.version or 0), divisions, divided)
 
 
 def _true(value: Column) -> bool:

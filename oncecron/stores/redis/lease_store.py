@@ -288,8 +288,10 @@ class RedisLeaseStore:
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
         """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
+        from oncecron.core import bounds
         from oncecron.stores.redis import holding
 
+        bounds.check(record)
         shard = scripts.shard_of(record["key"], record["shard"])
         kept = holding.of_retention(retention, self._target.keep)
         self._step("deliver", shard, {**record, **kept}, deadline)

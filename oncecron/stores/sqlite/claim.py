@@ -16,6 +16,7 @@ from oncecron.core import clock
 from oncecron.core.claim import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Holder, lease_of
+from oncecron.core.timing import MAX_CLOCK_SKEW
 
 if TYPE_CHECKING:
     from typing import Any
@@ -82,6 +83,7 @@ def grant(
         "cause": granted.cause,
         "fencing_token": max(seen.fence + 1, microseconds(now)),
         "tick_instant": firing.tick.instant,
+        "mark": mark_of(firing.tick.instant, now["now"]),
         "named": firing.tick.text is not None and firing.tick.instant is None,
         "pid": firing.holder.pid,
         "user": firing.holder.user,
@@ -135,6 +137,14 @@ def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Leas
         started_at=own.started_at,
         cause=own.cause,
     )
+
+
+def mark_of(instant: float | None, now: float) -> float | None:
+    """Return the instant if it may become the high-water mark.
+
+    Far ahead it may not: every tick before it would be skipped. A claim with one is refused before (`core.claim`).
+    """
+    return instant if instant is not None and instant <= now + MAX_CLOCK_SKEW else None
 
 
 def microseconds(now: Values) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from oncecron.core import attempt
 from oncecron.core.attempt import Known, joined
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.timing import TOKEN_AHEAD
+from oncecron.stores.sqlite.claim import mark_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,11 +27,14 @@ _NOTHING_TOLD = dict.fromkeys(
 def deliver(store: Connection, record: dict[str, Any], now: float) -> bool:
     """Write the record, in a transaction that the caller began; `now` is wall time.
 
-    Return whether it is the end of an execution that had none.
+    Return whether it is the end of an execution that had none. Raises `RecordRefusedError`.
     """
+    from oncecron.core import bounds  # noqa: PLC0415 - only where there is such a record
+
+    bounds.check(record)
     store.execute("register_key", **record)
     if record["kind"] == "skip":
-        store.execute("deliver_skip", **record)
+        store.execute("deliver_skip", **record | {"at": min(record["at"], now)})
         return False
     row = store.one("find_delivered", **record)
     if row is None:
@@ -95,7 +99,8 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
         "note": joined(record["note"], _late(record)),
-        "latest": now + MAX_CLOCK_SKEW,
+        "mark": mark_of(record["tick_instant"], now),
+        "most_believable": int((now + TOKEN_AHEAD) * 1_000_000),
         "last_start": min(record["started_at"], now),
         "lateness": record["fired_at"] % 60,
     }

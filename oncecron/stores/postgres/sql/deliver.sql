@@ -60,20 +60,21 @@ begin
   return true;
 end $$;
 
--- What such an execution writes on its key. It ran, so its tick and those before it are passed. An instant far ahead is
--- ignored: every tick before it would be skipped.
+-- What such an execution writes on its key. It ran, so its tick and those before it are passed. What the wrong clock of
+-- its host, or another role, has made up counts no further than this server believes it.
 create function {ns}.mark_key_v1(p jsonb, p_key_id integer) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_at timestamptz := to_timestamp((p ->> 'tick_instant')::float8);
   v_ran boolean := p ->> 'outcome' <> 'not-started';
+  v_token bigint := p ->> 'fencing_token';
+  v_most bigint := {ns}.believable_token(0);
   v_started_at timestamptz := least(to_timestamp((p ->> 'started_at')::float8), clock_timestamp());
 begin
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), fence = greatest(x.fence, (p ->> 'fencing_token')::bigint),
+     set version = {ns}.next_version(x.version), fence = greatest(x.fence, case when v_token > v_most then v_most else v_token end),
          seen_until = greatest(x.seen_until, v_at), tick_known = x.tick_known and x.tick is distinct from p ->> 'tick',
-         high_water = case when v_ran and v_at <= clock_timestamp() + interval '5 minutes'
-                           then greatest(x.high_water, v_at) else x.high_water end
+         high_water = case when v_ran then {ns}.marked(x.high_water, v_at) else x.high_water end
    where x.key_id = p_key_id;
   update {ns}.job_key x
      set version = {ns}.next_version(x.version), last_started_at = v_started_at, last_execution_id = null,

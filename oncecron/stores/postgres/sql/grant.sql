@@ -5,10 +5,10 @@
 -- being written: it locks the table against them, and a function locks its tables before it takes its snapshot.
 
 -- The execution, the lease and the marks, where there is no lease: between two attempts there is no running execution
--- that would keep another one out. p_divisions: the lines of shard 0's row that were looked at; p_divided: the
--- same with this tick, or null if they have it. p_alone: the session lock is taken only if it is free.
+-- that would keep another one out. p_divisions: the lines of shard 0's row that were looked at. p_alone: the session
+-- lock is taken only if it is free.
 create function {ns}.grant_v1(
-  p_key_id integer, p_version bigint, p_divisions text, p_divided text,
+  p_key_id integer, p_version bigint, p_divisions text,
   p_tick text, p_tick_at double precision, p_attempt integer, p_cause text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at double precision, p_lateness double precision,
   p_ttl double precision, p_schedule text, p_zone text, p_starting_deadline double precision,
@@ -45,7 +45,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
   held as (
     update {ns}.job_key k
        set version = {ns}.next_version(k.version), fence = s.fencing_token,
-           high_water = greatest(k.high_water, to_timestamp(p_tick_at)), seen_until = greatest(k.seen_until, to_timestamp(p_tick_at)),
+           high_water = {ns}.marked(k.high_water, to_timestamp(p_tick_at)), seen_until = greatest(k.seen_until, to_timestamp(p_tick_at)),
            running = s.execution_id, owner = p_owner, execution_id = s.execution_id, ttl = make_interval(secs => p_ttl),
            session_lock = b.own_backend, backend_pid = pg_backend_pid(), backend_start = p_backend_start,
            acquired_at = b.at, heartbeat_at = b.at, expires_at = b.at + make_interval(secs => p_ttl),
@@ -61,17 +61,17 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            expected_since = case when p_schedule is null
                                    or (k.schedule, k.zone, k.expected_shards) is not distinct from (p_schedule, p_zone, p_shards)
                                  then k.expected_since else b.at end,
-           divisions = case when k.shard = 0 then coalesce(p_divided, k.divisions) end,
+           divisions = case when k.shard = 0 then {ns}.divided(k.divisions, p_shards, p_tick) end,
            divided_until = case when k.shard = 0 then greatest(k.divided_until, to_timestamp(p_tick_at)) end
       from started s, bolt b
      where k.key_id = p_key_id
     returning k.listened),
   divided as (
     update {ns}.job_key d
-       set version = {ns}.next_version(d.version), divisions = p_divided,
+       set version = {ns}.next_version(d.version), divisions = {ns}.divided(d.divisions, p_shards, p_tick),
            divided_until = greatest(d.divided_until, to_timestamp(p_tick_at))
       from started s, first f
-     where d.key_id = f.key_id and p_divided is not null and d.divisions is not distinct from p_divisions)
+     where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
   select s.execution_id, s.fencing_token, date_part('epoch', s.started_at), b.own_backend, b.locked
     from started s, bolt b, held h
    where not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null

@@ -50,7 +50,8 @@ begin
 end $$;
 
 -- The store has lost the execution of a running holder (a failover to a standby that did not have it). It is put back
--- with its old token, but only if no claim of the key was granted since.
+-- with its old token, but only if no claim of the key was granted since, and if the token is believable: it becomes the
+-- key's.
 create function {ns}.adopt_v1(
   p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
   p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_shards integer, p_retries integer,
@@ -63,12 +64,12 @@ declare
   v_execution bigint;
   v_now timestamptz;
   v_tick_at timestamptz := to_timestamp(p_tick_at);
-  v_started_at timestamptz := to_timestamp(p_started_at);
+  v_started_at timestamptz := least(to_timestamp(p_started_at), clock_timestamp());
   v_session boolean := p_client_backend is not distinct from pg_backend_pid();
 begin
   perform set_config('lock_timeout', '2s', true);
   select x.* into strict k from {ns}.job_key x where x.key_id = v_id for update;
-  if k.fence >= p_token or exists (select from {ns}.job_execution x where x.owner = p_owner and x.key_id = k.key_id)
+  if k.fence >= p_token or p_token > {ns}.believable_token(k.fence) or exists (select from {ns}.job_execution x where x.owner = p_owner and x.key_id = k.key_id)
      or k.owner is not null then
     return null;
   end if;
@@ -84,7 +85,7 @@ begin
     returning execution_id into v_execution;
   v_now := clock_timestamp();
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), fence = p_token, high_water = greatest(x.high_water, v_tick_at),
+     set version = {ns}.next_version(x.version), fence = p_token, high_water = {ns}.marked(x.high_water, v_tick_at),
          seen_until = greatest(x.seen_until, v_tick_at), running = v_execution, owner = p_owner, execution_id = v_execution,
          ttl = make_interval(secs => p_ttl), session_lock = v_session, backend_pid = pg_backend_pid(),
          backend_start = p_backend_start, acquired_at = v_now, heartbeat_at = v_now,

@@ -12,6 +12,20 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 create function {ns}.next_version(bigint) returns bigint
 language sql volatile as $$ select greatest($1 + 1, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint) $$;
 
+-- A key's high-water mark after a start of this instant. An instant far ahead is ignored: every tick before it would be
+-- skipped. A claim with one is refused before (core/claim.py).
+create function {ns}.marked(p_mark timestamptz, p_instant timestamptz) returns timestamptz
+language sql volatile as $$
+  select case when p_instant <= pg_catalog.clock_timestamp() + interval '5 minutes' then greatest(p_mark, p_instant) else p_mark end
+$$;
+
+-- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in
+-- microseconds, or the last one plus one. A day more is the difference between the clocks of two servers.
+create function {ns}.believable_token(p_fence bigint) returns bigint
+language sql volatile as $$
+  select greatest(p_fence, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint) + 86400 * 1000000::bigint
+$$;
+
 -- The row of a key's shard, which is made if there is none. That of shard 0 keeps how many shards the key's ticks have.
 create function {ns}.register_v1(p_key text, p_shard integer) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -21,8 +35,8 @@ begin
   -- SELECT first: an INSERT that conflicts would use up an identity value at every firing.
   select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
   if v_id is null then
-    insert into {ns}.job_key (key, shard) select p_key, x.shard from unnest(array[0, nullif(p_shard, 0)]) x (shard)
-      where x.shard is not null on conflict (key, shard) do nothing;
+    insert into {ns}.job_key (key, shard) select distinct p_key, x.shard from unnest(array[0, p_shard]) x (shard)
+      on conflict (key, shard) do nothing;
     select k.key_id into strict v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
   end if;
   return v_id;
@@ -100,8 +114,8 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- A skip is a row per (key, tick, host, reason) with a count. It does not wait for the disk, unless it is delivered
--- from a spool, where it is then removed; a delivered one is identified by its firing's owner. No answer: the shard is
--- not registered.
+-- from a spool, where it is then removed; a delivered one is identified by its firing's owner, and its host's clock may
+-- have been ahead. No answer: the shard is not registered.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
@@ -115,16 +129,17 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
   put as (
     insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
       select k.key_id, coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
-             p_holder_host, p_holder_pid, p_detail, coalesce(to_timestamp(p_at), clock_timestamp()), p_count, p_delivered_of from k
+             p_holder_host, p_holder_pid, p_detail, least(to_timestamp(p_at)::{ns}.wall_time, clock_timestamp()), p_count, p_delivered_of from k
       on conflict (key_id, tick, host, reason) do update
-        set count = s.count + excluded.count, at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
+        set count = least(s.count + excluded.count, 9007199254740991), at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
             holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
   select k.key_id from k
 $$;
 
--- Join notes into one text without repetition.
+-- Join notes into one text without repetition, of at most 10,000 characters: an end must be recorded, whatever another
+-- role has written into the note before.
 create function {ns}.joined_v1(variadic p_notes text[]) returns text
 language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
@@ -136,7 +151,7 @@ begin
       v_text := concat_ws('; ', v_text, v_note);
     end if;
   end loop;
-  return v_text;
+  return left(v_text, 10000);
 end $$;
 
 -- The row tells of its newest and of its running execution what the log tells. A start that did not happen is taken
@@ -173,23 +188,22 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
    where k.key_id = p_key_id
 $$;
 
+-- The lines "SHARDS TICK" of shard 0's row with this tick: the last eight.
+create function {ns}.divided(p_divisions text, p_shards integer, p_tick text) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+  select case when p_tick is null or l.line = any (l.lines) then p_divisions
+              else array_to_string((l.lines || l.line)[greatest(1, cardinality(l.lines) - 6):], e'\n') end
+    from (select coalesce(string_to_array(p_divisions, e'\n'), '{}') as lines, concat_ws(' ', p_shards, p_tick) as line) l
+$$;
+
 -- Another shard, or a record that was delivered, may have found out how many shards a tick has.
 create function {ns}.divide_v1(p_key text, p_tick text, p_tick_at timestamptz, p_shards integer) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-  v_line  text := p_shards || ' ' || p_tick;
-  v_lines text[];
-begin
-  if p_tick is null then return; end if;
-  select coalesce(string_to_array(d.divisions, e'\n'), '{}') into v_lines
-    from {ns}.job_key d where d.key = p_key and d.shard = 0 for no key update;
-  if v_line = any (v_lines) then return; end if;
-  v_lines := v_lines || v_line;
+language sql volatile set search_path = pg_catalog, pg_temp as $$
   update {ns}.job_key d
      set version = {ns}.next_version(d.version), divided_until = greatest(d.divided_until, p_tick_at),
-         divisions = array_to_string(v_lines[greatest(1, cardinality(v_lines) - 7):], e'\n')
-   where d.key = p_key and d.shard = 0;
-end $$;
+         divisions = {ns}.divided(d.divisions, p_shards, p_tick)
+   where d.key = p_key and d.shard = 0 and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick)
+$$;
 
 -- The lease of a key is over, if it has one: its execution is lost, and so is one that waits for its next attempt; the
 -- fencing token rises. The caller has locked the row FOR UPDATE.

@@ -15,6 +15,27 @@ create table {ns}.meta (
 );
 insert into {ns}.meta (version) values (1);
 
+-- What a value may be, whichever function writes it: a role that may fire chooses the arguments. Other values are
+-- refused with check_violation (23514). core/bounds.py has the same limits for records that other stores receive.
+create domain {ns}.key_name as text check (value ~ '^[A-Za-z0-9._:/@-]{1,200}$');
+create domain {ns}.tick_name as text check (octet_length(value) <= 800 and value !~ '[[:space:][:cntrl:]]');
+create domain {ns}.host_name as text check (octet_length(value) <= 1020);
+create domain {ns}.short_text as text check (octet_length(value) <= 4000);
+create domain {ns}.long_text as text check (octet_length(value) <= 1048576);
+create domain {ns}.output_text as text check (octet_length(value) <= 8388608);
+create domain {ns}.wall_time as timestamptz
+  check (value between '0001-01-02 00:00:00+00' and '9999-12-31 00:00:00+00');       -- every zone can show it
+create domain {ns}.seconds as double precision check (value between 0 and 1e10);     -- no infinity, and no NaN
+create domain {ns}.lateness as double precision check (value between -60 and 60);     -- negative before 1970
+create domain {ns}.lease_ttl as interval check (value > '0' and value <= '1 day');
+create domain {ns}.natural_number as integer check (value >= 0);
+create domain {ns}.attempt_number as integer check (value between 1 and 1000000);
+create domain {ns}.shard_number as integer check (value between 0 and 999);
+create domain {ns}.shard_count as integer check (value between 1 and 1000);
+create domain {ns}.retry_count as integer check (value between 0 and 1000);
+create domain {ns}.signal_number as integer check (value between 1 and 64);
+create domain {ns}.exact_integer as bigint check (value between 0 and 9007199254740991);    -- exact as a double too
+
 -- The hot row of a (key, shard): all that a claim must know in the plain case. Its oid and key_id are the two halves of
 -- the session advisory lock.
 --
@@ -24,54 +45,54 @@ insert into {ns}.meta (version) values (1);
 -- it FOR KEY SHARE; all other updates (heartbeats, ends, requests) pass by a job's transaction that holds the fence.
 create table {ns}.job_key (
   key_id            integer generated always as identity primary key,
-  key               text not null,
-  shard             integer not null default 0,
+  key               {ns}.key_name not null,
+  shard             {ns}.shard_number not null default 0,
   version           bigint not null default 0,
-  fence             bigint not null default 0,
-  high_water        timestamptz,             -- the newest instant that was granted
-  seen_until        timestamptz,             -- the newest instant of an execution: above it the log has none
+  fence             {ns}.exact_integer not null default 0,
+  high_water        {ns}.wall_time,          -- the newest instant that was granted
+  seen_until        {ns}.wall_time,          -- the newest instant of an execution: above it the log has none
   running           bigint,                  -- the execution that is recorded as running
   listened          boolean not null default false,   -- whether a session other than the holder's has ever listened
   owner             uuid,
   execution_id      bigint,
-  ttl               interval,                -- as last claimed
+  ttl               {ns}.lease_ttl,          -- as last claimed
   session_lock      boolean,                 -- false behind a transaction pooler: the row alone
   backend_pid       integer,
-  backend_start     timestamptz,
+  backend_start     {ns}.wall_time,
   acquired_at       timestamptz,
   heartbeat_at      timestamptz,
   expires_at        timestamptz,
   request_kind      text check (request_kind in ('stop', 'release')),   -- the request to the holder
-  request_author    text,
-  request_signal    integer,
-  request_grace     double precision,
+  request_author    {ns}.short_text,
+  request_signal    {ns}.signal_number,
+  request_grace     {ns}.seconds,
   request_acknowledged_at timestamptz,       -- when a renewal delivered it
   newest_id         bigint,                  -- null: retention has removed it
-  tick              text,
+  tick              {ns}.tick_name,
   tick_known        boolean not null default true,    -- whether the newest start is also the tick's last attempt in the log
-  tick_attempt      integer,
+  tick_attempt      {ns}.attempt_number,
   newest_outcome    text,
   retrying          boolean,
-  requested_by      text,
-  host              text,
-  pid               integer,
-  user_name         text,
-  newest_started_at timestamptz,
+  requested_by      {ns}.short_text,
+  host              {ns}.host_name,
+  pid               {ns}.natural_number,
+  user_name         {ns}.short_text,
+  newest_started_at {ns}.wall_time,
   newest_owner      uuid,
   last_execution_id bigint,
-  last_started_at   timestamptz,
-  last_lateness     double precision,        -- seconds into its own minute, by its own host's clock
+  last_started_at   {ns}.wall_time,
+  last_lateness     {ns}.lateness,           -- seconds into its own minute, by its own host's clock
   previous_started_at timestamptz,           -- of the start before, in case the last one did not happen
   previous_lateness double precision,
-  schedule          text,                    -- the key is expected to run by it, from expected_since on
-  zone              text,
-  expected_shards   integer,
-  starting_deadline double precision,
+  schedule          {ns}.short_text,         -- the key is expected to run by it, from expected_since on
+  zone              {ns}.short_text,
+  expected_shards   {ns}.shard_count,
+  starting_deadline {ns}.seconds,
   expected_since    timestamptz,
   forgotten_at      timestamptz,             -- when a person removed what was expected
-  shards            integer not null default 1,
+  shards            {ns}.shard_count not null default 1,
   divisions         text,                    -- on shard 0's row: a line "SHARDS TICK" for each of the key's last eight ticks
-  divided_until     timestamptz,             -- on shard 0's row: the newest instant of an execution of any shard
+  divided_until     {ns}.wall_time,          -- on shard 0's row: the newest instant of an execution of any shard
   unique (key, shard),
   check (num_nonnulls(owner, execution_id, session_lock, acquired_at, heartbeat_at, expires_at) in (0, 6)),
   check (execution_id = newest_id)
@@ -80,36 +101,37 @@ create table {ns}.job_key (
 create table {ns}.job_execution (
   execution_id  bigint generated always as identity primary key,
   key_id        integer not null references {ns}.job_key,
-  tick          text,                        -- a UTC instant, a name, or null: no tick
-  tick_at       timestamptz,                 -- the instant, null for names
-  attempt       integer not null check (attempt > 0),
-  owner_attempt integer not null,            -- the owner's number; differs if a late record found its number taken
+  tick          {ns}.tick_name,              -- a UTC instant, a name, or null: no tick
+  tick_at       {ns}.wall_time,              -- the instant, null for names
+  attempt       {ns}.attempt_number not null,
+  owner_attempt {ns}.attempt_number not null,  -- the owner's number; differs if a late record found its number taken
   outcome       text not null check (outcome in
                   ('running', 'succeeded', 'failed', 'timed-out', 'stopped', 'lost', 'not-started', 'unclaimed')),
   cause         text not null check (cause in ('schedule', 'manual', 'takeover', 'retry')),    -- why it was started
-  exit_code     integer,
-  signal        integer,
-  host          text not null,
-  pid           integer not null,
-  user_name     text not null,
-  command       text not null,
-  fired_at      timestamptz,                 -- the firing host's clock
-  started_at    timestamptz not null,
-  finished_at   timestamptz,
-  duration      double precision,
+  exit_code     integer check (exit_code between 0 and 255),
+  signal        {ns}.signal_number,
+  host          {ns}.host_name not null,
+  pid           {ns}.natural_number not null,
+  user_name     {ns}.short_text not null,
+  command       {ns}.long_text not null,
+  fired_at      {ns}.wall_time,              -- the firing host's clock
+  started_at    {ns}.wall_time not null,
+  finished_at   {ns}.wall_time,
+  duration      {ns}.seconds,
   lost_at       timestamptz,                 -- when its lease was found expired; it stays when the end comes later
   lost_reason   text check (lost_reason in
                   ('expired', 'released', 'superseded', 'revoked', 'not-renewed', 'guard-killed', 'guard-failed', 'guard-hung')),
-  fencing_token bigint,
+  fencing_token {ns}.exact_integer,
   owner         uuid not null,
-  note          text,                        -- for people: no program reads it
-  shards        integer not null default 1,
-  retries       integer not null default 0,  -- how many further attempts its tick may have
+  note          {ns}.long_text,              -- for people: no program reads it
+  shards        {ns}.shard_count not null default 1,
+  retries       {ns}.retry_count not null default 0,  -- how many further attempts its tick may have
   retrying      boolean not null default false,   -- it ended, and its owner is to retry it, or has begun to
   request       text check (request in ('stop', 'release')),   -- the last request to its holder, also after its end
-  requested_by  text,                        -- USER@HOST
+  requested_by  {ns}.short_text,             -- USER@HOST
   unique (key_id, tick, attempt),
   unique (owner, key_id, owner_attempt),
+  check (outcome <> 'running' or finished_at is null),
   check (lost_reason is not null or outcome <> 'lost' and lost_at is null),
   check ((request is null) = (requested_by is null))
 );
@@ -125,22 +147,22 @@ create index job_execution_started on {ns}.job_execution using brin (started_at)
 -- The end of the captured output of an execution.
 create table {ns}.job_output (
   execution_id bigint primary key references {ns}.job_execution on delete cascade,
-  output       text not null,
-  cut          bigint not null               -- bytes that came before
+  output       {ns}.output_text not null,
+  cut          {ns}.exact_integer not null   -- bytes that came before
 );
 
 create table {ns}.skip (
   key_id      integer not null references {ns}.job_key,
-  tick        text not null,                 -- '' for no tick
-  host        text not null,
-  reason      text not null,
-  pid         integer not null,
-  fired_at    timestamptz,
-  holder_host text,
-  holder_pid  integer,
-  detail      text,
-  at          timestamptz not null,          -- of the newest
-  count       bigint not null default 1,
+  tick        {ns}.tick_name not null,       -- '' for no tick
+  host        {ns}.host_name not null,
+  reason      {ns}.host_name not null,
+  pid         {ns}.natural_number not null,
+  fired_at    {ns}.wall_time,
+  holder_host {ns}.host_name,
+  holder_pid  {ns}.natural_number,
+  detail      {ns}.long_text,
+  at          {ns}.wall_time not null,       -- of the newest
+  count       {ns}.exact_integer not null default 1,
   delivered   text,                          -- the owners of the last eight delivered records
   primary key (key_id, tick, host, reason)
 );
@@ -149,10 +171,10 @@ create index skip_at on {ns}.skip using brin (at) with (autosummarize = on, page
 -- The pauses of keys, and the drains of hosts.
 create table {ns}.pause (
   kind       text not null check (kind in ('key', 'host')),
-  name       text not null,                  -- the key, '*' for all keys, or the drained host
-  until      timestamptz,
-  reason     text,
-  author     text not null,
+  name       {ns}.host_name not null,        -- the key, '*' for all keys, or the drained host
+  until      {ns}.wall_time,
+  reason     {ns}.short_text,
+  author     {ns}.short_text not null,
   created_at timestamptz not null default pg_catalog.clock_timestamp(),
   primary key (kind, name)
 );

@@ -23,9 +23,8 @@ local function grant(key)
   local id, row = start(given, key, given.attempt, given.cause)
   grant_lease(id, row)
   local marks = expectation(key)
-  if given.tick_instant and tonumber(given.tick_instant) > tonumber(key.high_water or '-inf') then
-    marks.high_water = given.tick_instant
-  end
+  if is_new_mark(given.tick_instant, key) then marks.high_water = given.tick_instant end
+  if next(marks) then set(own.key, marks) end
   if next(marks) then set(own.key, marks) end
   divide(row)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then

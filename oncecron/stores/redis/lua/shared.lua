@@ -69,7 +69,7 @@ local function set(name, values) redis.call('HSET', name, unpack(flat(values))) 
 -- The note of an execution that is lost because a later start of its key was recorded. Notes are for people only.
 local UNFINISHED = 'its end was not recorded'
 
--- The notes as one text, without duplicates.
+-- The notes as one text, without duplicates, of at most 10,000 bytes and whole characters.
 local function joined(...)
   local text
   for i = 1, select('#', ...) do
@@ -78,6 +78,7 @@ local function joined(...)
       text = text and text .. '; ' .. note or note
     end
   end
+  if text and #text > 10000 then text = string.gsub(string.sub(text, 1, 10000), '[\192-\255][\128-\191]*$', '') end
   return text
 end
 
@@ -149,15 +150,22 @@ local function row_of(told)
   return row
 end
 
--- What an execution writes on its key. An instant far ahead is ignored: every tick before it would be skipped.
+-- Whether a tick's instant may become the high-water mark. Far ahead it may not: every tick before it would be skipped. A claim
+-- with such an instant is refused before (core/claim.py).
+local function is_new_mark(instant, key)
+  return instant and tonumber(instant) <= now + given.max_skew and tonumber(instant) > tonumber(key.high_water or '-inf')
+end
+
+-- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in microseconds, or the
+-- last one plus one. A day more is the difference between the clocks of two servers.
+local function believable_token(fence) return math.max(fence, microseconds) + 86400 * 1000000 end
+
+-- What an execution writes on its key. What the wrong clock of its host has made up counts no further than this server believes it.
 local function mark_key(row)
   local key = hash(own.key)
-  local marks = {fence = whole(math.max(key.fence or 0, row.fencing_token or 0))}
+  local marks = {fence = whole(math.max(key.fence or 0, math.min(row.fencing_token or 0, believable_token(0))))}
   if row.outcome == 'not-started' then return set(own.key, marks) end
-  local instant = tonumber(row.tick_instant)
-  if instant and instant <= now + given.max_skew and instant > tonumber(key.high_water or '-inf') then
-    marks.high_water = row.tick_instant
-  end
+  if is_new_mark(row.tick_instant, key) then marks.high_water = row.tick_instant end
   local start = math.min(row.started_at, now) -- one in the future would block the gap until then
   if start > tonumber(key.last_start or '-inf') then
     marks.last_start, marks.last_lateness = seconds(start), seconds(row.fired_at % 60)
@@ -295,12 +303,12 @@ local function let_go(lease, id)
 end
 
 -- Put back what this server has lost of a running holder, with its old token, but only if no other claim was granted since: its
--- execution and lease, or a later attempt under a lease that is still there.
+-- execution and lease, or a later attempt under a lease that is still there. Its token becomes the key's, if it is believable.
 local function put_back(lease)
   local known = execution_of(given.owner)
   local goes_on = known and lease.owner == given.owner
-  local fence = tonumber(redis.call('HGET', own.key, 'fence') or 0)
-  if not given.host or (lease.owner or known) and not goes_on or fence >= tonumber(given.fencing_token) then return end
+  local fence, token = tonumber(redis.call('HGET', own.key, 'fence') or 0), tonumber(given.fencing_token)
+  if not given.host or (lease.owner or known) and not goes_on or fence >= token or token > believable_token(fence) then return end
   declare_lost('superseded', goes_on and UNFINISHED or 'running without a lease')
   local row = row_of(given)
   row.outcome, row.note, row.late = 'running', 'put back: the store had lost it', 'yes'
@@ -308,14 +316,14 @@ local function put_back(lease)
   local id = insert_execution(row)
   grant_lease(id, row)
   mark_key(row)
-  set(own.key, {running = id, last_execution_id = id})
+  set(own.key, {running = id, last_execution_id = id, fence = given.fencing_token})
   divide(row)
   register()
   return id, row
 end
 
 -- A skip is a row per (tick, host, reason) of a part, with a count. A delivered one is identified by its firing's owner, of 36
--- characters; the row keeps the last eight.
+-- characters, and its host's clock may have been ahead; the row keeps the last eight owners.
 local function count_skip(skip)
   local member = cjson.encode({skip.tick or '', skip.host, skip.reason})
   local row = cjson.decode(redis.call('HGET', own.skip_rows, member) or '{}')
@@ -323,9 +331,9 @@ local function count_skip(skip)
     if string.find(row.delivered or '', skip.owner, 1, true) then return end
     row.delivered = string.sub((row.delivered and row.delivered .. ' ' or '') .. skip.owner, 1 - 8 * 37)
   end
-  row.count = whole((row.count or 0) + (skip.count or 1))
+  row.count = whole(math.min((row.count or 0) + (skip.count or 1), 9007199254740991))
   row.pid, row.holder_host, row.holder_pid, row.detail = skip.pid, skip.holder_host, skip.holder_pid, skip.detail
-  redis.call('ZADD', own.skips, 'GT', skip.at or seconds(now), member)
+  redis.call('ZADD', own.skips, 'GT', seconds(math.min(skip.at or now, now)), member)
   redis.call('HSET', own.skip_rows, member, cjson.encode(row))
 end
 

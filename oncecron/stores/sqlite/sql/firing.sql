@@ -115,7 +115,7 @@ VALUES (:key, :shard, :execution_id, :owner, :ttl, :boot, :lease_now, :lease_now
 -- name: mark_key
 -- What a grant writes on the key: its token, the high-water mark, the start, and how it was claimed.
 UPDATE job_key
-   SET fence = :fencing_token, high_water = max(coalesce(high_water, :tick_instant), coalesce(:tick_instant, high_water)),
+   SET fence = :fencing_token, high_water = max(coalesce(high_water, :mark), coalesce(:mark, high_water)),
        last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
        previous_start = last_start, previous_lateness = last_lateness,
        schedule = coalesce(:schedule, schedule),
@@ -222,7 +222,7 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
 INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, detail, delivered)
 VALUES (:key, :shard, coalesce(:tick, ''), :host, :reason, :pid, :holder_host, :holder_pid, :at, :count, :detail, :owner)
 ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
-   SET count = count + excluded.count, pid = excluded.pid, holder_host = excluded.holder_host,
+   SET count = min(count + excluded.count, 9007199254740991), pid = excluded.pid, holder_host = excluded.holder_host,
        holder_pid = excluded.holder_pid, detail = excluded.detail, at = max(at, excluded.at),
        delivered = substr(coalesce(delivered || ' ', '') || excluded.delivered, 1 - 8 * 37)
  WHERE coalesce(instr(delivered, excluded.delivered), 0) = 0
@@ -259,12 +259,11 @@ UNION ALL
 SELECT 1 FROM lease WHERE key = :key AND shard = :shard
 
 -- name: mark_delivered
-UPDATE job_key SET fence = max(fence, coalesce(:fencing_token, 0)) WHERE key = :key AND shard = :shard
+UPDATE job_key SET fence = max(fence, min(coalesce(:fencing_token, 0), :most_believable)) WHERE key = :key AND shard = :shard
 
 -- name: mark_delivered_tick
--- Not an instant too far ahead: every tick before it would be skipped.
-UPDATE job_key SET high_water = max(coalesce(high_water, :tick_instant), :tick_instant)
- WHERE key = :key AND shard = :shard AND :tick_instant <= :latest
+UPDATE job_key SET high_water = max(coalesce(high_water, :mark), :mark)
+ WHERE key = :key AND shard = :shard AND :mark IS NOT NULL
 
 -- name: mark_delivered_start
 UPDATE job_key

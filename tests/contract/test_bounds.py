@@ -1,0 +1,161 @@
+"""Records with values that no host can have, or that a wrong clock has made: no key is blocked by them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hosts import KEY, Host, execution_record, minute, skip_record
+
+from oncecron.core import clock
+from oncecron.core.claim import Grant
+from oncecron.core.errors import RecordRefusedError
+from oncecron.core.model import Lease
+from oncecron.core.tick import NO_TICK, minute_tick
+from oncecron.core.units import DAY
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+FOR_EVER = 9e9
+"""Seconds since the epoch: the year 2255."""
+IMPOSSIBLE = [
+    ("tick_instant", 1e300),
+    ("tick_instant", float("inf")),
+    ("started_at", float("inf")),
+    ("started_at", float("nan")),
+    ("started_at", 2.54e11),
+    ("started_at", -1e11),
+    ("fired_at", float("-inf")),
+    ("finished_at", 1e12),
+    ("duration", -1.0),
+    ("duration", float("nan")),
+    ("duration", float("inf")),
+    ("fencing_token", 9 * 10**18),
+    ("fencing_token", 1 << 70),
+    ("fencing_token", -1),
+    ("attempt", 0),
+    ("attempt", 2147483647),
+    ("shards", 0),
+    ("shards", 100000),
+    ("shard", -1),
+    ("shard", 1000),
+    ("retries", -1),
+    ("retries", 10**6),
+    ("exit_code", 4711),
+    ("signal", 9999),
+    ("pid", -1),
+    ("pid", 1 << 40),
+    ("tick", "x" * 801),
+    ("tick", "a\n3 b"),
+    ("host", "h" * 1021),
+    ("user", "u" * 4001),
+    ("command", "c" * ((1 << 20) + 1)),
+    ("output", "o" * ((8 << 20) + 1)),
+    ("output_cut", -1),
+    ("requested_by", "r" * 4001),
+]
+IMPOSSIBLE_OF_A_SKIP = [
+    *[("at", value) for value in (float("inf"), float("nan"), 1e12, -1e11)],
+    ("count", -1),
+    ("count", 9 * 10**18),
+    ("holder_pid", -1),
+    ("reason", "r" * 1021),
+    ("holder_host", "h" * 1021),
+    ("fired_at", 1e300),
+    ("tick", "a b"),
+]
+
+
+def _named(case: tuple[str, Any]) -> str:
+    name, value = case
+    return f"{name}={value!r:.20}"
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE, ids=_named)
+def test_an_impossible_value_of_an_execution_is_refused(
+    a: Host, b: Host, log: Log, case: tuple[str, Any]
+) -> None:
+    """Nothing is written, and the store goes on with the next call."""
+    others = {"output": "o", "output_cut": 0, "request": "stop", "requested_by": "ann@web1"}
+    values = {"fencing_token": 5, **others, **dict([case])}
+    record = execution_record(a.firing(minute(1)), **values)
+    with pytest.raises(RecordRefusedError):
+        a.deliver(record)
+    assert log.executions() == []
+    b.win(minute(1))
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE_OF_A_SKIP, ids=_named)
+def test_an_impossible_value_of_a_skip_is_refused(
+    a: Host, b: Host, log: Log, case: tuple[str, Any]
+) -> None:
+    """Nothing is counted."""
+    record = {**skip_record(a.firing(minute(1)), "no-store", clock.wall()), **dict([case])}
+    with pytest.raises(RecordRefusedError):
+        a.deliver(record)
+    assert log.skips() == []
+    b.win(minute(1))
+
+
+def test_a_token_far_ahead_is_not_the_fence(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """The record keeps it. Later starts of the key are newer than it, if only by a day."""
+    now = clock.wall()
+    token = int(FOR_EVER * 1e6)
+    a.deliver(execution_record(a.firing(minute(1)), fencing_token=token))
+    assert log.newest().fencing_token == token
+    assert store.fence(KEY) <= (clock.wall() + DAY) * 1e6
+    lease = b.win(minute(2))
+    assert now * 1e6 < lease.token < (clock.wall() + 2 * DAY) * 1e6
+    assert b.finish(lease)
+
+
+def test_a_token_of_a_server_whose_clock_is_ahead_is_the_fence(
+    a: Host, b: Host, store: StoreKind
+) -> None:
+    """By an hour: the next token is higher."""
+    token = int((clock.wall() + 3600) * 1e6)
+    a.deliver(execution_record(a.firing(minute(1)), fencing_token=token))
+    assert store.fence(KEY) == token
+    assert b.win(minute(2)).token == token + 1
+
+
+def test_a_skip_of_the_future_counts_as_now(a: Host, log: Log) -> None:
+    """The clock of its host was wrong: else retention would keep it until then."""
+    a.deliver(skip_record(a.firing(minute(1)), "no-store", FOR_EVER))
+    [skip] = log.skips()
+    assert skip.at <= clock.wall() + 1
+
+
+def test_a_full_count_stays_full(a: Host, log: Log) -> None:
+    """One more does not overflow it."""
+    full = {**skip_record(a.firing(minute(1)), "no-store", clock.wall()), "count": (1 << 53) - 1}
+    a.deliver(full)
+    a.deliver({**full, "owner": str(uuid.uuid4()), "count": 7})
+    assert log.counts() == {"no-store": (1 << 53) - 1}
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_an_instant_far_ahead_does_not_pass_the_ticks_before_it(
+    a: Host, b: Host, delivered: bool
+) -> None:
+    """Neither from a record, nor from a grant that skipped the decision of the claim."""
+    firing = a.firing(minute_tick(FOR_EVER), fired_at=clock.wall())
+    if delivered:
+        a.deliver(execution_record(firing))
+    else:
+        steps: Any = a.store
+        state = steps.look(firing, awaited=None, closely=True, deadline=a.deadline())
+        lease = steps.grant(firing, state, Grant(1, "schedule"), alone=False, deadline=a.deadline())
+        assert isinstance(lease, Lease)
+        assert a.finish(lease)
+    b.win(minute(1))
+
+
+def test_a_note_has_an_end(a: Host, log: Log) -> None:
+    """Else, joined with another, it could not be recorded any more."""
+    lease = a.win(NO_TICK)
+    assert a.finish(lease, note="n" * 50_000)
+    assert log.notes() == ["n" * 10_000]
