@@ -119,12 +119,17 @@ def _known(what: str, context: click.Context) -> list[str]:
 
 
 def _hosts(store: Inspector) -> Iterator[str]:
+    yield from recent_hosts(store)
+    yield from (pause.host for pause in store.pauses() if pause.host is not None)
+
+
+def recent_hosts(store: Inspector) -> Iterator[str]:
+    """Yield the hosts of the newest records, in no order, perhaps repeated."""
     from oncecron.core.log_rows import HistoryQuery  # noqa: PLC0415 - most TABs ask no store
 
     recent = HistoryQuery(limit=_RECENT)
     yield from (execution.host for execution in store.history(recent))
     yield from (skip.host for skip in store.skips(recent))
-    yield from (pause.host for pause in store.pauses() if pause.host is not None)
 
 
 _NAMES: dict[str, Callable[[Inspector], Iterable[str]]] = {

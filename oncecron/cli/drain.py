@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from oncecron.cli.command import HOSTS, STORE_OPTIONS, TableCommand, store_inspector
-from oncecron.cli.pause import author, was
+from oncecron.cli.pause import author, near, was
+
+if TYPE_CHECKING:
+    from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -15,15 +20,33 @@ OPTIONS = STORE_OPTIONS
 def _drain(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.settings import Settings
+    from oncecron.core.stderr import complain
     from oncecron.core.text import visible
+    from oncecron.run.spec import host_name
 
     settings = Settings(OPTIONS, given)
     host = wanted_host(words)
     stream = output.standard_output()
     with store_inspector(settings) as store:
         _, before = store.drain(host, author=author())
+        known = set() if before or host == host_name() else _recent_hosts(store)
     output.say(f"drained {visible(host)}{was('drained', before)}", stream)
+    if known and host not in known:
+        complain(
+            f"host {visible(host)} is drained, but it has fired nothing recently{near(host, known)}"
+        )
     return 0
+
+
+def _recent_hosts(store: Inspector) -> set[str]:
+    """Return the hosts that have fired recently; none if this role may not read that."""
+    from oncecron.cli.completion import recent_hosts
+    from oncecron.core.errors import StoreError
+
+    try:
+        return set(recent_hosts(store))
+    except StoreError:
+        return set()
 
 
 def wanted_host(words: list[str]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import LeaseView, Released
+    from oncecron.core.log_rows import LeaseView, Released, Unblocked
     from oncecron.reports.stop_request import Fate
     from oncecron.stores.api import Inspector
 
@@ -71,7 +71,10 @@ class _Release:
     def answers(self, key: str) -> Iterator[tuple[bool, str]]:
         """Yield for each shard whether it is free, and the sentence about it."""
         living, over = found(self._store, key, self._settings["shard"])
-        if not living and not over:
+        unblocked = self._store.unblock(key, self._settings["shard"])
+        for each in unblocked:
+            yield True, _unblocked(key, each)
+        if not living and not over and not unblocked:
             yield self._nothing_held(key)
         if self._force:
             yield from map(_not_by_force, living)
@@ -144,6 +147,22 @@ class _Release:
                 f"to end that session: {self._settings.command(f'release --force {typed}')}"
             )
         return True, f"nothing to release: no host holds {key}"
+
+
+def _unblocked(key: str, marks: Unblocked) -> str:
+    from oncecron.cli.pause import time_of
+    from oncecron.core.tick import minute_tick
+
+    name = f"shard {marks.shard} of {key}" if marks.shard else key
+    found = []
+    if marks.high_water is not None:
+        found.append(f"its newest tick {minute_tick(marks.high_water).text}")
+    if marks.last_start is not None:
+        found.append(f"its last start at {time_of(marks.last_start)}")
+    was, counts = ("was", "it counts") if len(found) == 1 else ("were", "they count")
+    return (
+        f"released {name}: {' and '.join(found)} {was} ahead of the store's clock; {counts} as now"
+    )
 
 
 def _what_became(lease: LeaseView, fate: Fate | None) -> str:

@@ -199,6 +199,16 @@ class Released(NamedTuple):
     """The session that holds the lock or the fence."""
 
 
+class Unblocked(NamedTuple):
+    """What a wrong clock had left on a shard of a key, and what counts no more; None: it was right."""
+
+    shard: int
+    high_water: float | None
+    """The newest instant that was granted: every older tick was skipped."""
+    last_start: float | None
+    """The last start, which counted as now for --min-gap."""
+
+
 class HistoryQuery(NamedTuple):
     """The filter of a query for records; None means any."""
 

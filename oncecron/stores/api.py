@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Skip,
         Traced,
         TracedSkip,
+        Unblocked,
     )
     from oncecron.core.model import (
         AskAgain,
@@ -229,6 +230,13 @@ class Inspector(Protocol):
 
     def least_retention(self) -> Retention:
         """Return the least retention: where a caller's is shorter, this one counts."""
+
+    def unblock(self, key: str, shard: int | None) -> Sequence[Unblocked]:
+        """Let what a wrong clock has left on a key, or on one shard, count no further than now; return what that was.
+
+        That is a high-water mark or a last start which is more than `MAX_CLOCK_SKEW` ahead of the store's clock. No
+        claim can write it while that clock is right. The fencing token stays: tokens only rise.
+        """
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""

@@ -102,6 +102,20 @@ def test_a_key_that_was_never_seen_is_told(host: Oncecron, operator: Oncecron) -
     assert (told.status, told.out) == (0, b"billing was not paused; did you mean biling?\n")
 
 
+def test_the_drain_of_a_host_that_was_never_seen_is_reported(
+    host: Oncecron, operator: Oncecron, new_host: Callable[..., Oncecron]
+) -> None:
+    """It is drained: the name may be that of a new host, or mistyped. A host that was only skipped is known."""
+    host.run("k", "--tick", "t1", "--", "true")
+    new_host("host-b").run("k", "--tick", "t1", "--", "true")
+    ended = operator("drain", "hosst-b")
+    assert (ended.status, ended.out) == (0, b"drained hosst-b\n")
+    assert ended.err == (
+        "oncecron: host hosst-b is drained, but it has fired nothing recently; did you mean host-b or host-a?\n"
+    )
+    assert said(operator, "drain", "host-b") == "drained host-b\n"
+
+
 def test_drain_and_undrain(
     store: Store, host: Oncecron, operator: Oncecron, new_host: Callable[..., Oncecron]
 ) -> None:
@@ -110,7 +124,7 @@ def test_drain_and_undrain(
     host.run("k", "--tick", "t1", "--", "true")
     assert said(operator, "drain") == "drained host-a\n"
     assert said(operator, "drain").startswith(f"drained host-a; it was drained by {ME} since ")
-    said(operator, "drain", "host-c")
+    assert operator("drain", "host-c").status == 0
     assert [each["host"] for each in answer(operator, "locks", "--pauses")] == ["host-a", "host-c"]
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
     assert other.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
@@ -185,7 +199,7 @@ def test_every_way_to_a_store(ways: tuple[str, str], public_path: Path) -> None:
     host, operator = (Oncecron(url, public_path) for url in ways)
     assert host.run("k", "--tick", "t1", "--", "echo", "ran").out == b"ran\n"
     said(operator, "pause", "k")
-    said(operator, "drain", "host-b")
+    assert operator("drain", "host-b").status == 0
     assert len(answer(operator, "locks", "--pauses")) == 2
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
     said(operator, "undrain", "host-b")

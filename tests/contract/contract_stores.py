@@ -58,6 +58,9 @@ class StoreKind(Protocol):
     def fence(self, key: str) -> int:
         """Return the last fencing token of the key's first part."""
 
+    def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
+        """Write the marks of a key's first shard, which a wrong clock may have left."""
+
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Pause a key (`*`: all) from now."""
 
@@ -138,6 +141,16 @@ class SQLiteKind:
         [(fence,)] = self.run("SELECT fence FROM job_key WHERE key = :key AND shard = 0", key=key)
         assert isinstance(fence, int)
         return fence
+
+    def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
+        """Update the row."""
+        self.run(
+            "UPDATE job_key SET high_water = :high_water, last_start = :last_start, previous_start = :last_start"
+            " WHERE key = :key AND shard = 0",
+            key=key,
+            high_water=high_water,
+            last_start=last_start,
+        )
 
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Insert the row."""

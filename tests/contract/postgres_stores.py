@@ -104,6 +104,14 @@ class PostgresKind:
         [(fence,)] = self.database.execute(statement, key)
         return int(fence)
 
+    def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
+        """Update the row."""
+        self.database.execute(
+            "update oncecron.job_key set high_water = to_timestamp(%s), last_started_at = to_timestamp(%s),"
+            " previous_started_at = to_timestamp(%s) where key = %s",
+            *(high_water, last_start, last_start, key),
+        )
+
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Insert the row."""
         self.database.execute(

@@ -73,6 +73,13 @@ class RedisKind:
         """Read the field."""
         return int(self.client.hget(f"{PREFIX}key:{key}#0", "fence"))
 
+    def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
+        """Set the fields."""
+        marks = {"high_water": high_water, "last_start": last_start, "previous_start": last_start}
+        for name, value in marks.items():
+            if value is not None:
+                self.client.hset(f"{PREFIX}key:{key}#0", name, f"{value:.6f}")
+
     def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
         """Set the field."""
         pause = {"author": author, "reason": reason, "until": until, "at": clock.wall()}

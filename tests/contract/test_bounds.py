@@ -11,6 +11,7 @@ from hosts import KEY, Host, execution_record, minute, skip_record
 from oncecron.core import clock
 from oncecron.core.claim import Grant
 from oncecron.core.errors import RecordRefusedError
+from oncecron.core.log_rows import Unblocked
 from oncecron.core.model import Lease
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.units import DAY
@@ -159,3 +160,43 @@ def test_a_note_has_an_end(a: Host, log: Log) -> None:
     lease = a.win(NO_TICK)
     assert a.finish(lease, note="n" * 50_000)
     assert log.notes() == ["n" * 10_000]
+
+
+# What a wrong clock of the server has left
+
+
+def test_a_key_that_a_wrong_clock_has_blocked_is_unblocked(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Its next tick and its next gap begin now; the token goes on."""
+    token = a.run(minute(1)).token
+    store.mark(KEY, FOR_EVER, FOR_EVER)
+    assert b.lose(minute(59)).reason == "passed"
+    assert b.lose(NO_TICK, min_gap=1.0).reason == "recent"
+    assert log.people.unblock(KEY, None) == [Unblocked(0, FOR_EVER, FOR_EVER)]
+    assert b.lose(minute(2)).reason == "passed"  # by now
+    later = minute_tick(clock.wall() + 60)
+    assert b.win(later).token > token
+    assert log.people.unblock(KEY, None) == []
+
+
+@pytest.mark.parametrize("ahead", [120.0, -5000.0, None])
+def test_marks_that_a_claim_may_write_stay(
+    a: Host, b: Host, store: StoreKind, log: Log, ahead: float | None
+) -> None:
+    """A host whose clock is a little fast leads, and the ticks that it overtook are passed."""
+    a.run(minute(1))
+    mark = None if ahead is None else minute_tick(clock.wall() + ahead).instant
+    store.mark(KEY, mark, None)
+    assert log.people.unblock(KEY, None) == []
+    refusal = b.fire(minute_tick(clock.wall() + 60))
+    assert isinstance(refusal, Lease) == (ahead is None or ahead < 60)
+
+
+def test_only_the_shard_that_is_named_is_unblocked(a: Host, store: StoreKind, log: Log) -> None:
+    """And of an unknown key none."""
+    a.run(minute(1))
+    store.mark(KEY, FOR_EVER, None)
+    assert log.people.unblock(KEY, 1) == []
+    assert log.people.unblock("other", None) == []
+    assert log.people.unblock(KEY, 0) == [Unblocked(0, FOR_EVER, None)]

@@ -25,6 +25,7 @@ from oncecron.core.log_rows import (
     Skip,
     Traced,
     TracedSkip,
+    Unblocked,
     job_key_of,
 )
 from oncecron.core.model import LEAST, Output, Retention, recordable_values
@@ -259,6 +260,11 @@ class PostgresInspector:
                 ended.add(released.backend_pid)
                 give_up = time.monotonic() + TERMINATED_AFTER
             select.select((), (), (), RELEASE_POLL)
+
+    def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
+        """Let marks of a wrong clock count no further than now; see `Inspector.unblock`."""
+        part = {"key": key, "shard": shard}
+        return [Unblocked._make(row) for row in self._ask("unblock", part, _OPERATORS_CURE)]
 
     def _end_session(self, pid: int | None, start: int | None) -> None:
         """Terminate a session. Raises `StoreRefusesError` if this role may not."""

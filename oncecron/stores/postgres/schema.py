@@ -43,12 +43,12 @@ _FIRING = (
     *("skip_v1", "deliver_v1"),
 )
 _OPERATING = (
-    *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1"),
+    *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1", "unblock_v1"),
     "forget_v1",
 )
 _READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses")
-_WATCHING = ("meta", "keys", "executions", "leases", "pauses")
-"""The views that an operator reads: what to stop or release, and how it ended."""
+_WATCHING = ("meta", "keys", "executions", "skips", "leases", "pauses")
+"""The views that an operator reads: what to stop, release or drain, and how it ended."""
 _RESERVED = ("public", "information_schema")
 MADE_MEANWHILE = ("42P06", "23505")
 """duplicate_schema; unique_violation: another session committed the same name while this one waited for it."""

@@ -11,10 +11,10 @@ import itertools
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import UNCHANGED, Execution, Released
+from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
-from oncecron.core.timing import CLOCK_SET_BACK
+from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW
 from oncecron.stores.redis import dead_letters, holding, pauses, scripts
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
@@ -293,6 +293,20 @@ class RedisInspector:
             return Retention(*(default if text is None else float(text) for text, default in known))
 
         return self.unreadable.read("the least retention", retention) or LEAST
+
+    def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
+        """Let marks of a wrong clock count no further than now; see `Inspector.unblock`."""
+        found = []
+        for name in self._shards(key):
+            number = int(name.rpartition("#")[2])
+            if shard is None or number == shard:
+                values: dict[str, str | float] = {"part": name, "max_skew": MAX_CLOCK_SKEW}
+                marks = self._pipeline.confirmed_step("unblock", [name], values)
+                if any(marks):
+                    found.append(
+                        Unblocked(number, *(float(mark) if mark else None for mark in marks))
+                    )
+        return sorted(found)
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""

@@ -43,6 +43,7 @@ _FILES = {
     "forget": ("shared", "forget"),
     "request": ("shared", "request"),
     "release": ("shared", "release"),
+    "unblock": ("shared", "unblock"),
 }
 _OF_A_RUN = (
     *("grant", "expire", "cut", "regain", "skip"),

@@ -18,12 +18,13 @@ from oncecron.core.log_rows import (
     Skip,
     Traced,
     TracedSkip,
+    Unblocked,
     job_key_of,
     owner_digest,
 )
 from oncecron.core.model import LEAST, Output
 from oncecron.core.readable import Unreadable
-from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT
+from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
@@ -231,6 +232,15 @@ class SQLiteInspector:
         """Return the retention below which no caller's counts."""
         with self._handle.until(_deadline()) as store:
             return self.unreadable.read("the least retention", least_retention, store) or LEAST
+
+    def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
+        """Let marks of a wrong clock count no further than now; see `Inspector.unblock`."""
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            now = clock.wall()
+            asked = {"key": key, "shard": shard, "now": now, "latest": now + MAX_CLOCK_SKEW}
+            found = [Unblocked(*row) for row in store.execute("wrong_marks", **asked)]
+            store.execute("cut_marks", **asked)
+        return found
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""

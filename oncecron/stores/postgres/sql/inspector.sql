@@ -201,6 +201,9 @@ select {ns}.request_v1(%(key)s, %(shard)s, %(execution_id)s, %(kind)s, %(author)
 -- name: release
 select answer, ends_in, backend_pid, backend_start from {ns}.release_v1(%(key)s, %(shard)s, %(execution_id)s, %(author)s)
 
+-- name: unblock
+select shard, high_water, last_start from {ns}.unblock_v1(%(key)s, %(shard)s)
+
 -- name: end_session
 -- As the calling role: a function of the schema's owner may have fewer rights, or more.  Null: the role may not see the session.
 -- Without a start time, the session is the one that was just seen to hold the lock.

@@ -176,6 +176,29 @@ exception when lock_not_available then
   answer := 'locked'; backend_pid := {ns}.fence_holder_v1(v_id);
 end $$;
 
+-- Marks that lie ahead of this server's clock, further than any claim may be, count no further than now. They stand for a
+-- clock that was wrong. The answer has each that was changed.
+create function {ns}.unblock_v1(p_key text, p_shard integer)
+returns table (shard integer, high_water double precision, last_start double precision)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+begin
+  return query with marks as materialized (
+    select k.key_id, k.shard, n.at, k.high_water, k.last_started_at, n.at + interval '5 minutes' as latest
+      from {ns}.job_key k cross join (select clock_timestamp() as at) n
+     where k.key = p_key and (p_shard is null or k.shard = p_shard) for no key update of k),
+  cut as (
+    update {ns}.job_key k
+       set version = {ns}.next_version(k.version), high_water = case when k.high_water > m.latest then m.at else k.high_water end,
+           last_started_at = case when k.last_started_at > m.latest then m.at else k.last_started_at end,
+           previous_started_at = case when k.previous_started_at > m.latest then m.at else k.previous_started_at end
+      from marks m
+     where k.key_id = m.key_id and greatest(k.high_water, k.last_started_at, k.previous_started_at) > m.latest
+    returning m.*)
+  select c.shard::integer, case when c.high_water > c.latest then date_part('epoch', c.high_water) end,
+         case when c.last_started_at > c.latest then date_part('epoch', c.last_started_at) end
+    from cut c where greatest(c.high_water, c.last_started_at) > c.latest order by c.shard;
+end $$;
+
 revoke all on schema {ns} from public;
 revoke all on all tables in schema {ns} from public;
 revoke all on all functions in schema {ns} from public;

@@ -127,6 +127,21 @@ INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
 -- name: take_drain
 DELETE FROM drain WHERE host = :host
 
+-- name: wrong_marks
+-- What a wrong clock has left: no claim may be that far ahead.
+SELECT shard, CASE WHEN high_water > :latest THEN high_water END, CASE WHEN last_start > :latest THEN last_start END
+  FROM job_key
+ WHERE key = :key AND (:shard IS NULL OR shard = :shard) AND (high_water > :latest OR last_start > :latest)
+ ORDER BY shard
+
+-- name: cut_marks
+UPDATE job_key
+   SET high_water = CASE WHEN high_water > :latest THEN :now ELSE high_water END,
+       last_start = CASE WHEN last_start > :latest THEN :now ELSE last_start END,
+       previous_start = CASE WHEN previous_start > :latest THEN :now ELSE previous_start END
+ WHERE key = :key AND (:shard IS NULL OR shard = :shard)
+   AND (high_water > :latest OR last_start > :latest OR previous_start > :latest)
+
 -- name: forget
 UPDATE job_key
    SET schedule = NULL, zone = NULL, expected_shards = NULL, starting_deadline = NULL, expected_since = NULL,
