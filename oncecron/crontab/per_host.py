@@ -50,7 +50,9 @@ _WORK_OF_EACH_HOST = {
         apt apt-get apt-file apt-show-versions apticron aptitude apk cron-apt debsecan debsums dnf dnf-automatic flatpak
         needrestart pacman pkg snap unattended-upgrade unattended-upgrades yum yum-cron zypper
     """,
-    "each host has its own logs": "journalctl logrotate logwatch newsyslog pflogsumm savelog",
+    "each host has its own logs": """
+        awstats.pl journalctl logcheck logrotate logwatch newsyslog pflogsumm savelog webalizer
+    """,
     "each host has its own certificates": """
         acme.sh certbot certbot-auto dehydrated getssl lego letsencrypt update-ca-certificates
     """,
@@ -61,22 +63,25 @@ _WORK_OF_EACH_HOST = {
     "each host has its own processes": "kill killall pkill renice",
     "each host has its own clock": "chronyc ntpd ntpdate rdate sntp",
     "each host has its own disks": """
-        arcconf btrfs checkarray e2scrub e2scrub_all fsck fstrim hdparm lvextend mdadm megacli nvme quotacheck
-        raid-check smartctl storcli tune2fs xfs_scrub zpool
+        arcconf btrbk btrfs checkarray e2scrub e2scrub_all e2scrub_all_cron fsck fstrim hdparm lvextend mdadm megacli
+        nvme quotacheck raid-check sanoid smartctl snapper storcli tune2fs xfs_scrub zfs-auto-snapshot zpool
     """,
     "each host has its own temporary files": "sessionclean systemd-tmpfiles tmpreaper tmpwatch",
     "each host has its own measurements": """
-        atop collectl debian-sa1 munin-run sa1 sa2 sadc sar sensors vnstat
+        atop atop.daily collectl debian-sa1 mon-put-instance-data.pl munin-run rotate-stats sa1 sa2 sadc sar
+        sensors vnstat
     """,
     "each host has its own index files": """
         fc-cache mandb update-mime-database updatedb updatedb.mlocate updatedb.plocate
     """,
     "each host must be checked": """
-        aide checksecurity chkrootkit clamscan clamdscan lynis maldet rkhunter tripwire
+        aide checksecurity chkrootkit clamscan clamdscan lynis maldet rkhunter tiger tigercron tripwire
     """,
     "each host has its own copy of the data": "freshclam geoipupdate sa-update unbound-anchor",
     "each host has its own firewall": "csf fail2ban-client firewall-cmd ipset iptables iptables-restore nft ufw",
-    "each host has its own mail queue": "exim exim4 exim_tidydb mailq postqueue postsuper qshape runq",
+    "each host has its own mail queue": """
+        amavisd-new-cronjob dma exim exim4 exim_tidydb greylistclean mailq postqueue postsuper qshape runq
+    """,
     "each host has its own configuration": """
         ansible-pull cf-agent chef-client cinc-client crontab etckeeper popularity-contest puppet salt-call
     """,
@@ -103,6 +108,13 @@ _LOCAL = (
     *("/var/spool", "/var/lib/php", "/proc", "/sys"),
 )
 """Directories that each host has for itself."""
+_SYSTEMD = b"/run/systemd/system"
+_TIMER = "a timer replaces the line on each host with systemd"
+_PANELS = (
+    *("/usr/local/cpanel/", "/usr/local/psa/", "/opt/psa/", "/usr/local/directadmin/"),
+    *("/usr/local/ispconfig/", "/usr/local/hestia/", "/usr/local/vesta/"),
+)
+"""Control panels; what they write for their users is elsewhere."""
 _DELETING = frozenset(("-delete", "rm", "/bin/rm", "/usr/bin/rm", "unlink"))
 _BESIDE_CLEARING = frozenset(
     (
@@ -164,6 +176,7 @@ def judgements(command: bytes) -> Iterator[Judgement]:
         _found_by_name(command),
         *map(_maintenance, parts),
         _clearing(parts),
+        _replaced_by_timer(command),
     ):
         if found:
             yield found
@@ -190,10 +203,19 @@ def _found_by_name(command: bytes) -> Judgement | None:
     return Judgement(EACH_HOST, starter, _STARTERS[starter]) if starter else None
 
 
+def _replaced_by_timer(command: bytes) -> Judgement | None:
+    """Return the judgement of a package's line that does nothing where systemd runs: a timer does its work there."""
+    if _SYSTEMD not in command:
+        return None
+    return Judgement(EACH_HOST, "it", _TIMER)
+
+
 def _maintenance(part: _Part) -> Judgement | None:
     """Return the judgement of a command that maintains the host that runs it."""
     name, path, arguments, _ = part.program
     why = _PROGRAMS["service"] if path.startswith("/etc/init.d/") else _PROGRAMS.get(name)
+    if path.startswith(_PANELS):
+        why = "it maintains the control panel of each host"
     verb = next((word for word in arguments if word in _VERBS.get(name, ())), None)
     if verb and not {"exec", "run"}.intersection(arguments):
         name, why = f"{name} {verb}", _OWN_COPY if name == "git" else _OWN_CONTAINERS

@@ -5,6 +5,7 @@ Each line that runs a command is handled as follows:
     it has the prefix of wrap                       unchanged; reported if a comment above it says otherwise
     it has `oncecron run`, or runs on every host    unchanged and reported, see `_reasons_unchanged`
     a guard would break it                          the same, see `per_host`
+    another program writes it                       the same, see `generators`
     any other line                                  the prefix is put before its command, see `prefix`
 
 The key is the one of a directive (`directives`), else it is derived (`derived_key`). Where several lines derive the
@@ -28,6 +29,7 @@ from oncecron.crontab.crons import CRON_TZ, CRONS, zone_variable
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.fields import is_step_beside_day, without_empty_day
+from oncecron.crontab.generators import generated_lines
 from oncecron.crontab.lockers import (
     find_lockers,
     random_delay,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.crontab.crons import Cron
+    from oncecron.crontab.generators import Generator
     from oncecron.crontab.lockers import Locker
     from oncecron.crontab.per_host import Judgement
     from oncecron.crontab.percent_sign import PercentRule
@@ -78,6 +81,9 @@ class WrapSettings(NamedTuple):
     user: str = ""
     """Whose crontab it is, where its lines do not name a user; empty if unknown."""
 
+    strict: bool = False
+    """Whether a line that stays unchanged is an error, unless a person has decided so."""
+
     @property
     def percent(self) -> PercentRule:
         """What `%` means; for an unknown cron, lines for which it matters are refused."""
@@ -109,6 +115,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
     unchanged: list[Problem] = []
     warnings: list[Problem] = []
     selected: list[Entry] = []
+    generated = generated_lines(crontab)
     for entry in crontab.entries():
         above = directives.get(entry.number, _NO_DIRECTIVES)
         prefix = read_prefix(entry.command)
@@ -116,11 +123,16 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             differs = above.differ_from(prefix.options)
             warnings += [Problem(entry.number, _DIFFERENT)] if differs else []
             continue
-        why = next(_reasons_unchanged(crontab, entry, above, settings), None)
-        if why:
-            unchanged.append(Problem(entry.number, why))
-        else:
+        reasons = list(_reasons_unchanged(crontab, entry, above, settings))
+        owner = None if above.options else generated.get(entry.number)
+        if owner and not any(reason.decided for reason in reasons):
+            reasons.append(_Reason(_why_generated(owner)))
+        if not reasons:
             selected.append(entry)
+        elif settings.strict and not any(reason.decided for reason in reasons):
+            errors.append(Problem(entry.number, f"--strict: {reasons[0].text}"))
+        else:
+            unchanged.append(Problem(entry.number, reasons[0].text))
     numbers = {entry.number for entry in selected}
     unlocked, notes = _without_lockers(crontab, numbers, settings)
     keys = _Keys(unlocked, directives, numbers, settings)
@@ -141,30 +153,48 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
     return _rewritten(crontab, replaced, unchanged, warnings, errors)
 
 
+class _Reason(NamedTuple):
+    """Why a line is unchanged."""
+
+    text: str
+    decided: bool = False
+    """Whether a person has decided so, by the crontab or by an option."""
+
+
 def _reasons_unchanged(
     crontab: Crontab, entry: Entry, above: Directives, settings: WrapSettings
-) -> Iterator[str]:
+) -> Iterator[_Reason]:
     """Yield why a line is unchanged."""
     environment = crontab.environment(entry)
     command = shell_command(entry.command, settings.percent)
     if calls_oncecron_run(command):
-        yield "it already has `oncecron run`"
+        yield _Reason("it already has `oncecron run`", decided=True)
     if above.off:
-        yield "`# oncecron: off` is above it"
+        yield _Reason("`# oncecron: off` is above it", decided=True)
     if is_off(command) or environment.get(b"ONCECRON") == b"off":
-        yield "ONCECRON=off is set"
+        yield _Reason("ONCECRON=off is set", decided=True)
     if not command.strip():
-        yield "it has no command"
+        yield _Reason("it has no command", decided=True)
     if entry.is_reboot:
-        yield "@reboot runs on every host; to run it on one: `oncecron run --key NAME --no-tick -- ...`"
+        yield _Reason(
+            "@reboot runs on every host; to run it on one: `oncecron run --key NAME --no-tick -- ...`"
+        )
     for found in objections(command, named=bool(above.options)):
-        yield _why_left(found)
-    if not is_bourne_shell(environment.get(b"SHELL", b"/bin/sh")):
-        yield _why_not_shell(environment[b"SHELL"])
+        yield _Reason(_why_left(found))
+    shell = environment.get(b"SHELL", b"/bin/sh")
+    if not is_bourne_shell(shell):
+        yield _Reason(_why_not_shell(shell), decided=shell.endswith(OWN_SHELL.encode()))
     if not _is_selected(command, above, settings, named=crontab.system):
-        yield "not selected; to select it: `--only PATTERN`, or `# oncecron: key=NAME` above it"
+        yield _Reason(
+            "not selected; to select it: `--only PATTERN`, or `# oncecron: key=NAME` above it",
+            decided=True,
+        )
     if _never_runs(entry):
-        yield f"it never runs: {entry.schedule!r} matches no time"
+        yield _Reason(f"it never runs: {entry.schedule!r} matches no time")
+
+
+def _why_generated(owner: Generator) -> str:
+    return f"{owner.name} writes it, and would overwrite it or add it again; {owner.cure}"
 
 
 def _why_left(found: Judgement) -> str:

@@ -74,6 +74,20 @@ def test_there_and_back_through_pipes(host: Oncecron) -> None:
     assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
 
 
+def test_with_strict_nothing_changes_if_a_line_is_left(host: Oncecron, crontab: Path) -> None:
+    """The original comes out, or stays; each such line is named, and a comment leaves one out."""
+    done = piped(host, "wrap", "--strict")
+    assert (done.status, done.out) == (1, MINE)
+    line, last = done.err.splitlines()[-2:]
+    assert line.startswith("oncecron: line 3: --strict: @reboot runs on every host; ")
+    assert last.startswith("oncecron: nothing is changed; correct the 1 line with errors")
+    assert host("crontab", "wrap", "--strict", "--in-place", crontab).status == 1
+    assert crontab.read_bytes() == MINE
+    decided = MINE.replace(b"@reboot", b"# oncecron: off\n@reboot")
+    done = piped(host, "wrap", "--strict", data=decided)
+    assert (done.status, done.out.count(b"oncecron run")) == (0, 1)
+
+
 def test_a_line_that_is_guarded_is_not_told_to_be_left(host: Oncecron) -> None:
     """Only what is doubtful about it."""
     done = piped(host, "wrap", "--tz", "UTC", data=b"".join(

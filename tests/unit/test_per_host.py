@@ -42,6 +42,11 @@ EACH_HOST = {
     "cd /srv/app && git pull -q": "git pull",
     "/opt/puppetlabs/bin/puppet agent --onetime": "puppet",
     "crontab -l > /root/crontab.bak": "crontab",
+    "/usr/local/cpanel/scripts/upcp --cron > /dev/null": "upcp",
+    "test -x /usr/local/cpanel/bin/tail-check && /usr/local/cpanel/bin/tail-check": "tail-check",
+    "test -d /run/systemd/system || /usr/share/roundcube/bin/gc.sh": "it",
+    '[ -d "/run/systemd/system" ] || job': "it",
+    "if [ ! -d /run/systemd/system ]; then job; fi": "it",
     "kill -HUP $(cat /run/x.pid)": "kill",
 }
 """Commands that every host must run, and the program that shows it."""

@@ -204,6 +204,39 @@ def test_a_comment_does_not_guard_what_a_guard_would_break() -> None:
         assert "foreground" in why or "its test" in why
 
 
+def test_what_another_program_writes_is_left() -> None:
+    """With the place of the guard, also where the job is in the background; a comment overrules it."""
+    block = "# Begin Whenever generated tasks for: x\n{}@daily job\n# End Whenever generated tasks for: x\n"
+    (why,) = left(block.format(""))
+    assert why.startswith(
+        "whenever writes it, and would overwrite it or add it again; put `oncecron run` into "
+    )
+    assert wrapped(block.format("# oncecron: key=k\n")).changed == 1
+    assert left("#Ansible: x\n@daily apt-get update\n")[0].startswith("apt-get runs on every host")
+
+
+def test_with_strict_a_line_that_is_left_is_an_error() -> None:
+    """Unless a person has decided so."""
+    strict = GUARDING._replace(strict=True)
+    for text in (
+        "@reboot x\n", "@daily apt-get update\n", "@daily x &\n", "0 0 31 2 * x\n", "SHELL=/usr/bin/fish\n@daily x\n",
+        "#Ansible: x\n@daily x\n",
+    ):  # fmt: skip
+        done = wrapped(f"@daily y\n{text}", guarding=strict)
+        ((number, why),) = done.errors
+        assert (number, why[:10]) == (1 + text.count("\n"), "--strict: ")
+        assert (done.data.decode(), done.changed, done.unchanged) == (f"@daily y\n{text}", 0, [])
+    decided = (
+        "# oncecron: off\n@reboot x\n# oncecron: off\n@daily x &\n@daily ONCECRON=off apt-get update\n"
+        "@daily oncecron run x\n@daily\nSHELL=/usr/bin/oncecron-shell\n@daily apt-get update\n"
+    )
+    done = wrapped(decided, guarding=strict)
+    assert (done.errors, len(done.unchanged)) == ([], 6)
+    only = strict._replace(only=("y",))
+    done = wrapped("@daily y\n@daily apt-get update\n", guarding=only)
+    assert (done.errors, done.changed) == ([], 1)
+
+
 def test_a_comment_guards_what_would_be_left() -> None:
     """Except what has no tick."""
     assert wrapped("# oncecron: key=hourly\n@hourly cd / && run-parts x\n").changed == 1

@@ -47,7 +47,12 @@ UNLOCK = Option(
     "flag",
     "Remove lockers that oncecron replaces, such as `flock -n FILE`, and say which.",
 )
-OPTIONS = (ONLY, TZ, CRON, UNLOCK, *REWRITING_OPTIONS)
+STRICT = Option(
+    "strict",
+    "flag",
+    "Change nothing and exit with status 1 if a line would stay unchanged that no comment or option leaves out.",
+)
+OPTIONS = (ONLY, TZ, CRON, UNLOCK, STRICT, *REWRITING_OPTIONS)
 _PROGRAM = "oncecron"
 
 
@@ -64,7 +69,12 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
         cron = _given_cron(given["cron"]) if "cron" in given else installed_cron()
-        return WrapSettings(program_path(), zone, only, cron, "tz" in given, "unlock" in given)
+        return WrapSettings(
+            *(program_path(), zone, only, cron),
+            zone_given="tz" in given,
+            unlock="unlock" in given,
+            strict="strict" in given,
+        )
 
     def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:
         from oncecron.crontab.wrap import wrap

@@ -10,6 +10,7 @@ from oncecron.config.run_parser import parse_run
 from oncecron.crontab import words
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, command_of, derived_key
 from oncecron.crontab.directives import read_directives
+from oncecron.crontab.generators import generated_lines
 from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.lint.run_arguments import usage_error_of
 from oncecron.crontab.masking import masked_line
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from oncecron.crontab.directives import Directives
+    from oncecron.crontab.generators import Generator
     from oncecron.crontab.scanner import Crontab
 
 FINDINGS = (
@@ -120,6 +122,8 @@ class LintedEntry(NamedTuple):
     """Whether the crontab says that it runs on every host."""
     named: bool
     """Whether a `# oncecron:` comment above gives it a key or options."""
+    generator: Generator | None
+    """The program that writes the line; None if people do."""
     per_host: str | None
     """The program, or `@reboot`, because of which it runs on every host; None if it runs on one."""
 
@@ -145,6 +149,7 @@ def linted_entries(
 ) -> list[LintedEntry]:
     """Return the lines of a crontab that run commands; `jobs` are the [job.KEY] sections of the configuration."""
     directives, _ = read_directives(source.crontab)
+    generated = generated_lines(source.crontab)
     environment: dict[str, str] = {}
     found = []
     for line in source.crontab.lines:
@@ -152,7 +157,9 @@ def linted_entries(
             environment = {**environment, to_text(line.name): to_text(line.value)}
         elif isinstance(line, Entry):
             above = directives.get(line.number)
-            found.append(_line(source, line, environment, jobs, above))
+            linted = _line(source, line, environment, jobs, above)
+            generator = None if linted.named else generated.get(line.number)
+            found.append(linted._replace(generator=generator))
     return found
 
 
@@ -174,6 +181,7 @@ def _line(
         *(source, entry, environment, command, commands, invocations),
         off=off,
         named=named,
+        generator=None,
         per_host="@reboot"
         if entry.is_reboot
         else None

@@ -64,17 +64,28 @@ def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Dia
         own = never or line.per_host == "oncecron" or (line.per_host is not None and not required)
         if line.command.strip() and not (line.invocations or line.off or own):
             yield bound_to_a_host(line) or line.diagnostic(
-                "unguarded",
-                f"{shown(line.command)} runs on every host",
-                f"{mended_first(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must "
-                "run it, write `# oncecron: off` above it",
+                "unguarded", f"{shown(line.command)} runs on every host", _cure(line)
             )
+
+
+def _cure(line: LintedEntry) -> str:
+    if line.generator:
+        return f"{line.generator.name} writes the line: {line.generator.cure}"
+    return (
+        f"{mended_first(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, "
+        "write `# oncecron: off` above it"
+    )
 
 
 def _by_wrap(line: LintedEntry, words: str) -> str:
     """Return the words with the command that wraps the line; nothing where wrap would leave it unchanged."""
     command = f":; {line.command}".encode("utf-8", "surrogateescape")  # not to be read as oncecron
-    own = line.entry.is_reboot or line.off or any(objections(command, named=line.named))
+    own = (
+        line.entry.is_reboot
+        or line.off
+        or line.generator
+        or any(objections(command, named=line.named))
+    )
     if own or not is_bourne_shell(os.fsencode(line.environment.get("SHELL", "/bin/sh"))):
         return ""
     only = " --only PATTERN" if line.entry.user is not None else ""
