@@ -67,6 +67,8 @@ class CronHost(Machine):
         host: Host | None = None,
     ) -> None:  # fmt: skip
         self.cron: subprocess.Popen[bytes] | None = None
+        self.daemon: list[str] = []
+        """The command of another daemon than Debian's own."""
         self.user = user
         self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         if skew:
@@ -94,7 +96,8 @@ class CronHost(Machine):
         self.run(["test", "-e", MARK])
         # By env, so that the programs which only lead here do not get the wrong clock too.
         variables = [f"{name}={value}" for name, value in self.environment.items()]
-        command = ["/usr/bin/env", "-i", *variables, program("cron"), "-f"]
+        daemon = self.daemon or [program("cron"), "-f"]
+        command = ["/usr/bin/env", "-i", *variables, *daemon]
         self.cron = self.popen(command, stdout=subprocess.DEVNULL)
         return self
 
