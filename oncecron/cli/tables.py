@@ -6,7 +6,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.light_modules import signal_name
-from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip
+from oncecron.core.log_rows import Diagnosis, Execution, LeaseView, Pause, Skip
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
@@ -88,6 +88,10 @@ def _paused(record: JobSummary, clock: Clock) -> str:
     )
     reason = f": {record.paused_reason}" if record.paused_reason else ""
     return visible(f"by {record.paused_by}{until}{reason}")
+
+
+def _diagnosis(record: Diagnosis, _clock: Clock) -> str:
+    return visible("; ".join(filter(None, (record.text, record.cure))))
 
 
 def _weekday(record: Coming, _clock: Clock) -> str:
@@ -203,6 +207,15 @@ COMING = Kind(
         Column("LOCAL", _plain("local")),
         Column("ZONE", _plain("zone")),
         Column("CHANGE", _plain("change")),
+    ),
+)
+DIAGNOSES = Kind(
+    Diagnosis._fields,
+    frozenset(),
+    (
+        Column("STATE", _plain("state")),
+        Column("SUBJECT", _plain("subject")),
+        Column("FINDING", _diagnosis),
     ),
 )
 FINDINGS = Kind(

@@ -246,3 +246,13 @@ class LeastRetention(NamedTuple):
 
 
 UNCHANGED = LeastRetention()
+
+
+class Diagnosis(NamedTuple):
+    """One thing that `oncecron doctor` has looked at, in the order of its published fields."""
+
+    state: Literal["ok", "warn", "fail"]
+    subject: str
+    text: str
+    cure: str | None = None
+    """What to do about it."""

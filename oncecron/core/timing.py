@@ -269,6 +269,9 @@ LEAST_SILENCE = 3600.0
 SLOW_AND_MORE = 60.0
 """A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
 
+NOTABLE_CLOCK_SKEW = 2.0
+"""`doctor` warns if the clocks of host and store differ by more: NTP keeps them within milliseconds."""
+
 ANSWER_WITHIN = "10s"
 """`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
 

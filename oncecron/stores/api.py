@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import (
+        Diagnosis,
         Execution,
         HistoryQuery,
         JobKey,
@@ -249,6 +250,9 @@ class Inspector(Protocol):
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
+
+    def examine(self) -> Iterator[Diagnosis]:
+        """Yield what the server says about itself and this connection. Raises `StoreError` if it cannot be used."""
 
     def close(self) -> None:
         """Close the connection."""

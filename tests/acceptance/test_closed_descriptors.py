@@ -24,7 +24,17 @@ ASKING = {
     },
     **{
         name: [name]
-        for name in ("history", "jobs", "locks", "audit", "check", "drain", "undrain", "init")
+        for name in (
+            "history",
+            "jobs",
+            "locks",
+            "audit",
+            "check",
+            "doctor",
+            "drain",
+            "undrain",
+            "init",
+        )
     },
     "prune": ["prune"],
     "run": ["run", "--key", "k", "--", "true"],

@@ -15,7 +15,7 @@ from oncecron.core.timing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from oncecron.core.errors import StoreError
 
@@ -101,12 +101,21 @@ def broken(message: str, url: str) -> StoreError:
     return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; correct the store's URL")
 
 
-def wrong_encoding(encoding: str | None, url: str) -> StoreError | None:
-    """Return the error of a database that cannot hold every text of a record, or None; `encoding`: as it says.
+def wrong_server(parameter: Callable[[str], str | None], url: str) -> StoreError | None:
+    """Return the error of a server that cannot be a store, or None; `parameter` returns what it sent at the start.
 
     In SQL_ASCII bytes are not checked, and in LATIN1 the end of a run with other letters in its note or its output
     could not be recorded.
     """
+    if parameter("crdb_version") is not None:
+        return StoreRefusesError(
+            f"PostgreSQL {masked(url)}: this is CockroachDB, whose advisory locks always succeed; use PostgreSQL"
+        )
+    if "-YB-" in (parameter("server_version") or ""):
+        return StoreRefusesError(
+            f"PostgreSQL {masked(url)}: this is YugabyteDB, whose nodes do not share advisory locks; use PostgreSQL"
+        )
+    encoding = parameter("server_encoding")
     if encoding in (None, "UTF8"):
         return None
     return StoreRefusesError(

@@ -58,7 +58,7 @@ class PostgresClient:
             self._connection = PgConn(url, parameters)
         except LibpqError as error:
             raise address.explain(str(error), url) from error
-        if wrong := address.wrong_encoding(self._connection.server_encoding, url):
+        if wrong := address.wrong_server(self._connection.parameter, url):
             self._connection.finish()
             raise wrong
         self.backend_pid = self._connection.backend_pid

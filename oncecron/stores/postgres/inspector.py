@@ -40,6 +40,7 @@ from oncecron.core.timing import (
 from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.client import StatementError
+from oncecron.stores.postgres.examine import examine, of_foreign_locks
 from oncecron.stores.postgres.statements import statements
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     Value = TypeVar("Value")
 
-    from oncecron.core.log_rows import HistoryQuery, JobKey, LeastRetention, Roles
+    from oncecron.core.log_rows import Diagnosis, HistoryQuery, JobKey, LeastRetention, Roles
     from oncecron.core.model import Request
 
 _PAGE = 1000
@@ -350,6 +351,14 @@ class PostgresInspector:
         changes = schema.settings(self._namespace, least) + schema.grants(self._namespace, roles)
         return f"begin;\n\n{schema.script(self._namespace)}\n{changes}commit;\n"
 
+    def examine(self) -> Iterator[Diagnosis]:
+        """Yield what the server says about itself and this connection; see `Inspector.examine`."""
+        connection = self._installed()
+        with self._explained(_READERS_CURE):
+            yield from examine(connection, self._sql)
+        with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
+            yield from of_foreign_locks(self.leases())
+
     def close(self) -> None:
         """Close the connection."""
         connection, self._connection = self._connection, None
@@ -378,8 +387,7 @@ class PostgresInspector:
                 raise address.broken(str(error), self._url) from error
             except psycopg.Error as error:
                 raise _unconnected(error, self._url) from error
-            encoding = self._connection.info.parameter_status("server_encoding")
-            if wrong := address.wrong_encoding(encoding, self._url):
+            if wrong := address.wrong_server(self._connection.info.parameter_status, self._url):
                 self.close()
                 raise wrong
         return self._connection

@@ -219,10 +219,9 @@ class PgConn:
         """The backend pid that the server, or a pooler in front of it, sent at the start."""
         return int(self._pq.PQbackendPID(self._conn))
 
-    @property
-    def server_encoding(self) -> str | None:
-        """The encoding of the database, which the server sent at the start; None if a proxy did not pass it on."""
-        value = self._pq.PQparameterStatus(self._conn, b"server_encoding")
+    def parameter(self, name: str) -> str | None:
+        """Return a setting that the server sent at the start; None if it, or a proxy in front of it, did not."""
+        value = self._pq.PQparameterStatus(self._conn, name.encode())
         return value.decode("ascii", "replace") if value else None
 
     def send(self, statement: bytes, values: Sequence[bytes | None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 
+from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
@@ -16,6 +17,7 @@ from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW
 from oncecron.stores.redis import dead_letters, holding, pauses, scripts
+from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.log_rows import (
+        Diagnosis,
         HistoryQuery,
         JobKey,
         LeaseView,
@@ -342,6 +345,15 @@ class RedisInspector:
         raise ConfigurationError(
             f"a Redis store has no SQL; what its user needs is this ACL: {ACL_RULE}"
         )
+
+    def examine(self) -> Iterator[Diagnosis]:
+        """Yield what the server says about itself; see `Inspector.examine`."""
+        before = clock.wall()
+        [info, (seconds, micros)] = self._pipeline.ask([("INFO",), ("TIME",)])
+        after = clock.wall()
+        lines = info.decode(errors="replace").splitlines()
+        facts = dict(line.partition(":")[::2] for line in lines if ":" in line)
+        yield from examine(self._target, facts, int(seconds) + int(micros) / 1e6, before, after)
 
     def close(self) -> None:
         """Close the connection."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+import sqlite3
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
+    Diagnosis,
     Execution,
     LeaseView,
     Pause,
@@ -286,6 +288,12 @@ class SQLiteInspector:
             *settings,
         )
         return "".join(f"{statement};\n" for statement in wanted)
+
+    def examine(self) -> Iterator[Diagnosis]:
+        """Yield that the file can be used; see `Inspector.examine`."""
+        with self._handle.until(_deadline()):
+            text = f"{self._handle.path}, for this machine alone (SQLite {sqlite3.sqlite_version})"
+        yield Diagnosis("ok", "server", text)
 
     def close(self) -> None:
         """Close the file."""

@@ -212,6 +212,22 @@ select case when a.backend_start is not null then pg_catalog.pg_terminate_backen
  where a.pid = %(pid)s and (a.backend_start is null or %(start)s::bigint is null
         or (extract(epoch from a.backend_start) * 1000000)::bigint = %(start)s)
 
+-- name: server
+-- The server and this session, for `oncecron doctor`.
+select version(), current_user, current_setting('transaction_isolation'), pg_catalog.pg_backend_pid(),
+       extract(epoch from pg_catalog.clock_timestamp())::float8, current_setting('max_connections')::int,
+       (select count(*) from pg_catalog.pg_stat_activity where datid is not null)
+
+-- name: rights
+-- What this role may do.
+select r.name
+  from (values ('fire', 'grant_v1'), ('operate', 'pause_v1'), ('check fences', 'assert_fence')) r (name, proname)
+ where exists (select from pg_catalog.pg_proc p
+                where p.pronamespace = '{ns}'::regnamespace and p.proname = r.proname
+                  and pg_catalog.has_function_privilege(p.oid, 'execute'))
+ union all
+select 'read' where pg_catalog.has_table_privilege('{ns}.executions', 'select')
+
 -- name: least_retention
 select least_executions, least_skips from {ns}.meta
 

@@ -1,0 +1,104 @@
+"""`oncecron doctor`: find what is wrong with this host and its store, and say what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncecron.cli.command import FORMAT, JSON, STORE_OPTIONS, TableCommand, output_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.config.settings import Settings
+    from oncecron.core.log_rows import Diagnosis
+    from oncecron.stores.address import Address
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (FORMAT, JSON, *STORE_OPTIONS)
+FOUND = 1
+"""Exit status where anything is not ok."""
+
+
+def _examine(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.cli import output, tables
+    from oncecron.config.settings import Settings
+    from oncecron.core.errors import ConfigurationError
+    from oncecron.core.log_rows import Diagnosis
+
+    stream = output.standard_output()
+    found: list[Diagnosis] = []
+    try:
+        settings = Settings(OPTIONS, given)
+        chosen, diagnoses = output_format(settings), _diagnoses(settings)
+    except ConfigurationError as error:
+        chosen = "json" if "json" in given else given.get("format", "table")
+        diagnoses = iter([Diagnosis("fail", "configuration", str(error))])
+    style = output.style_for(stream, chosen, utc=False)
+
+    def noted() -> Iterator[Diagnosis]:
+        for each in diagnoses:
+            found.append(each)
+            yield each
+
+    output.Writer(tables.DIAGNOSES, style, stream).write(noted())
+    return FOUND if any(each.state != "ok" for each in found) else 0
+
+
+def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
+    from oncecron.cli.crontab.installed_cron import installed_cron
+    from oncecron.core.errors import ConfigurationError
+    from oncecron.core.log_rows import Diagnosis
+    from oncecron.reports.doctor import of_cron, of_spool, of_zone
+    from oncecron.run.spool import spool_of
+
+    path = settings.file.path
+    yield Diagnosis("ok", "configuration", path or "no configuration file")
+    yield of_zone()
+    yield from of_cron(installed_cron())
+    for name, find in (("store", settings.address), ("log", settings.log)):
+        try:
+            address = find()
+        except ConfigurationError as error:
+            yield Diagnosis("fail", name, str(error))
+            return
+        if address:
+            yield from _of_store(settings, name, address)
+            yield from of_spool(spool_of(address, settings["namespace"]))
+
+
+def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
+    """Judge the store, or the log beside it; an error ends what can be known of it."""
+    from oncecron.core.errors import OncecronError
+    from oncecron.core.log_rows import Diagnosis
+    from oncecron.reports.doctor import of_commands
+    from oncecron.stores import open_inspector
+    from oncecron.stores.address import masked
+
+    source = settings.source(name) or (settings.file.store_file if name == "store" else "")
+    where = f"{masked(address.target)}, from {source or 'the configuration file'}"
+    try:
+        inspector = open_inspector(address, settings["namespace"])
+        try:
+            for number, each in enumerate(inspector.examine()):
+                if number == 0:
+                    yield Diagnosis("ok", name, where)
+                yield each
+            if name == "log" or settings.log() is None:
+                yield of_commands(inspector)
+        finally:
+            inspector.close()
+    except OncecronError as error:
+        yield Diagnosis("fail", name, f"{where}: {error}", None)
+
+
+COMMAND = TableCommand(
+    "doctor",
+    OPTIONS,
+    _examine,
+    short="Find what is wrong with this host and its store.",
+    about="Look at the configuration, the store, the spool, the clock and the cron daemon of this host. Print one line "
+    "for each: ok, warn or fail, and what to do about it. Exit with status 1 unless all are ok. Run it as the user of "
+    "the crontab.",
+    examples=("oncecron doctor", "sudo -u batch oncecron doctor --json"),
+)

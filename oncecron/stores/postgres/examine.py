@@ -1,0 +1,94 @@
+"""What a PostgreSQL server says about itself, for `oncecron doctor`."""
+
+from __future__ import annotations
+
+from oncecron.core import clock
+from oncecron.core.diagnosis import of_clock, of_encryption
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.log_rows import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    import psycopg
+
+    from oncecron.core.log_rows import LeaseView
+
+_FULL = 80
+"""The percentage of max_connections from which on a warning is due."""
+
+_VERIFIED = ("verify-full",)
+
+
+def examine(
+    connection: psycopg.Connection[tuple[Any, ...]], sql: Mapping[str, str]
+) -> Iterator[Diagnosis]:
+    """Yield what is known of the server and of this connection; `sql`: the sections `server` and `rights`."""
+    before = clock.wall()
+    row = connection.execute(sql["server"]).fetchone()
+    assert row is not None  # noqa: S101 - a select without a table has one row
+    version, role, isolation, backend, now, most, used = row
+    yield Diagnosis("ok", "server", f"{version.split(' on ')[0]}, a primary")
+    yield _of_role(role, [name for (name,) in connection.execute(sql["rights"])])
+    yield _of_isolation(isolation)
+    yield _of_pooler(connection.info.backend_pid, backend)
+    yield _of_connection(connection)
+    yield of_clock(now, before, clock.wall())
+    yield _of_room(used, most)
+
+
+def _of_role(role: str, may: list[str]) -> Diagnosis:
+    rights = ", ".join(may) or "nothing"
+    if "fire" in may:
+        return Diagnosis("ok", "role", f"role {role} may {rights}")
+    text = f"role {role} may {rights}, but start no job"
+    return Diagnosis("warn", "role", text, f"as the owner: `oncecron init --run-role {role}`")
+
+
+def _of_isolation(isolation: str) -> Diagnosis:
+    if isolation == "read committed":
+        return Diagnosis("ok", "isolation", isolation)
+    text = f"default_transaction_isolation is {isolation}: every claim is refused"
+    cure = "alter role ... set default_transaction_isolation = 'read committed'"
+    return Diagnosis("fail", "isolation", text, cure)
+
+
+def _of_pooler(client: int, server: int) -> Diagnosis:
+    if client == server:
+        return Diagnosis(
+            "ok", "pooler", "none, or one that keeps sessions: the session lock is taken too"
+        )
+    text = "a pooler shares its sessions: the lease row alone excludes, and a dead host is waited for until --ttl"
+    return Diagnosis("ok", "pooler", text)
+
+
+def _of_connection(connection: psycopg.Connection[tuple[Any, ...]]) -> Diagnosis:
+    mode = connection.info.get_parameters().get("sslmode", "prefer")
+    encrypted = bool(connection.pgconn.ssl_in_use)
+    cure = "set sslmode=verify-full, and channel_binding=require with passwords, in the store's URL"
+    return of_encryption(connection.info.host, encrypted, mode in _VERIFIED, cure)
+
+
+def _of_room(used: int, most: int) -> Diagnosis:
+    text = f"{used} of {most} connections are in use"
+    if 100 * used < _FULL * most:
+        return Diagnosis("ok", "connections", text)
+    cure = "raise max_connections, or put a pooler in front of the server"
+    return Diagnosis("warn", "connections", text, cure)
+
+
+def of_foreign_locks(leases: Sequence[LeaseView]) -> Iterator[Diagnosis]:
+    """Yield the sessions that hold the lock of a key without a lease."""
+    foreign = [lease for lease in leases if lease.expires_at is None and lease.backend_pid]
+    for lease in foreign:
+        where = f" from {lease.client_address}" if lease.client_address else ""
+        yield Diagnosis(
+            "warn",
+            "locks",
+            f"backend {lease.backend_pid}{where} holds the lock of key {lease.key} without a lease, so starts wait 2 s",
+            f"end it with `oncecron release {lease.key} --force`, and keep others out: `revoke connect on database` "
+            "from public",
+        )
+    if not foreign:
+        yield Diagnosis("ok", "locks", "no session holds a lock without a lease")

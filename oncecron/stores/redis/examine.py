@@ -1,0 +1,68 @@
+"""What a Redis server says about itself, for `oncecron doctor`."""
+
+from __future__ import annotations
+
+from oncecron.core.diagnosis import of_clock, of_encryption
+from oncecron.core.errors import StoreRefusesError
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.log_rows import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from oncecron.stores.redis.address import Target
+
+_STRANGERS = ("dragonfly_version", "garnet_version", "kvrocks_version", "keydb_version")
+"""Servers that speak the protocol of Redis and were never tried with oncecron."""
+
+
+def examine(
+    target: Target, info: Mapping[str, str], now: float, before: float, after: float
+) -> Iterator[Diagnosis]:
+    """Yield what is known of the server; `info`: its INFO, `now`: its TIME, between `before` and `after`."""
+    for name in _STRANGERS:
+        if name in info:
+            raise StoreRefusesError(
+                f"{target.shown}: this server is {name.removesuffix('_version')}, with which oncecron was never tried; "
+                "use Redis 6.2 or newer, or Valkey"
+            )
+    kind = "Valkey" if "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version")
+    yield Diagnosis("ok", "server", f"{kind} {version}, {_role(info)}")
+    yield _of_eviction(info.get("maxmemory_policy", ""), int(info.get("maxmemory", 0)))
+    yield _of_persistence(info)
+    yield _of_connection(target)
+    yield of_clock(now, before, after)
+
+
+def _role(info: Mapping[str, str]) -> str:
+    replicas = int(info.get("connected_slaves", 0))
+    return f"a master with {replicas} replica{'s' * (replicas != 1)}"
+
+
+def _of_eviction(policy: str, most: int) -> Diagnosis:
+    text = f"maxmemory-policy is {policy}"
+    cure = (
+        "`redis-cli config set maxmemory-policy noeviction`, and the same in its configuration file"
+    )
+    if policy.startswith("allkeys"):
+        return Diagnosis(
+            "fail", "eviction", f"{text}: it can evict a lease, so every claim is refused", cure
+        )
+    return Diagnosis("ok", "eviction", text if most else f"{text}, without a memory limit")
+
+
+def _of_persistence(info: Mapping[str, str]) -> Diagnosis:
+    if info.get("aof_enabled") == "1":
+        return Diagnosis("ok", "persistence", "appendonly is on")
+    text = "appendonly is off: a crash of the server loses the last minutes of the log and of the leases"
+    return Diagnosis("warn", "persistence", text, "set `appendonly yes` and `appendfsync always`")
+
+
+def _of_connection(target: Target) -> Diagnosis:
+    host, tls = "" if target.kind == "socket" else str(target.hosts[0][0]), target.tls
+    verified = tls is not None and tls.verify and tls.check_hostname
+    cure = (
+        "write rediss:// in the store's URL, without ssl_cert_reqs=none or ssl_check_hostname=false"
+    )
+    return of_encryption(host, tls is not None, verified, cure)

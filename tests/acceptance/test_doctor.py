@@ -1,0 +1,141 @@
+"""`oncecron doctor`: what is wrong with a host and its store, by the installed console script."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from answers import refused
+from log_of import Store
+from servers import Database, RedisServer, eventually, skewed
+from servers.oncecron import Oncecron
+
+Hosts = Callable[..., Oncecron]
+FIELDS = ["state", "subject", "text", "cure"]
+OF_HOST = {"cron", "path"}
+"""What depends on the machine of the tests."""
+
+
+def diagnoses(host: Oncecron, *words: object) -> dict[str, dict[str, str]]:
+    """Return what was found by subject, and check that the exit status says the same."""
+    ended = host("doctor", "--json", *words)
+    assert ended.err == "", ended
+    found = json.loads(ended.out)
+    assert all(list(each) == FIELDS for each in found)
+    assert ended.status == int(any(each["state"] != "ok" for each in found))
+    return {each["subject"]: each for each in found}
+
+
+def wrong(host: Oncecron, *words: object) -> dict[str, str]:
+    """Return the states that are not ok, by subject."""
+    found = diagnoses(host, *words)
+    return {
+        name: each["state"]
+        for name, each in found.items()
+        if each["state"] != "ok" and name not in OF_HOST
+    }
+
+
+@pytest.mark.quick
+def test_a_host_that_is_well(store: Store, new_host: Hosts) -> None:
+    """Every store says what it is; the table has a line for each."""
+    host = new_host("host-a")
+    host.run("k", "--tick", "t", "--", "true")
+    found = diagnoses(host)
+    assert wrong(host) == {}
+    assert {"configuration", "zone", "cron", "path", "store", "server", "spool", "commands"} <= {
+        *found
+    }
+    heading, *rows = host("doctor").out.decode().splitlines()
+    assert heading.split() == ["STATE", "SUBJECT", "FINDING"]
+    assert {row.split()[0] for row in rows} <= {"ok", "warn"}
+
+
+def test_a_store_that_is_away_and_one_without_a_schema(
+    any_store: Store, host: Oncecron, database: Database
+) -> None:
+    """What happened, and the cure of every other command."""
+    found = diagnoses(host, "--store", "postgresql://u:s3cret@127.0.0.1:1/d")
+    assert found["store"]["state"] == "fail"
+    assert "Connection refused" in found["store"]["text"]
+    assert "s3cret" not in str(found)
+    found = diagnoses(host, "--store", database.url())
+    assert "has no schema oncecron" in found["store"]["text"]
+    assert "oncecron init" in found["store"]["text"]
+
+
+def test_a_wrong_configuration_is_a_finding(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """Of the file, and of a missing store; a wrong line is 64 as everywhere."""
+    file = public_path / "wrong.toml"
+    file.write_text("nonsense = 1\n")
+    file.chmod(0o644)
+    assert wrong(host, "--config", file) == {"configuration": "fail"}
+    del host.environment["ONCECRON_STORE"]
+    assert wrong(host) == {"store": "fail"}
+    refused(host("doctor", "--format", "xml"), 64, "--format")
+
+
+def test_a_role_that_may_not_fire(ready: Database, public_path: Path) -> None:
+    """With the command that gives the right."""
+    found = diagnoses(Oncecron(ready.url("reader"), public_path))
+    assert found["role"] == {
+        "state": "warn",
+        "subject": "role",
+        "text": "role reader may read, but start no job",
+        "cure": "as the owner: `oncecron init --run-role reader`",
+    }
+
+
+def test_a_session_without_a_lease_is_named(ready: Database, public_path: Path) -> None:
+    """Any role that may connect can take the session lock of a key."""
+    host = Oncecron(ready.url("runner"), public_path)
+    host.run("k", "--tick", "t", "--", "true")
+    owner = Oncecron(ready.url("owner"), public_path)
+    with ready.connect("reader") as stranger:
+        stranger.execute(
+            "select pg_advisory_lock('oncecron.job_key'::regclass::oid::int4, key_id) from oncecron.keys"
+        )
+        found = diagnoses(owner)["locks"]
+        assert found["state"] == "warn"
+        assert f"backend {stranger.info.backend_pid} " in found["text"]
+        assert "oncecron release k --force" in found["cure"]
+    eventually(lambda: diagnoses(owner)["locks"]["state"] == "ok")
+
+
+def test_settings_of_redis_that_lose_data(
+    new_redis: Callable[..., RedisServer], public_path: Path
+) -> None:
+    """Eviction refuses every claim; without an AOF a crash loses the log."""
+    server = new_redis(aof=False)
+    host = Oncecron(server.url(), public_path)
+    assert wrong(host) == {"persistence": "warn"}
+    server.connect().config_set("maxmemory-policy", "allkeys-lru")
+    assert wrong(host) == {"persistence": "warn", "eviction": "fail"}
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(-60, "warn"), (600, "fail")])
+def test_a_wrong_clock(ready: Database, public_path: Path, seconds: int, state: str) -> None:
+    """Against the clock of the server."""
+    host = Oncecron(ready.url("owner"), public_path)
+    host.environment = skewed(seconds, host.environment)
+    assert diagnoses(host)["clock"]["state"] == state
+
+
+def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hosts) -> None:
+    """In the spool of this user; and other words under one key."""
+    a, b = new_host("host-a"), new_host("host-b")
+    a.run("k", "--tick", "1", "--", "true")
+    b.run("k", "--tick", "2", "--", "true", "or", "false")
+    found = diagnoses(a)["commands"]
+    assert (found["state"], found["text"]) == ("warn", "hosts ran different commands under k")
+    path = Path(any_store.url.removeprefix("sqlite://"))
+    away = path.rename(path.with_suffix(".away"))
+    path.mkdir()
+    assert a.run("k", "--tick", "3", "--connect-timeout", "1s", "--", "true").status != 0
+    path.rmdir()
+    away.rename(path)
+    assert diagnoses(a)["spool"]["state"] == "warn"
+    assert a("flush").status == 0
+    assert diagnoses(a)["spool"]["state"] == "ok"
