@@ -472,13 +472,9 @@ def _settings(url: str) -> dict[str, str | None]:
     """Return what psycopg's libpq, which may be another one than a firing's, would use for a URL."""
     text = psycopg.conninfo.make_conninfo(url, **address.NO_CONNECTION)
     unconnected = psycopg.pq.PGconn.connect_start(os.fsencode(text))
-    try:
-        return {
-            option.keyword.decode(): None if option.val is None else os.fsdecode(option.val)
-            for option in unconnected.info
-        }
-    finally:
-        unconnected.finish()
+    found = [(each.keyword.decode(), each.val) for each in unconnected.info]
+    unconnected.finish()
+    return {name: None if value is None else os.fsdecode(value) for name, value in found}
 
 
 def _unconnected(error: psycopg.Error, url: str) -> StoreError:
