@@ -29,6 +29,8 @@ def convert(option: Option, text: str) -> Any:
         return parse(text)
     if option.kind == "codes":
         return frozenset(_bounded(option, code, _integer(code)) for code in text.split(","))
+    if option.name == "only-if" and not text.strip():
+        raise ValueError("the test is empty (an unset variable?)")
     return text
 
 

@@ -40,8 +40,6 @@ def conflicts(
     """Yield the conflicts. `value` returns an option's converted value by name, `words` are the command."""
     if value("shell") == "":
         yield Conflict(("shell",), "the command is empty (an unset variable?)")
-    if value("only-if") is not None and not value("only-if").strip():
-        yield Conflict(("only-if",), "the test is empty (an unset variable?)")
     if value("shell") is not None and words:
         yield Conflict(
             ("shell",), "this is the command, and COMMAND is given as well; leave one of them out"
