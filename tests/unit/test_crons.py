@@ -16,6 +16,8 @@ from oncecron.core import time_zone
 from oncecron.core.time_zone import canonical, find_zone
 from oncecron.crontab.crons import CRONS, Cron
 from oncecron.crontab.leading_test import leading_test
+from oncecron.crontab.lint import LintedCrontab, lint
+from oncecron.crontab.lint.linted_entry import linted_entries
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import Entry, scan
@@ -175,6 +177,27 @@ def test_the_key_is_that_of_the_command_that_the_shell_gets() -> None:
     assert keys["debian"] == keys["cronie"] == keys["systemd-cron"]
     assert keys["busybox"] == keys["bcron"] == keys["supercronic"]
     assert keys["debian"] != keys["busybox"]
+
+
+@pytest.mark.parametrize("name", CRONS)
+@pytest.mark.parametrize("command", ["date +\\%F", "echo a\\\\b", "echo 5\\%%x"])
+def test_lint_derives_the_key_of_wrap(command: str, name: str) -> None:
+    """Below oncecron-shell and with `--key auto`, whatever a percent sign means to the cron."""
+    key = wrapped(f"@daily {command}\n", name).data.split()[4].decode()
+    text = f"SHELL=/bin/oncecron-shell\n@daily {command}\n"
+    source = LintedCrontab("crontab", scan(text.encode()))
+    [line] = linted_entries(source, {}, CRONS[name])
+    assert [each.key for each in line.invocations] == [key]
+
+
+@pytest.mark.parametrize("name", CRONS)
+def test_lint_reads_percent_signs_as_the_cron_does(name: str) -> None:
+    """Where a percent sign is a letter, it ends no command, and no two lines differ by what is behind it."""
+    text = "@daily echo 'a%b'\n@daily cat%one\n@daily cat%two\n@daily cat%one\n"
+    found = lint([LintedCrontab("crontab", scan(text.encode()))], cron=CRONS[name])
+    kinds = [(each.line, each.finding) for each in found]
+    percent = [(1, "percent")] if CRONS[name].percent.ends else []
+    assert kinds == [*percent, (4, "duplicate")]
 
 
 @pytest.mark.parametrize("command", ["date +%F", "date +\\%F", "sed 's/\\\\//'"])

@@ -1,17 +1,26 @@
-"""Find out which cron daemon this host has, by its program files; nothing is started."""
+"""Which cron reads the crontabs: the one of `--cron`, else the one of this host, by its files. Starts nothing."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from oncecron.config.options import Option
+from oncecron.core.errors import UsageError
 from oncecron.crontab.crons import CRONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from oncecron.crontab.crons import Cron
 
+CRON = Option(
+    "cron",
+    "choice",
+    "Read the crontab as this cron does. Default: the cron that is installed on this host.",
+    "NAME",
+    choices=tuple(CRONS),
+)
 _DIRECTORIES = ("usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin", "sbin", "bin")
 _DAEMONS = ("cron", "crond")
 _PROGRAMS = {"bcron-sched": "bcron", "supercronic": "supercronic"}
@@ -24,6 +33,18 @@ _MARKS = {
 _GENERATORS = ("usr/lib", "lib")
 _GENERATOR = "systemd/system-generators/systemd-crontab-generator"
 _LARGEST = 4 << 20
+
+
+def chosen_cron(given: Mapping[str, str]) -> Cron | None:
+    """Return the cron of `--cron`, else the installed one; None if that is unknown. Raises `UsageError`."""
+    if "cron" not in given:
+        return installed_cron()
+    from oncecron.config.convert import convert  # noqa: PLC0415 - not for --help
+
+    try:
+        return CRONS[str(convert(CRON, given["cron"]))]
+    except ValueError as error:
+        raise UsageError(f"--cron: {error}") from error
 
 
 def installed_cron(root: str = "/") -> Cron | None:

@@ -9,6 +9,7 @@ import click
 
 from oncecron.cli.command import FILES, JSON, TableCommand
 from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
+from oncecron.cli.crontab.installed_cron import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron.config.options import CONFIG, Option
 
@@ -33,6 +34,7 @@ OPTIONS = (
         "flag",
         "Compare the files as crontabs of several hosts. Files with the same name are always compared.",
     ),
+    CRON,
     USER_FIELD,
     JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
     CONFIG._replace(group="Options"),
@@ -42,12 +44,12 @@ _UNIT = ".service"
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
-    from oncecron.cli.crontab.installed_cron import installed_cron
     from oncecron.config.file import read_file
     from oncecron.core.stderr import complain
     from oncecron.crontab.crons import CRONS
     from oncecron.crontab.lint import check_unit, lint
 
+    cron = chosen_cron(given) or CRONS["debian"]
     jobs = read_file(given.get("config")).jobs
     named = list(dict.fromkeys(_files(words, system="user-field" in given) or [""]))
     units = [word for word in named if word.endswith(_UNIT)]
@@ -57,7 +59,7 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
         required="require-guard" in given,
         compared="compare" in given,
         is_program=lambda path: os.access(path, os.X_OK),
-        cron=installed_cron() or CRONS["debian"],
+        cron=cron,
     )
     for unit in units:
         text = read_source([unit]).data.decode("utf-8", "surrogateescape")

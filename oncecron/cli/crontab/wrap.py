@@ -7,15 +7,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
+from oncecron.cli.crontab.installed_cron import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
 from oncecron.config.options import Option
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.stderr import complain
-from oncecron.crontab.crons import CRONS
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
-    from oncecron.crontab.crons import Cron
     from oncecron.crontab.scanner import Crontab
     from oncecron.crontab.wrap import Rewritten, WrapSettings
 
@@ -34,13 +33,6 @@ TZ = Option(
     "Write this time zone after each schedule, unless cron reads another one from the crontab. Default: the zone of "
     "this host.",
     "ZONE",
-)
-CRON = Option(
-    "cron",
-    "choice",
-    "Read the crontab as this cron does. Default: the cron that is installed on this host.",
-    "NAME",
-    choices=tuple(CRONS),
 )
 UNLOCK = Option(
     "unlock",
@@ -61,16 +53,14 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
 
     @functools.cache  # for all crontabs: the host's zone is doubted once
     def settings() -> WrapSettings:
-        from oncecron.cli.crontab.installed_cron import installed_cron
         from oncecron.crontab.wrap import WrapSettings
 
         zone = _given_zone(given["tz"]) if "tz" in given else host_zone_of_cron()
         only = tuple(filter(None, given.get("only", "").split(",")))
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
-        cron = _given_cron(given["cron"]) if "cron" in given else installed_cron()
         return WrapSettings(
-            *(program_path(), zone, only, cron),
+            *(program_path(), zone, only, chosen_cron(given)),
             zone_given="tz" in given,
             unlock="unlock" in given,
             strict="strict" in given,
@@ -103,15 +93,6 @@ def program_path() -> str:
     raise ConfigurationError(
         "the program oncecron is not installed here, and cron needs its path; install the package"
     )
-
-
-def _given_cron(name: str) -> Cron:
-    from oncecron.config.convert import convert
-
-    try:
-        return CRONS[str(convert(CRON, name))]
-    except ValueError as error:
-        raise UsageError(f"--cron: {error}") from error
 
 
 def _given_zone(zone: str) -> str:

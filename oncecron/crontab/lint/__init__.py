@@ -1,7 +1,8 @@
 """Find unsafe or surprising lines in crontabs: text in, findings out; a finding names the line, the fault and the cure.
 
-Lines are read as Debian's cron reads them (`scanner`), commands as a shell reads them (`simple_commands`). Nothing is
-run and no store is read. Files with the same name, or all files with `compared`, belong to different hosts.
+Lines are read as Debian's cron reads them (`scanner`), percent signs and variables as the cron of the hosts does, and
+commands as a shell reads them (`simple_commands`). Nothing is run and no store is read. Files with the same name, or
+all files with `compared`, belong to different hosts.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def lint(
 
     `jobs` are the [job.KEY] sections of the configuration. `required`: every line must use oncecron. `compared`: the
     files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
-    `cron` is the cron of the hosts, as far as its variables count.
+    `cron` is the cron of the hosts: it decides what percent signs, backslashes and `CRON_TZ` mean.
     """
-    lines = [linted_entries(source, jobs or {}) for source in sources]
+    lines = [linted_entries(source, jobs or {}, cron) for source in sources]
     found: list[Diagnostic] = []
     for source, of_file in zip(sources, lines, strict=True):
         found += _problems(source)
@@ -70,7 +71,7 @@ def lint(
         found += whole_file.check_duplicates(of_file)
         found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
-            found += _check_line(line, is_program, cron)
+            found += _check_line(line, is_program)
     for group in _groups(sources, lines, compared=compared):
         found += keys.check_keys([line for of_file in group for line in of_file])
         found += keys.check_hosts(group)
@@ -82,9 +83,7 @@ def lint(
     )
 
 
-def _check_line(
-    line: LintedEntry, is_program: Callable[[str], bool], cron: Cron
-) -> Iterator[Diagnostic]:
+def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
     yield from schedules.check_fields(line)
     yield from schedules.check_minutes(line)
     yield from schedules.check_count(line)
@@ -99,7 +98,7 @@ def _check_line(
         yield from unguarded.check_delays(line)
         yield from broken_jobs.check_guarded(line)
         yield from guard_values.check_values(line)
-        yield from schedules.check_zone_of_cron(line, cron)
+        yield from schedules.check_zone_of_cron(line)
     for invocation in line.invocations:
         yield from schedules.check_schedule(line, invocation)
         yield from schedules.check_frequency(line, invocation)

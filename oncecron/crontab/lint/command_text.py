@@ -25,7 +25,9 @@ def check_command(line: LintedEntry) -> Iterator[Diagnostic]:
         cure = HIDE_IT.format(OF_ONCECRON if line.invocations else "")
         yield line.diagnostic("secret", f"{what} in the command is a secret", cure)
     prefix = read_prefix(line.entry.command)
-    before, behind = split_command(prefix.command if prefix else line.entry.command)
+    before, behind = split_command(
+        prefix.command if prefix else line.entry.command, line.cron.percent
+    )
     if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
         yield line.diagnostic(
             "percent",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from oncecron.core.time_zone import canonical
 from oncecron.crontab.lint.linted_entry import shown
 from oncecron.crontab.lint.schedules import meaning
-from oncecron.crontab.percent_sign import split_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +71,7 @@ def _plain(key: str) -> str:
 
 def _occasion(line: LintedEntry) -> tuple[object, ...]:
     """Return how lines with the same command differ: time, user, input."""
-    return meaning(line.entry), line.entry.user, split_command(line.entry.command)[1] or b""
+    return meaning(line.entry), line.entry.user, line.behind or b""
 
 
 def check_hosts(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]:

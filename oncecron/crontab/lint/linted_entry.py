@@ -15,7 +15,7 @@ from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.lint.run_arguments import usage_error_of
 from oncecron.crontab.masking import masked_line
 from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, objections
-from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.programs import SHELLS, STRING_FOLLOWS
 from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
@@ -24,6 +24,7 @@ from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program,
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.directives import Directives
     from oncecron.crontab.generators import Generator
     from oncecron.crontab.scanner import Crontab
@@ -111,6 +112,8 @@ class LintedEntry(NamedTuple):
     """A line that runs a command."""
 
     source: LintedCrontab
+    cron: Cron
+    """The cron that reads it."""
     entry: Entry
     environment: Mapping[str, str]
     command: str
@@ -134,6 +137,11 @@ class LintedEntry(NamedTuple):
         return self.source.user if named is None else named.decode("utf-8", "backslashreplace")
 
     @property
+    def behind(self) -> bytes | None:
+        """The text after the `%` that ends the command, None without one."""
+        return split_command(self.entry.command, self.cron.percent)[1]
+
+    @property
     def without_guard(self) -> str:
         """Its command without oncecron, in canonical form."""
         whole = [invocation.whole for invocation in self.invocations if invocation.command]
@@ -145,9 +153,12 @@ class LintedEntry(NamedTuple):
 
 
 def linted_entries(
-    source: LintedCrontab, jobs: Mapping[str, Mapping[str, str]]
+    source: LintedCrontab, jobs: Mapping[str, Mapping[str, str]], cron: Cron
 ) -> list[LintedEntry]:
-    """Return the lines of a crontab that run commands; `jobs` are the [job.KEY] sections of the configuration."""
+    """Return the lines of a crontab that run commands, as `cron` reads them.
+
+    `jobs` are the [job.KEY] sections of the configuration.
+    """
     directives, _ = read_directives(source.crontab)
     generated = generated_lines(source.crontab)
     environment: dict[str, str] = {}
@@ -157,7 +168,7 @@ def linted_entries(
             environment = {**environment, to_text(line.name): to_text(line.value)}
         elif isinstance(line, Entry):
             above = directives.get(line.number)
-            linted = _line(source, line, environment, jobs, above)
+            linted = _line(source, cron, line, environment, jobs, above)
             generator = None if linted.named else generated.get(line.number)
             found.append(linted._replace(generator=generator))
     return found
@@ -165,12 +176,13 @@ def linted_entries(
 
 def _line(
     source: LintedCrontab,
+    cron: Cron,
     entry: Entry,
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
     above: Directives | None,
 ) -> LintedEntry:
-    raw = shell_command(entry.command)
+    raw = shell_command(entry.command, cron.percent)
     command = to_text(raw)
     commands = tuple(with_inner_commands(simple_commands(command) or ()))
     off = (above is not None and above.off) or is_off(raw) or environment.get("ONCECRON") == "off"
@@ -178,7 +190,7 @@ def _line(
     user = source.user or "" if entry.user is None else to_text(entry.user)
     invocations = tuple(_find_invocations(raw, commands, {} if off else environment, jobs, user))
     return LintedEntry(
-        *(source, entry, environment, command, commands, invocations),
+        *(source, cron, entry, environment, command, commands, invocations),
         off=off,
         named=named,
         generator=None,

@@ -15,7 +15,6 @@ from oncecron.crontab.wrap import schedule_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
 
 _DAY, _MONTH, _WEEKDAY = 2, 3, 4
@@ -123,9 +122,9 @@ def check_count(line: LintedEntry) -> Iterator[Diagnostic]:
         )
 
 
-def check_zone_of_cron(line: LintedEntry, cron: Cron) -> Iterator[Diagnostic]:
+def check_zone_of_cron(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield schedules of a guard that are in another zone than the one that CRON_TZ sets for the line."""
-    variable = zone_variable(line.source.crontab, line.entry, cron)
+    variable = zone_variable(line.source.crontab, line.entry, line.cron)
     if variable is None:
         return
     zone = variable.value.decode(errors="replace")
@@ -136,7 +135,7 @@ def check_zone_of_cron(line: LintedEntry, cron: Cron) -> Iterator[Diagnostic]:
         ):
             yield line.diagnostic(
                 "zone",
-                f"{cron.title} fires the line in {zone}, but --schedule is in {given or 'the zone of the host'}",
+                f"{line.cron.title} fires the line in {zone}, but --schedule is in {given or 'the zone of the host'}",
                 f"use --tz {zone}",
             )
 

@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.linted_entry import shown
-from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.simple_commands import to_bytes, to_text
 from oncecron.crontab.words import (
     BLANK,
@@ -44,7 +43,7 @@ def check_text(line: LintedEntry) -> Iterator[Diagnostic]:
     try:
         read = [token for token in tokens(to_bytes(line.command)) if token.kind != BLANK]
     except UnclosedError:
-        if split_command(line.entry.command)[1] is None:  # else the % is the mistake
+        if line.behind is None:  # else the % is the mistake
             yield line.diagnostic(
                 "quote",
                 f"a quote or a bracket in {shown(line.command)} is not closed",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from oncecron.crontab.lint.linted_entry import Diagnostic, shown
 from oncecron.crontab.lint.schedules import meaning
-from oncecron.crontab.percent_sign import split_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,8 +34,7 @@ def check_duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
     """Yield lines that are in a file twice: cron starts both."""
     known: dict[object, LintedEntry] = {}
     for line in lines:
-        behind = split_command(line.entry.command)[1]
-        occasion = (meaning(line.entry), line.entry.user, line.without_guard, behind)
+        occasion = (meaning(line.entry), line.entry.user, line.without_guard, line.behind)
         other = known.setdefault((occasion, tuple(sorted(line.environment.items()))), line)
         if other is not line and line.command.strip():
             yield line.diagnostic(
