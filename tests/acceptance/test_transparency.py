@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -24,6 +25,7 @@ from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 from servers.process import descendants, free_port
 
 import oncecron
+from oncecron.core.log_rows import owner_digest
 
 PYTHON = [os.path.realpath(sys.executable), "-S", "-E", "-c"]
 SILENCE = (b"", "")
@@ -274,6 +276,7 @@ def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Once
     hidden = {b"ONCECRON_STORE", b"ONCECRON_LOG"}
     assert seen == {name: value for name, value in given.items() if name not in hidden}
     identity = (told.pop(b"ONCECRON_EXECUTION_ID"), told.pop(b"ONCECRON_FENCING_TOKEN"))
+    assert told.pop(b"TRACEPARENT")
     assert told == {
         b"ONCECRON_KEY": b"k", b"ONCECRON_TICK": b"one", b"ONCECRON_ATTEMPT": b"1",
         b"ONCECRON_SHARD": b"0", b"ONCECRON_SHARDS": b"1",
@@ -283,6 +286,23 @@ def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Once
         str(value).encode() for value in (logged.execution_id, logged.fencing_token)
     )
     assert b"ONCECRON_TICK" not in _environment(host.run("k2", "--no-tick", "--", "env", "-0").out)
+
+
+def test_a_firing_is_a_trace(store: Store, host: Oncecron) -> None:
+    """All its attempts have one, which begins with the published owner; one that is there stays, also an empty one."""
+    fails = ("sh", "-c", 'echo "$TRACEPARENT"; exit 1')
+    host.environment.pop("TRACEPARENT", None)
+    ended = host.run("k", "--retries", "1", "--retry-delay", "0s..0s", "--", *fails)
+    first, second = ended.out.decode().splitlines()
+    assert first == second
+    found = re.fullmatch("00-([0-9a-f]{32})-([0-9a-f]{16})-01", first)
+    assert found
+    assert {owner_digest(each.owner) for each in store.executions("k")} == {found[1][:16]}
+    assert int(found[1], 16)
+    assert int(found[2], 16)
+    for given in (f"00-{'a' * 32}-{'b' * 16}-00", ""):
+        host.environment["TRACEPARENT"] = given
+        assert host.run(f"k{len(given)}", "--", *fails).out.decode() == f"{given}\n"
 
 
 @pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}])
