@@ -53,6 +53,8 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     from oncecron.run.spool import spool_of
 
     path = settings.file.path
+    for problem in settings.file.problems:
+        yield Diagnosis("fail", "configuration", str(problem))
     yield Diagnosis("ok", "configuration", path or "no configuration file")
     yield of_zone()
     yield from of_cron(installed_cron())

@@ -35,16 +35,37 @@ _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "
 }
 
 
+class FileProblem(NamedTuple):
+    """Something wrong in a configuration file."""
+
+    path: str
+    text: str
+    """What is wrong, and what to do."""
+    section: str = ""
+    """The heading of the table; empty at the top."""
+    name: str = ""
+    """As in the file; empty if the whole file or section is meant."""
+    keys: tuple[str, ...] = ()
+    """The keys of the jobs that it stops; empty: every job."""
+
+    def __str__(self) -> str:
+        """Return the place and the text."""
+        return f"{f'{self.path} {self.section}'.rstrip()}: {self.text}"
+
+
 class File(NamedTuple):
     """A configuration file after checking; option values by name, as text."""
 
     path: str | None
     values: dict[str, str]
     jobs: dict[str, dict[str, str]]
+    """The [job.KEY] sections by key, without what is wrong in them."""
     store_file: str | None
     retention: Retention
     redis: tuple[tuple[str, str], ...] = ()
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
+    problems: tuple[FileProblem, ...] = ()
+    """What is wrong; from `read_file`, with single jobs alone."""
 
 
 def read_file(named: str | None) -> File:
@@ -68,68 +89,147 @@ def find_file(environment: Mapping[str, str], home: Callable[[], str]) -> str | 
 
 
 def _parse(path: str) -> File:
-    text, mode = read_private(path, "configuration file")
+    """Return a file to work with. A wrong [job.KEY] is no reason to raise: it stops one job alone."""
+    file = parsed(path, *read_private(path, "configuration file"))
+    if wrong := next((problem for problem in file.problems if not problem.keys), None):
+        raise ConfigurationError(str(wrong))
+    return file
+
+
+def parsed(path: str, text: str, mode: int) -> File:
+    """Return what a file sets, with all its problems. Raises `ConfigurationError` if it is not TOML."""
     import tomllib  # noqa: PLC0415 - costs ten milliseconds where there is no file
 
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
         raise ConfigurationError(f"{path}: {error}") from error
-    jobs = _table(path, data, "job")
-    retention = _table(path, data, "retention")
-    redis = _redis(path, _table(path, data, "redis"))
-    store_file = data.pop("store_file", None)
+    reader = _Reader(path)
+    jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
+    store_file = reader.store_file(data)
+    also = ("store_file", "job", "redis", "retention")
     file = File(
         path,
-        _texts(path, "", data, _TOP_KEYS, ("store_file", "job", "redis", "retention")),
-        {
-            key: _texts(path, job_section(key), _job(path, key, job), _JOB_KEYS)
-            for key, job in jobs.items()
-        },
-        _store_file(path, store_file),
-        _retention(path, retention),
-        redis,
+        reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
+        {key: reader.job(key, job) for key, job in jobs.items()},
+        store_file,
+        reader.retention(retention),
+        reader.redis(redis),
     )
-    if _holds_password(file):
-        _refuse_world_readable(path, mode, "configuration file")
-    return file
+    if _holds_password(file) and (why := _world_readable(path, mode)):
+        reader.wrong(FileProblem(path, ""), why)
+    return file._replace(problems=tuple(reader.problems))
 
 
-def _store_file(path: str, value: Any) -> str | None:
-    try:
-        return None if value is None else _text("store_file", value)
-    except ValueError as error:
-        raise ConfigurationError(f"{path}: {error}") from error
+class _Reader:
+    """Reads the tables of a file, and collects what is wrong in them."""
 
+    def __init__(self, path: str) -> None:
+        self.problems: list[FileProblem] = []
+        self._top = FileProblem(path, "")
 
-def _table(path: str, data: dict[str, Any], name: str) -> dict[str, Any]:
-    return _mapping(path, name, data.pop(name, {}))
+    def wrong(self, place: FileProblem, reason: str, name: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(FileProblem(place.path, reason, place.section, name, place.keys))
 
+    def table(self, data: dict[str, Any], name: str) -> dict[str, Any]:
+        """Take a table out of the file."""
+        value = data.pop(name, {})
+        if isinstance(value, dict):
+            return value
+        self.wrong(self._top, f"{name} must be a table: [{name}]", name)
+        return {}
 
-def _mapping(path: str, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigurationError(f"{path}: {name} must be a table: [{name}]")
-    return value
+    def store_file(self, data: dict[str, Any]) -> str | None:
+        """Take the path of the store file out of the file."""
+        try:
+            return _text("store_file", data.pop("store_file")) if "store_file" in data else None
+        except ValueError as error:
+            self.wrong(self._top, str(error), "store_file")
+            return None
 
+    def job(self, key: str, value: Any) -> dict[str, str]:
+        """Return the section of a key. Tables in it are a problem: a dot without quotes makes them."""
+        if not isinstance(value, dict):
+            why = f"{key!r} in [job] needs the name of a job; write [job.KEY]"
+            self.wrong(self._top._replace(section="[job]"), why, key)
+            return {}
+        place = self._top._replace(section=job_section(key), keys=(key,))
+        if key == AUTO_KEY:
+            self.wrong(
+                place,
+                f"--key {key} stands for the derived key, so no job has this key; see `oncecron jobs` for the keys, "
+                "and name one of them",
+            )
+        names = ".".join((key, *_tables_within(value)))
+        if names != key:
+            self.wrong(
+                place._replace(
+                    section=f"[job.{names}]",
+                    keys=(key, *(f"{key}.{below}" for below in _tables_below(value))),
+                ),
+                f"a key with dots needs quotes; write {job_section(names)}",
+            )
+        texts = {name: each for name, each in value.items() if not isinstance(each, dict)}
+        return self.texts(place, texts, _JOB_KEYS)
 
-def _job(path: str, key: str, value: Any) -> dict[str, Any]:
-    """Return the section of a key. Raises `ConfigurationError` for inner tables: a dot without quotes makes them."""
-    if not isinstance(value, dict):
-        raise ConfigurationError(
-            f"{path}: {key!r} in [job] needs the name of a job; write [job.KEY]"
+    def texts(
+        self,
+        place: FileProblem,
+        data: Mapping[str, Any],
+        known: Mapping[str, Option],
+        also: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Return a table's values by option name, as text; an unknown key is a problem."""
+        found = {}
+        for key, value in data.items():
+            name = key.replace("_", "-")
+            if name not in known:
+                meant = _meant(name, place.section, known, also)
+                self.wrong(place, f"unknown key {key!r}; {meant}", key)
+                continue
+            try:
+                text = _text(key, value)
+            except ValueError as error:
+                self.wrong(place, str(error), key)
+                continue
+            try:
+                convert(known[name], text)
+            except ValueError as error:
+                self.wrong(place, f"{key}: {error}", key)
+            found[name] = text
+        return found
+
+    def retention(self, table: Mapping[str, Any]) -> Retention:
+        """Return what the table [retention] sets."""
+        place, values = self._top._replace(section="[retention]"), {}
+        for name, value in table.items():
+            if name not in Retention._fields:
+                meant = _meant(name, "retention", (), Retention._fields)
+                self.wrong(place, f"unknown key {name!r}; {meant}", name)
+                continue
+            try:
+                values[name] = parse_duration(str(value))
+            except ValueError as error:
+                self.wrong(place, f"{name}: {error}", name)
+        return Retention(**values)
+
+    def redis(self, table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+        """Return the values of the table [redis], as text."""
+        if not table:
+            return ()
+        from oncecron.stores.redis.address import (  # noqa: PLC0415 - the table is rare
+            check_defaults,
         )
-    if key == AUTO_KEY:
-        raise ConfigurationError(
-            f"{path} [job.{key}]: --key {key} stands for the derived key, so no job has this key; see `oncecron jobs` "
-            "for the keys, and name one of them"
-        )
-    section = value
-    names = ".".join((key, *_tables_within(section)))
-    if names != key:
-        raise ConfigurationError(
-            f"{path} [job.{names}]: a key with dots needs quotes; write {job_section(names)}"
-        )
-    return section
+
+        place, texts = self._top._replace(section="[redis]"), {}
+        for name, value in table.items():
+            try:
+                texts[name] = _text(name, value)
+                check_defaults({name: texts[name]})
+            except ValueError as error:
+                self.wrong(place, str(error), name)
+        return tuple(texts.items())
 
 
 def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
@@ -139,36 +239,17 @@ def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
         yield name
 
 
+def _tables_below(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of all nested tables, with dots between them."""
+    for name, inner in table.items():
+        if isinstance(inner, dict):
+            yield name
+            yield from (f"{name}.{below}" for below in _tables_below(inner))
+
+
 def job_section(key: str) -> str:
     """Return the heading of a key's section; TOML needs quotes around some names."""
     return f"[job.{key}]" if _BARE.issuperset(key) else f'[job."{key}"]'
-
-
-def _texts(
-    path: str,
-    section: str,
-    data: Mapping[str, Any],
-    known: Mapping[str, Option],
-    also: Iterable[str] = (),
-) -> dict[str, str]:
-    """Return a table's values by option name, as text; an unknown key is an error."""
-    where = f"{path} {section}".rstrip()
-    texts = {}
-    for key, value in data.items():
-        name = key.replace("_", "-")
-        if name not in known:
-            raise ConfigurationError(
-                f"{where}: unknown key {key!r}; {_meant(name, section, known, also)}"
-            )
-        try:
-            texts[name] = _text(key, value)
-        except ValueError as error:
-            raise ConfigurationError(f"{where}: {error}") from error
-        try:
-            convert(known[name], texts[name])
-        except ValueError as error:
-            raise ConfigurationError(f"{where}: {key}: {error}") from error
-    return texts
 
 
 def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
@@ -182,34 +263,6 @@ def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -
     if near:
         return f"did you mean {near[0] if near[0] != 'job' else '[job.KEY]'}?"
     return f"known keys: {', '.join(keys)}"
-
-
-def _retention(path: str, table: dict[str, Any]) -> Retention:
-    values = {}
-    for name, value in table.items():
-        if name not in Retention._fields:
-            raise ConfigurationError(
-                f"{path} [retention]: unknown key {name!r}; {_meant(name, 'retention', (), Retention._fields)}"
-            )
-        try:
-            values[name] = parse_duration(str(value))
-        except ValueError as error:
-            raise ConfigurationError(f"{path} [retention] {name}: {error}") from error
-    return Retention(**values)
-
-
-def _redis(path: str, table: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the checked values of the table [redis], as text."""
-    if not table:
-        return ()
-    from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
-
-    try:
-        texts = {name: _text(name, value) for name, value in table.items()}
-        check_defaults(texts)
-    except ValueError as error:
-        raise ConfigurationError(f"{path} [redis]: {error}") from error
-    return tuple(texts.items())
 
 
 def _text(name: str, value: Any) -> str:
@@ -239,8 +292,8 @@ def store_from_file(file: File, configured: str | None) -> str | None:
     text = text.strip()
     if not text or "\n" in text or "\0" in text:
         raise ConfigurationError(f"store file {path} must hold exactly one line, the store's URL")
-    if has_password(text):
-        _refuse_world_readable(path, mode, "store file")
+    if has_password(text) and (why := _world_readable(path, mode)):
+        raise ConfigurationError(f"store file {path}: {why}")
     return text
 
 
@@ -281,8 +334,8 @@ def _refuse_untrusted(path: str, what: str, mode: int) -> None:
         raise ConfigurationError(f"{what} {path}: {why}")
 
 
-def _refuse_world_readable(path: str, mode: int, what: str) -> None:
-    if mode & stat.S_IROTH:
-        raise ConfigurationError(
-            f"{what} {path} holds a password and is world-readable; run `chmod 640 {shell_quoted(path)}`"
-        )
+def _world_readable(path: str, mode: int) -> str | None:
+    """Return why a file with a password is refused, None if it is not."""
+    if not mode & stat.S_IROTH:
+        return None
+    return f"it holds a password and is world-readable; run `chmod 640 {shell_quoted(path)}`"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from oncecron.config.convert import convert
-from oncecron.config.options import CONFIG, LOG, NAMESPACE, STORE
+from oncecron.config.options import AUTO_KEY, CONFIG, LOG, NAMESPACE, STORE
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores import check_address
@@ -31,10 +31,12 @@ class Settings:
     ) -> None:
         """Find and check all values. `given`: typed options; `key`: selects the [job.KEY] section.
 
-        Raises `UsageError`, `ConfigurationError`.
+        Raises `UsageError`, `ConfigurationError`; for a wrong section only if it is the key's.
         """
         self._given = given
         self.file = read_file(given.get("config"))
+        if key is not None:
+            self._refuse_wrong_section(key)
         self._job = self.file.jobs.get(key or "", {})
         self._section = job_section(key or "")
         self._values: dict[str, Any] = {}
@@ -42,6 +44,13 @@ class Settings:
         self._address: Address | None = None
         for option in options:
             self._values[option.name] = self._find(option)
+
+    def _refuse_wrong_section(self, key: str) -> None:
+        """Raise `ConfigurationError` for a wrong section of the key, or one that was meant for `--key auto`."""
+        keys = {key, AUTO_KEY} if self._given.get("key") == AUTO_KEY else {key}
+        for problem in self.file.problems:
+            if not keys.isdisjoint(problem.keys):
+                raise ConfigurationError(str(problem))
 
     def _find(self, option: Option) -> Any:
         name = option.name

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "oncecron"
 HOLE = "..."
 WRITERS = {
     **dict.fromkeys(("complain", "say", "_say", "tell", "_tell", "_fence"), 0),
-    **dict.fromkeys(("Problem", "Conflict"), 1),
+    **dict.fromkeys(("Problem", "FileProblem", "Conflict", "wrong"), 1),
     **dict.fromkeys(("kind", "error"), 0),  # a variable that holds a class of errors
 }
 """Functions that write to standard error, or keep what is written later, and which argument is the text. A function

@@ -10,8 +10,7 @@ import pytest
 
 from oncecron.cli import crontab_shell
 from oncecron.cli.main import invoke
-from oncecron.config.file import read_file
-from oncecron.config.options import STORE_OPTIONS
+from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.time_zone import find_zone
@@ -190,7 +189,7 @@ def test_a_near_key_of_the_file_is_named(tmp_path: Path, text: str, told: str) -
     path = tmp_path / "c.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=re.escape(told)):
-        read_file(str(path))
+        Settings(RUN_OPTIONS, {"config": str(path)}, "k")
 
 
 def test_a_near_job_of_the_file_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

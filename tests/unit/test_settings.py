@@ -7,7 +7,7 @@ import pytest
 from config_files import only_this_directory, put, settings  # noqa: F401
 
 from oncecron.config.file import read_file
-from oncecron.config.options import RUN_OPTIONS
+from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("only_this_directory")
 def complaint(error: type[OncecronError], **given: str) -> str:
     """Return the one line that is told."""
     with pytest.raises(error) as caught:
-        settings(**given).address()
+        settings(given.pop("job", "billing"), **given).address()
     text = str(caught.value)
     assert "\n" not in text
     assert SECRET not in text
@@ -207,7 +207,7 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("config = 'x'\n", "unknown key 'config'"),
         ("[job.billing]\nagain = true\n", "unknown key 'again'"),
         ("[retention]\nlogs = '1d'\n", "unknown key 'logs'"),
-        ("[retention]\nskips = 'x'\n", "[retention] skips: "),
+        ("[retention]\nskips = 'x'\n", "[retention]: skips: "),
         ("[redis]\ndb = 1\n", "[redis]: unknown key 'db'"),
         ("[redis]\nwait = 'x'\n", "[redis]: wait: 'x' is not a whole number"),
         ("[redis]\nwait = [1]\n", "[redis]: wait must be a text"),
@@ -231,16 +231,39 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
 def test_what_a_file_must_not_hold(tmp_path: Path, text: str, told: str) -> None:
     """An unknown key is an error: a misspelt one would be without effect."""
     path = put(tmp_path / "c.toml", text)
-    line = complaint(ConfigurationError, config=path)
+    key = next((key for key in ("a.b", "a.b.c", "bill.sh-1") if key in text), "billing")
+    line = complaint(ConfigurationError, config=path, job=key)
     assert told in line
     assert path in line
 
 
-def test_a_job_s_mistake_stops_every_job(tmp_path: Path) -> None:
-    """Not first at two in the morning."""
-    path = put(tmp_path / "c.toml", '[job.other]\nttl = "1s"\n')
-    with pytest.raises(ConfigurationError, match=r"\[job.other\]"):
-        settings("billing", config=path)
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('[job.other]\nttl = "1s"\n', ["other"]),
+        ("[job.other]\ntlt = 1\n", ["other"]),
+        ("[job.other.sh]\nttl = 40\n[job.other.py]\nttl = 40\n", ["other", "other.sh", "other.py"]),
+        ("[job.auto]\nttl = 40\n", ["auto"]),
+    ],
+)
+def test_a_wrong_section_stops_its_own_job_alone(
+    tmp_path: Path, text: str, keys: list[str]
+) -> None:
+    """Other jobs run, and commands without a key as well."""
+    path = put(tmp_path / "c.toml", f'{text}[job.billing]\nttl = "9s"\n')
+    for key in keys:
+        with pytest.raises(ConfigurationError, match=rf"c.toml \[job.{keys[0]}"):
+            settings(key, config=path)
+    assert settings("billing", config=path)["ttl"] == 9.0
+    assert settings("unnamed", config=path)["ttl"] == 60.0
+    assert Settings(STORE_OPTIONS, {"config": path})["namespace"] == "oncecron"
+
+
+def test_a_section_for_auto_stops_the_jobs_with_a_derived_key(tmp_path: Path) -> None:
+    """It was meant for them."""
+    path = put(tmp_path / "c.toml", "[job.auto]\nttl = 40\n")
+    with pytest.raises(ConfigurationError, match="stands for the derived key"):
+        Settings(RUN_OPTIONS, {"config": path, "key": "auto"}, "true-1")
 
 
 @pytest.mark.parametrize("name", ["config", "ONCECRON_CONFIG"])

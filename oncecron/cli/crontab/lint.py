@@ -45,12 +45,16 @@ _UNIT = ".service"
 def _lint(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.file import read_file
+    from oncecron.core.errors import ConfigurationError
     from oncecron.core.stderr import complain
     from oncecron.crontab.crons import CRONS
     from oncecron.crontab.lint import check_unit, lint
 
     cron = chosen_cron(given) or CRONS["debian"]
-    jobs = read_file(given.get("config")).jobs
+    file = read_file(given.get("config"))
+    if file.problems:
+        raise ConfigurationError(str(file.problems[0]))
+    jobs = file.jobs
     named = list(dict.fromkeys(_files(words, system="user-field" in given) or [""]))
     units = [word for word in named if word.endswith(_UNIT)]
     found = lint(
