@@ -1,5 +1,6 @@
 """`oncecron crontab wrap` and `unwrap` as people call them: through pipes, in place, with a difference shown."""
 
+import json
 import os
 import stat
 import subprocess
@@ -368,6 +369,19 @@ def test_cron_s_own_spool_is_not_written_to(host: Oncecron) -> None:
     for command in ("wrap", "unwrap"):
         cure = f"run `oncecron crontab {command} --install --user root`"
         refused(host("crontab", command, "--in-place", spool), 64, cure)
+
+
+def test_the_owner_of_a_crontab_in_a_pipe_is_named(host: Oncecron, crontab: Path) -> None:
+    """Its derived keys are those of `--install --user`; the user need not exist on this host."""
+    data = b"@daily bin/sync\n@daily /bin/poll\n"
+    first, second = piped(host, "wrap", "--user", "ann", data=data).out.splitlines()
+    assert b" --key ann.sync-" in first
+    assert b" --key poll-" in second
+    crontab.write_bytes(data)
+    named = host("crontab", "wrap", "--user", "ann", crontab).out.splitlines()
+    assert named == [first, second]
+    records = json.loads(piped(host, "wrap", "--user", "ann", "--json", data=data).out)
+    assert [each["user"] for each in records] == ["ann", "ann"]
 
 
 # What cannot be read

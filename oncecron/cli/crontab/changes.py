@@ -70,7 +70,7 @@ def _records(plan: Plan, command: str) -> Iterator[dict[str, object]]:
             )
         prefix = isinstance(after, Entry) and read_prefix(after.command)
         key = prefix.options.get("key") if prefix else None
-        user = source.user or (
+        user = source.owner or (
             os.fsdecode(line.user) if isinstance(line, Entry) and line.user else None
         )
         yield {

@@ -33,6 +33,8 @@ class CrontabFile(NamedTuple):
     """Of the file; None for standard input and a user's crontab."""
     user: str | None = None
     """Whose crontab it is, if it was read by crontab(1)."""
+    named_owner: str | None = None
+    """Whose crontab it is, if `--user` says so."""
 
     @property
     def is_system(self) -> bool:
@@ -41,9 +43,9 @@ class CrontabFile(NamedTuple):
 
     @property
     def owner(self) -> str | None:
-        """The user whose crontab this is, also by its path; None if unknown."""
+        """The user whose crontab this is, by `--user` or its path; None if unknown."""
         directory, name = os.path.split(self.path)
-        return self.user or (name if directory in SPOOLS else None)
+        return self.user or self.named_owner or (name if directory in SPOOLS else None)
 
     def not_read(self) -> str | None:
         """Return why cron does not read this file of a directory of crontabs, None if it does or may."""

@@ -40,7 +40,7 @@ _INSTALL = Option(
     "flag",
     "Change your crontab by crontab(1): show the changes, save the old crontab, install and verify the new one.",
 )
-_USER = Option(
+USER = Option(
     "user",
     "text",
     "With --install: change the crontab of this user instead of your own. Repeatable.",
@@ -67,15 +67,22 @@ _JSON = Option(
     "flag",
     "Print what happens to each line, and why, as JSON (one array) instead of the new crontab.",
 )
-REWRITING_OPTIONS = (USER_FIELD, _INSTALL, _USER, _IN_PLACE, _CHECK, _DIFF, _JSON)
+REWRITING_OPTIONS = (USER_FIELD, _INSTALL, USER, _IN_PLACE, _CHECK, _DIFF, _JSON)
 CRONTABS = click.Argument(
     ["words"], metavar="[FILE|DIRECTORY|-]...", nargs=-1, required=False, shell_complete=FILES
 )
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WITHOUT_OUTPUT = ("install", "in-place", "check", "diff", "json")
 """With one of these options, the new crontab is not written to standard output."""
+_EXCLUSIVE = (
+    ("install", "in-place"),
+    ("install", "user-field"),
+    ("user", "user-field"),
+    ("json", "diff"),
+)
 _REFUSED = 1
 _LONGEST_SHOWN = 60
+_NO_USER = "--user is empty (an unset variable?); leave it out for your own crontab"
 
 
 class Plan(NamedTuple):
@@ -118,7 +125,7 @@ def rewrite(
 
 def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
     """Raise `UsageError` for options that do not fit each other or the files."""
-    for one, other in (("install", "in-place"), ("install", "user-field"), ("json", "diff")):
+    for one, other in _EXCLUSIVE:
         if one in given and other in given:
             raise UsageError(f"--{one} and --{other} exclude each other; leave one of them out")
     if "install" in given and words:
@@ -126,7 +133,7 @@ def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
             "--install reads the crontab itself; leave the FILE out (for another user: --user USER)"
         )
     if "user" in given and "install" not in given:
-        raise UsageError("--user is for --install; add it, or leave both out")
+        _check_owner(given["user"], command)
     if len(words) > 1 and not any(name in given for name in _WITHOUT_OUTPUT):
         raise UsageError("several crontabs: add --diff, --check, --json or --in-place")
     if "in-place" not in given:
@@ -142,13 +149,30 @@ def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
             )
 
 
+def _check_owner(user: str, command: str) -> None:
+    """Raise `UsageError` if `--user` cannot say whose crontab is read."""
+    if command != "wrap":
+        raise UsageError("--user is for --install; add it, or leave both out")
+    if not user:
+        raise UsageError(_NO_USER)
+    if "," in user:
+        raise UsageError(
+            "several --user are for --install; add it, or name the one user whose crontab this is"
+        )
+
+
 def _sources(
     given: Mapping[str, str], words: list[str], command: str
 ) -> Iterator[files.CrontabFile]:
-    """Yield the crontabs to rewrite. Raises `InputError`, `UsageError`."""
+    """Yield the crontabs to rewrite, with their owners. Raises `InputError`, `UsageError`."""
     if "install" in given:
         yield from _crontabs_of_users(given)
         return
+    for source in _files(given, words, command):
+        yield source._replace(named_owner=given.get("user"))
+
+
+def _files(given: Mapping[str, str], words: list[str], command: str) -> Iterator[files.CrontabFile]:
     for word in words or [""]:
         found = files.in_directory(word, system="user-field" in given)
         if found is None:
@@ -169,7 +193,7 @@ def _crontabs_of_users(given: Mapping[str, str]) -> Iterator[files.CrontabFile]:
 
     names = given.get("user", user_crontab.own_name()).split(",")
     if not all(names):
-        raise UsageError("--user is empty (an unset variable?); leave it out for your own crontab")
+        raise UsageError(_NO_USER)
     users = [user_crontab.known(name) if "user" in given else None for name in names]
     for name, user in zip(names, users, strict=True):
         title = user_crontab.name_of(user)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
 from oncecron.cli.crontab.installed_cron import CRON, chosen_cron
-from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
+from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, USER, rewrite
 from oncecron.config.options import Option
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.stderr import complain
@@ -44,7 +44,14 @@ STRICT = Option(
     "flag",
     "Change nothing and exit with status 1 if a line would stay unchanged that no comment or option leaves out.",
 )
-OPTIONS = (ONLY, TZ, CRON, UNLOCK, STRICT, *REWRITING_OPTIONS)
+_OWNER = USER._replace(
+    help="Say whose crontab this is, because some keys have the name of the user. With --install: change it. "
+    "Repeatable. Default: you.",
+)
+OPTIONS = (
+    *(ONLY, TZ, CRON, UNLOCK, STRICT),
+    *(_OWNER if option is USER else option for option in REWRITING_OPTIONS),
+)
 _PROGRAM = "oncecron"
 
 
