@@ -16,7 +16,10 @@ It is moved or copied there:
 
 In the first three, nothing may happen beside the test and what depends on it: REST has no `;`, `||` or `&` of its own,
 and the `if` no `else`. A test with a quote, a backslash or a percent sign, which an option in a crontab cannot hold,
-stays where it is.
+stays where it is. `remaining_test` finds it. It also finds the test of a program before other commands:
+
+    [ -x P ] && P || true           the other command does nothing
+    [ -x P ] && P; other            a file is often tested before some preparation, so tests of files do not count
 """
 
 from __future__ import annotations
@@ -43,6 +46,9 @@ _CLOSING = {b"[": b"]", b"[[": b"]]"}
 _OPENING = frozenset((b"if", b"{", b"while", b"until", b"for", b"select"))
 _ENDING = frozenset((b"fi", b"}", b"done"))
 _BEFORE_COMMAND = frozenset((b"then", b"do", b"else", b"elif", b"!", b"time", *_OPENING))
+_SUBSTITUTIONS = (b"$(", b"`")
+_IDLE = frozenset((b"true", b":", b"false", b"exit", b"echo", b"printf", b"logger"))
+"""Commands in the place of the job on a host that has no program for it."""
 _BRANCHES = frozenset((b"else", b"elif"))
 
 
@@ -60,7 +66,7 @@ def leading_test(command: bytes) -> LeadingTest | None:
         found = tokens(command)
     except UnclosedError:
         return None
-    test = _in_list(found, command) or _in_if(found) or _before_exit(found)
+    test = _any_form(found, command)
     if test is None or not test.test.isascii() or _NOT_IN_TEST.intersection(test.test):
         return None
     if test.rest is not None:
@@ -78,7 +84,27 @@ def whole_command(test: bytes, command: bytes) -> bytes:
     return test + _JOINT + command
 
 
+def remaining_test(command: bytes) -> bytes | None:
+    """Return the test of this host that stays in a command alone, although the job depends on it; None without one.
+
+    A test with a substitution asks for a day or for data, so it is not a test of the host.
+    """
+    try:
+        found = tokens(command)
+    except UnclosedError:
+        return None
+    if leading_test(command):
+        return None
+    there = _any_form(found, command)
+    test = there.test if there else _before_others(found)
+    return None if test is None or any(each in test for each in _SUBSTITUTIONS) else test
+
+
 # The three forms
+
+
+def _any_form(found: list[Token], command: bytes) -> LeadingTest | None:
+    return _in_list(found, command) or _in_if(found) or _before_exit(found)
 
 
 def _in_list(found: list[Token], command: bytes) -> LeadingTest | None:
@@ -112,6 +138,28 @@ def _before_exit(found: list[Token]) -> LeadingTest | None:
     if not end or words[:2] != [b"||", b"exit"] or words[2 + len(status) :][:1] != [b";"]:
         return None
     return LeadingTest(_text(found[:end]), None)
+
+
+def _before_others(found: list[Token]) -> bytes | None:
+    """Return the test of a program that is started behind `&&`, with other commands behind that."""
+    end = _end_of_tests(found, 0)
+    at = _skip_blanks(found, end)
+    if not end or not _is(found, at, b"&&"):
+        return None
+    last = next((n for n in range(at, len(found)) if found[n].text in (b"||", b";")), len(found))
+    programs = _programs(found[:end])
+    started = {token.value for token in found[at:last] if token.kind == WORD}
+    other = [token.value for token in found[last + 1 :] if token.kind == WORD]
+    idle = _is(found, last, b"||") and bool(_IDLE.intersection(other[:1]))
+    return _text(found[:end]) if programs & started and (idle or _is(found, last, b";")) else None
+
+
+def _programs(found: list[Token]) -> set[bytes]:
+    """Return the words of tests that may name a program; empty if they ask for no program."""
+    words = [token.value for token in found if token.kind == WORD]
+    asks = b"-x" in words or any(tuple(words[: len(each)]) == each for each in _COMMANDS)
+    signs = {b"test", *_CLOSING, *_CLOSING.values()}
+    return {word for word in words if word[:1] != b"-"} - signs if asks else set()
 
 
 # Tests

@@ -30,6 +30,7 @@ from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.fields import is_step_beside_day, without_empty_day
 from oncecron.crontab.generators import generated_lines
+from oncecron.crontab.leading_test import remaining_test
 from oncecron.crontab.lockers import (
     find_lockers,
     random_delay,
@@ -146,6 +147,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             zone = _zone(crontab, entry, settings)
             options = {**asked, "key": key}
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
+            warnings += [] if "only-if" in asked else _tests_inside(entry, settings)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
     warnings += notes + crontab.doubts() + _zones_without_effect(crontab, settings.cron)
@@ -402,6 +404,18 @@ def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings, z
     if prefix is None or prefix.command != entry.command:
         raise ValueError("unwrap could not restore this line; add `oncecron run` by hand")
     return _replace_command(entry, command)
+
+
+def _tests_inside(entry: Entry, settings: WrapSettings) -> Iterator[Problem]:
+    """Yield the test of the host that stays behind the guard."""
+    before, _ = split_command(entry.command, settings.percent)
+    test = remaining_test(before)
+    if test:
+        yield Problem(
+            entry.number,
+            f"`{test.decode(errors='replace')}` stays in the command, so a host that fails this test uses the tick up; "
+            "to test before the claim: `--only-if`, such as `# oncecron: only-if=SCRIPT` above it",
+        )
 
 
 def _refuse_what_cron_reads_otherwise(entry: Entry, cron: Cron | None) -> None:

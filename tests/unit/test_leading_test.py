@@ -9,10 +9,11 @@ from crontabs import REALISTIC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncecron.crontab.leading_test import leading_test, whole_command
+from oncecron.crontab.leading_test import leading_test, remaining_test, whole_command
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.prefix import read_prefix, with_prefix
 from oncecron.crontab.scanner import scan
+from oncecron.crontab.wrap import WrapSettings, wrap
 
 MOVED = {
     "[ -x /opt/x ] && /opt/x -q": ("[ -x /opt/x ]", "/opt/x -q"),
@@ -172,6 +173,49 @@ def test_the_test_decides_as_it_did(
         assert before[1] == ""
     elif found.rest is not None:
         assert run(found.rest, directory) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "test"),
+    {
+        "[ -x '/a b' ] && a": "[ -x '/a b' ]",
+        "[ -x /a\\ b ] && a": "[ -x /a\\ b ]",
+        "[ -f /a-\\%Y ]&&a": "[ -f /a-\\%Y ]",
+        "if [ -f '/a b' ]; then a; fi": "[ -f '/a b' ]",
+        "[ -x '/a b' ] || exit 0; a": "[ -x '/a b' ]",
+        "[ -x /a ] && /a || true": "[ -x /a ]",
+        "[ -x /a ] && cd / && /a -q | logger || echo none": "[ -x /a ]",
+        "[ -x /a ] && /a; b": "[ -x /a ]",
+        "command -v x >/dev/null && x 1; y": "command -v x >/dev/null",
+        # The job depends on no test, or the test moves
+        "[ -x /a ] && /a": None,
+        "[ -x /a ] || exit 0; /a": None,
+        "[ -x /a ] && /a || /b": None,
+        "which python3 && python3 x || python x": None,
+        "[ -f /etc/default/x ] && . /etc/default/x; x": None,
+        "[ -d /x ] && rm -r /x; y": None,
+        "[ -x /a ] && X=1; y": None,
+        "[ -x /a ] || /a": None,
+        "[ -x /a ] && [ -n x ] && b; c": None,
+        "[ -f '/a b' ] || touch '/a b'; x": None,
+        "[ -f /a-$(date +\\%F) ] && a": None,
+        "a; [ -x /a ] && /a": None,
+        "[ -x '/a && a": None,
+        "": None,
+    }.items(),
+)
+def test_what_stays_although_the_job_depends_on_it(command: str, test: str | None) -> None:
+    """A host that fails it wins the tick and does nothing."""
+    found = remaining_test(command.encode())
+    assert (found.decode() if found else None) == test
+
+
+def test_no_test_remains_in_real_crontabs() -> None:
+    """Nor is there a false alarm."""
+    for path in REALISTIC:
+        crontab = scan(path.read_bytes(), system=path.name.startswith("system-"))
+        done = wrap(crontab, WrapSettings("/bin/oncecron", "UTC", ("*",)))
+        assert [each for each in done.warnings if "stays in the command" in each.reason] == []
 
 
 def test_the_tests_of_real_crontabs() -> None:

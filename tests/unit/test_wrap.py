@@ -568,3 +568,15 @@ def test_a_prefix_is_read_back(blanks: bytes, command: bytes) -> None:
     """With the command behind it, byte for byte, and the blanks in front of that."""
     prefix = Prefix(b"/usr/bin/oncecron", {"key": "k", "no-tick": "true"}, blanks + command)
     assert read_prefix(with_prefix(*prefix)) == prefix
+
+
+def test_a_test_of_the_host_that_stays_is_named() -> None:
+    """Unless a comment has another test for --only-if."""
+    line = "@daily [ -x '/opt/a b' ] && '/opt/a b'\n"
+    done = wrap(scan(line.encode()), GUARDING)
+    assert done.changed == 1
+    [(number, warning)] = done.warnings
+    assert number == 1
+    assert "`[ -x '/opt/a b' ]` stays in the command" in warning
+    named = wrap(scan(f"# oncecron: key=a only-if=/opt/has-a\n{line}".encode()), GUARDING)
+    assert (named.changed, named.warnings) == (1, [])
