@@ -117,6 +117,22 @@ def test_the_crontab_of_another_user_is_changed(debian: Machine, host: Oncecron)
     assert b"oncecron run" not in installed(debian)
 
 
+def test_users_whose_lines_get_one_key_are_named(debian: Machine, host: Oncecron) -> None:
+    """Only one of them would run the command at a tick; a prefix gives each a key."""
+    job = b"@daily /opt/poll\n"
+    install(debian, job, "nobody")
+    install(debian, job, "daemon")
+    users = ("--user", "nobody", "--user", "daemon")
+    done = host("crontab", "wrap", "--install", "--check", *users)
+    assert (
+        ": only one of the two users runs the command at a tick; write `ONCECRON_KEY_PREFIX=daemon.`"
+        in done.err
+    )
+    assert done.err.count("the crontab of daemon, line 1: key poll-") == 1
+    install(debian, b"ONCECRON_KEY_PREFIX=daemon.\n" + job, "daemon")
+    assert "key poll-" not in host("crontab", "wrap", "--install", "--check", *users).err
+
+
 def test_without_a_crontab_nothing_is_installed(debian: Machine, host: Oncecron) -> None:
     """crontab(1) says so with status 1."""
     done = host("crontab", "wrap", "--install")

@@ -682,3 +682,38 @@ def test_a_message_is_one_line() -> None:
         for each in found(has):
             assert re.fullmatch(r"[^\n]{1,200}", each.message), each
             assert re.fullmatch(r"[^\n]{1,250}", each.cure), each
+
+
+GUARDED = "SHELL=/usr/local/bin/oncecron-shell\n@daily /opt/poll\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (GUARDED, GUARDED, True),
+        (GUARDED, f"ONCECRON_KEY_PREFIX=b.\n{GUARDED}", False),
+        (GUARDED, GUARDED.replace("/opt/poll", "~/poll"), False),
+        (f"{GUARDED}@weekly ~/x\n", GUARDED.replace("/opt/poll", "~/x"), False),
+    ],
+)
+def test_two_users_of_one_host_share_a_derived_key(first: str, second: str, *, same: bool) -> None:
+    """Then only one of them runs the command; the files of a directory are of one host."""
+    expected = ["shared-key"] if same else []
+
+    def shared(*names: str, users: tuple[str, ...] = ("a", "b"), **options: bool) -> list[str]:
+        texts = zip(names, users, (first, second), strict=True)
+        sources = [LintedCrontab(name, scan(text.encode()), user) for name, user, text in texts]
+        return [each for each in kinds(lint(sources, **options)) if each == "shared-key"]
+
+    assert shared("spool/a", "spool/b") == expected
+    assert shared("web1/a", "web2/b") == []
+    assert shared("spool/a", "spool/b", compared=True) == []
+    assert shared("spool/a", "spool/b", users=("a", "a")) == []
+
+
+def test_two_users_of_one_system_crontab_share_a_derived_key() -> None:
+    """Wrap makes the keys differ there; oncecron-shell sees one line only. A key of a person is meant."""
+    text = "SHELL=/usr/local/bin/oncecron-shell\n@daily a /opt/poll\n@daily b /opt/poll\n"
+    assert kinds(found(text, system=True)) == ["shared-key"]
+    run = "/usr/local/bin/oncecron run --key poll --schedule @daily -- /opt/poll"
+    assert found(f"@daily a {run}\n@daily b {run}\n", system=True) == []

@@ -112,6 +112,8 @@ def rewrite(
     else:
         for plan in plans:
             _report(plan)
+    if command == "wrap" and len(plans) > 1:
+        _warn_of_shared_keys(plans)
     if errors:
         complain(f"nothing is changed; correct the {_counted(errors)} with errors above first")
     if not any(name in given for name in _WITHOUT_OUTPUT):
@@ -319,6 +321,24 @@ def _warn_of_missing_store(plan: Plan) -> None:
         complain(
             f"{visible(source.path)}: no store is configured for {visible(user)}, so the wrapped lines will exit 78; "
             "set `store` in /etc/oncecron.toml"
+        )
+
+
+def _warn_of_shared_keys(plans: Sequence[Plan]) -> None:
+    """Warn if lines of two users get one key, as lint does."""
+    from oncecron.crontab.crons import CRONS
+    from oncecron.crontab.lint.keys import check_users
+    from oncecron.crontab.lint.linted_entry import LintedCrontab, linted_entries
+
+    lines = []
+    for source, crontab, rewritten in plans:
+        after = scan(rewritten.data, system=crontab.system)
+        linted = LintedCrontab(source.path, after, source.owner)
+        lines += linted_entries(linted, {}, CRONS["debian"])
+    sources = {plan.source.path: plan.source for plan in plans}
+    for found in check_users(lines):
+        complain(
+            visible(f"{_place(sources[found.file], found.line)}: {found.message}; {found.cure}")
         )
 
 

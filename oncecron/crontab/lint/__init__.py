@@ -76,6 +76,8 @@ def lint(
         found += keys.check_keys([line for of_file in group for line in of_file])
         found += keys.check_hosts(group)
         found += guard_values.check_stores(group)
+    for lines_of_host in _by_host(sources, lines, compared=compared):
+        found += keys.check_users(lines_of_host)
     order = {source.name: number for number, source in enumerate(sources)}
     return sorted(
         dict.fromkeys(found),
@@ -151,6 +153,17 @@ def _groups(
         name = "" if compared else os.path.basename(source.name)
         groups.setdefault(name, []).append(of_file)
     return list(groups.values())
+
+
+def _by_host(
+    sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
+) -> list[list[LintedEntry]]:
+    """Return the lines that surely belong to one host: those of a file, or of the files of a directory."""
+    hosts: dict[str, list[LintedEntry]] = {}
+    for source, of_file in zip(sources, lines, strict=True):
+        place = source.name if compared else os.path.dirname(source.name)
+        hosts.setdefault(place, []).extend(of_file)
+    return list(hosts.values())
 
 
 __all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "check_unit", "lint"]

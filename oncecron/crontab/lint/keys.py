@@ -47,6 +47,23 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
                     break
 
 
+def check_users(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
+    """Yield keys that are derived from the equal commands of two users; `lines` are those of one host."""
+    by_key: dict[str, LintedEntry] = {}
+    for line in lines:
+        for key in filter(None, (invocation.key for invocation in line.invocations)):
+            if line.user is None or not _DERIVED.search(_plain(key)):
+                continue
+            other = by_key.setdefault(key, line)
+            if other.user != line.user:
+                yield line.diagnostic(
+                    "shared-key",
+                    f"key {key} is also the key of the user {other.user} in {_place(line, other)}: only one of the two "
+                    "users runs the command at a tick",
+                    f"write `ONCECRON_KEY_PREFIX={line.user}.` above this line, and wrap it again",
+                )
+
+
 def _place(line: LintedEntry, other: LintedEntry) -> str:
     number = f"line {other.entry.number}"
     return number if other.source is line.source else f"{other.source.name}, {number}"
