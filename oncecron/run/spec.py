@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
 
 
+_LONGEST_RECORDED = 1 << 18
+"""Characters of a command on record: a letter has at most four bytes, and the stores take 1 MiB (`core.bounds`)."""
+_LONGEST_HOST = 255
+
+
 class LogSpec(NamedTuple):
     """A separate log store."""
 
@@ -158,7 +163,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         tick=firing_tick,
         owner=_random_uuid(),
         holder=Holder(host_name(), os.getpid(), user_name()),
-        command=quoted_line(shown),
+        command=_recorded(quoted_line(shown)),
         fired_at=fired_at,
         ttl=settings["ttl"],
         min_gap=_min_gap(settings, firing_tick),
@@ -307,9 +312,21 @@ def _retry_policy(settings: Settings) -> RetryPolicy:
     )
 
 
+def _recorded(command: str) -> str:
+    """Return a command for the record, cut if it is so long that the stores refuse it."""
+    if len(command) <= _LONGEST_RECORDED:
+        return command
+    return f"{command[:_LONGEST_RECORDED]}... ({len(command)} characters)"
+
+
 def host_name() -> str:
-    """Return $ONCECRON_HOST, or the kernel's name of this host."""
-    return stderr.valid(os.environ.get("ONCECRON_HOST") or os.uname().nodename)
+    """Return $ONCECRON_HOST, or the kernel's name of this host. Raises `ConfigurationError` if it is too long."""
+    name = stderr.valid(os.environ.get("ONCECRON_HOST") or os.uname().nodename)
+    if len(name) > _LONGEST_HOST:
+        raise ConfigurationError(
+            f"$ONCECRON_HOST has {len(name)} characters; use at most {_LONGEST_HOST}"
+        )
+    return name
 
 
 def user_name() -> str:

@@ -554,3 +554,23 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
+
+
+def test_a_command_that_is_longer_than_a_record_runs(store: Store, host: Oncecron) -> None:
+    """It gets all of its words; the record has their beginning."""
+    words = ["é" * 60_000] * 9
+    ended = host.run("k", "--tick", "one", "--", "sh", "-c", 'echo "$# ${#9}"', "sh", *words)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.split()[0] == b"9"
+    [record] = store.executions("k")
+    assert record.outcome == "succeeded"
+    assert record.command.startswith("sh -c ")
+    assert record.command.endswith("... (540053 characters)")
+
+
+def test_a_name_of_a_host_that_no_store_takes_is_refused(any_store: Store, host: Oncecron) -> None:
+    """It is configuration: 78."""
+    host.environment["ONCECRON_HOST"] = "h" * 256
+    ended = host.run("k", "--", "true")
+    assert (ended.status, ended.out) == (78, b"")
+    assert ended.err == "oncecron: $ONCECRON_HOST has 256 characters; use at most 255\n"
