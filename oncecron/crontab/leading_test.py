@@ -180,9 +180,10 @@ def _end_of_tests(found: list[Token], start: int) -> int:
 
 def _end_of_test(found: list[Token], start: int) -> int:
     """Return where the test that begins here ends; `start` if none does."""
-    at, words = start, []
+    at, words, is_quiet = start, [], False
     while at < len(found) and found[at].kind in (WORD, BLANK, REDIRECTION):
         if found[at].kind == REDIRECTION:
+            is_quiet = is_quiet or found[at].text in (b">", b"1>", b"&>", b">&")
             at = _skip_blanks(found, at + 1)
             if not _is_discarding(found[at : at + 1]):
                 return start
@@ -191,7 +192,7 @@ def _end_of_test(found: list[Token], start: int) -> int:
         at += 1
     while at > start and found[at - 1].kind == BLANK:
         at -= 1
-    return at if _is_test(words) else start
+    return at if _is_test(words, is_quiet=is_quiet) else start
 
 
 def _is_discarding(target: list[Token]) -> bool:
@@ -199,12 +200,13 @@ def _is_discarding(target: list[Token]) -> bool:
     return bool(target) and (target[0].text == b"/dev/null" or target[0].text.isdigit())
 
 
-def _is_test(words: Sequence[Token]) -> bool:
+def _is_test(words: Sequence[Token], *, is_quiet: bool) -> bool:
+    """Return whether words are a test that prints nothing: cron mails what a test inside the command prints."""
     if not words:
         return False
     values = [word.value for word in words]
     if tuple(values[:-1]) in _COMMANDS:
-        return True
+        return is_quiet or values[0] == b"hash"
     closing = _CLOSING.get(values[0])
     if closing and values[-1] == closing:
         return _asks(values[1:-1])

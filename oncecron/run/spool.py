@@ -16,7 +16,13 @@ import stat
 import zlib
 
 from oncecron.core import clock, safe_paths, stderr
-from oncecron.core.errors import EX_CONFIG, OncecronError, RecordRefusedError, StoreError
+from oncecron.core.errors import (
+    EX_CONFIG,
+    OncecronError,
+    RecordRefusedError,
+    StoreError,
+    shortage_of,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.stores.address import masked, state_directory
@@ -116,7 +122,7 @@ class Spool:
                 except FileNotFoundError:
                     continue  # another process has delivered it
                 except (OSError, ValueError, RecursionError) as error:
-                    if set_aside:
+                    if set_aside and shortage_of(error) is None:
                         _changed(os.rename, path, path + _BROKEN)
                         self._newly_aside.append(f"{path}{_BROKEN}: {error}")
                 else:

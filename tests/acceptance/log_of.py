@@ -103,7 +103,11 @@ class PostgresLog:
         return rows[0][0] if rows else None
 
     def plant_request(self, key: str, kind: str, number: object, grace: object) -> None:
-        """Write it as superuser, which no constraint of the functions stops."""
+        """Write it as superuser, where no constraint stops what is impossible."""
+        self._database.execute(
+            "alter table oncecron.job_key alter column request_signal type integer,"
+            " alter column request_grace type double precision"
+        )
         self._database.execute(
             "update oncecron.job_key set request_kind = %s, request_author = 'eve', request_signal = %s,"
             " request_grace = %s where key = %s",

@@ -30,7 +30,7 @@ def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
         insert into oncecron.job_execution
             (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, started_at, owner,
                  owner_attempt, cause)
-        select k.key_id, case when k.key = 'instants' then at::text else 'n' || g end,
+        select k.key_id, case when k.key = 'instants' then to_char(at, 'YYYY-MM-DD"T"HH24:MI"Z"') else 'n' || g end,
                case when k.key = 'instants' then at end, 1, 'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(),
                    1, 'schedule'
           from oncecron.job_key k, generate_series(1, 6000) g,

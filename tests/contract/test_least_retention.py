@@ -138,7 +138,8 @@ def test_a_record_that_says_nothing_new_removes_nothing(a: Host, old: Log) -> No
     record = execution_record(firing)
     a.deliver(record)
     unknown = execution_record(a.firing(FAR), outcome="not-started")
-    running = execution_record(a.firing(minute(1)), outcome="running", fencing_token=1)
+    start = {"outcome": "running", "exit_code": None, "finished_at": None, "duration": None}
+    running = execution_record(a.firing(minute(1)), fencing_token=1) | start
     for said in (record, record | {"outcome": "failed"}, unknown, running):
         deliver(a, said, NOTHING)
     assert counts(old) == (2, 2)

@@ -334,10 +334,10 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/claiming.py",
-                "        answer = decide(state, firing, watched=watched, alone=alone)\n",
-                "        if awaited and firing.failover and state.lease:\n"
-                "            state = state._replace(lease=state.lease._replace(ends_in=0.0), lock='free')\n"
-                "        answer = decide(state, firing, watched=watched, alone=True)\n",
+                "            answer = decide(state, firing, watched=watched, alone=alone)\n",
+                "            if awaited and firing.failover and state.lease:\n"
+                "                state = state._replace(lease=state.lease._replace(ends_in=0.0), lock='free')\n"
+                "            answer = decide(state, firing, watched=watched, alone=True)\n",
             ),
             Change(
                 "stores/sqlite/sql/firing.sql",

@@ -327,6 +327,9 @@ class PostgresLeaseStore(PostgresSession):
         """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         import json  # noqa: PLC0415 - only where there is such a record
 
+        from oncecron.core.bounds import check  # noqa: PLC0415 - only where there is such a record
+
+        check(record)  # JSON has no NaN and no infinity
         values = (
             json.dumps(recordable_values(record), allow_nan=False),
             *(retention or (None, None)),
