@@ -440,10 +440,7 @@ def test_bytes_that_are_no_text(redis_server: RedisServer, public_path: Path) ->
         ("prune", ""),
     ):
         ended = host(command)
-        assert ended.err.replace("\\", "").count("xffxfe#0") == (command != "locks"), (
-            command,
-            ended,
-        )
+        assert ended.err.replace("\\", "").count("xffxfe#0") == 1, (command, ended)
         assert expected in ended.out.decode()
     assert host("locks", "--pauses").out.decode().count("\ufffd") >= 2
 
