@@ -32,10 +32,12 @@ class Cron(NamedTuple):
     """A pattern for what is not yet the command behind five fields."""
     either_day: bool = False
     """Whether a day matches by either day field also where one is a step such as `*/2`; else it must match both."""
+    sets_user: bool = True
+    """Whether jobs have the variable `USER`. All crons set `LOGNAME`."""
 
 
 CRONS = {
-    "debian": Cron("Debian's cron"),
+    "debian": Cron("Debian's cron", sets_user=False),
     "cronie": Cron("cronie", CRONIE, frozenset((CRON_TZ,))),
     "busybox": Cron("busybox crond", LETTER, either_day=True),
     "bcron": Cron("bcron", LETTER),

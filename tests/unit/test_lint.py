@@ -717,3 +717,36 @@ def test_two_users_of_one_system_crontab_share_a_derived_key() -> None:
     assert kinds(found(text, system=True)) == ["shared-key"]
     run = "/usr/local/bin/oncecron run --key poll --schedule @daily -- /opt/poll"
     assert found(f"@daily a {run}\n@daily b {run}\n", system=True) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "cure"),
+    [
+        ("@daily /opt/x $USER", "use $LOGNAME"),
+        ('@daily /opt/x --as "${USER}" 2>&1', "use $LOGNAME"),
+        ("@daily notify-send $DISPLAY", "set it in the command"),
+        ("@daily echo $SSH_AUTH_SOCK", "set it in the command"),
+        ("@daily /bin/oncecron run --key k --schedule @daily --shell 'x $USER'", "use $LOGNAME"),
+        # Set, or given a default, or of another shell
+        ("@daily /opt/x $LOGNAME $USERS $USER_ID", ""),
+        ("@daily /opt/x ${USER:-root}", ""),
+        ("@daily USER=joe; /opt/x $USER", ""),
+        ("USER=joe\n@daily /opt/x $USER", ""),
+        ("@daily . ~/.profile; /opt/x $USER", ""),
+        ("@daily for USER in a b; do /opt/x $USER; done", ""),
+        ("@daily su - joe -c 'echo $USER'", ""),
+        ("@daily DISPLAY=:0 notify-send hi", ""),
+    ],
+)
+def test_a_variable_of_a_login_session_is_not_set_by_cron(line: str, cure: str) -> None:
+    """It is empty there, and nothing says so."""
+    diagnostics = [each for each in found(f"{line}\n") if each.finding == "unset"]
+    assert [each.cure for each in diagnostics] == ([cure] if cure else [])
+
+
+def test_only_debian_s_cron_does_not_set_user() -> None:
+    """Others set it with LOGNAME; a display has none of them."""
+    source = LintedCrontab("crontab", scan(b"@daily /opt/x $USER\n@daily /opt/y $DISPLAY\n"))
+    for name, cron in CRONS.items():
+        lines = [each.line for each in lint([source], cron=cron) if each.finding == "unset"]
+        assert lines == ([1, 2] if name == "debian" else [2]), name

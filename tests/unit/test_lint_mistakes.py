@@ -114,6 +114,7 @@ MISTAKES = [
     Mistake("export", "export A=b\n0 2 * * * /bin/a\n", "A=b\n0 2 * * * /bin/a\n", "invalid"),
     Mistake("a shell without its directory", "SHELL=bash\n0 2 * * * /bin/a\n", "SHELL=/bin/bash\n0 2 * * * /bin/a\n", "shell"),
     Mistake("a shell with options", "SHELL=/bin/bash -l\n0 2 * * * /bin/a\n", "SHELL=/bin/bash\n0 2 * * * /bin/a\n", "shell"),
+    Mistake("$USER for Debian's cron", "0 2 * * * /bin/a $USER\n", "0 2 * * * /bin/a $LOGNAME\n", "unset"),
     Mistake("no mail", 'MAILTO=""\n0 2 * * * /bin/a\n', "MAILTO=joe\n0 2 * * * /bin/a\n", "mailto"),
     Mistake("no mail of the last line", 'MAILTO=""\n0 3 * * * /bin/a >>/var/log/a 2>&1\n0 2 * * * /bin/a\n', 'MAILTO=""\n0 2 * * * /bin/a >>/var/log/a 2>&1\n', "mailto"),
     # The file

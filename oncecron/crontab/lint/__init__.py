@@ -92,6 +92,7 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
     yield from shell_text.check_text(line)
     yield from shell_dialect.check_dialect(line)
     yield from command_text.check_command(line)
+    yield from variables.check_session(line)
     yield from unguarded.check_programs(line, is_program)
     if line.invocations:
         yield from unguarded.check_rest_of_line(line)

@@ -38,6 +38,7 @@ FINDINGS = (
     *("quote", "redirection", "bashism", "continued", "comment", "user"),
     *(
         "expansion",
+        "unset",
         "shell",
         "mailto",
         "options",

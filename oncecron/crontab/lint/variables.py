@@ -1,4 +1,4 @@
-"""Findings on the variables of a crontab: cron expands nothing in them, and has no comments behind them."""
+"""Findings on variables: cron expands nothing in those of a crontab, and does not set those of a login session."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from oncecron.crontab.crons import CRON_TZ, CRONS
 from oncecron.crontab.lint.linted_entry import Diagnostic
 from oncecron.crontab.lint.secrets import secret_in_variable
 from oncecron.crontab.scanner import Variable
+from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.crontab.crons import Cron
-    from oncecron.crontab.lint.linted_entry import LintedCrontab
+    from oncecron.crontab.lint.linted_entry import LintedCrontab, LintedEntry
 
 HIDE_IT = (
     "put it into a file of mode 600 that the program reads (~/.pgpass, ~/.my.cnf, ~/.netrc{}); cron mails its "
@@ -25,6 +26,11 @@ OF_ONCECRON = "; for oncecron: store_file in the configuration file"
 _EXPANSION = re.compile(r"\$\{?[A-Za-z_]\w*|\$\(|`|(?:^|:)~(?:/|$)")
 _ALL_KEPT = re.compile(rb">\s*[^&|;]+2>&1|&>|2>&1\s*\|")
 """A command all of whose output goes to a file or to another command, so that none is left for a mail."""
+_SESSION = re.compile(r"\$(?:(USER|DISPLAY|SSH_AUTH_SOCK)\b|\{(USER|DISPLAY|SSH_AUTH_SOCK)\})")
+"""A variable of a login session; one with a default, such as `${USER:-root}`, may be empty."""
+_SINGLE_QUOTED = re.compile(r"'[^']*'")
+_READING = frozenset((".", "source", "eval", "read", "for"))
+"""Commands that may set any variable."""
 _COMMENT = re.compile(r"\s#")
 
 
@@ -46,6 +52,26 @@ def check_variables(
         used = line.number < (mailing if line.name == b"MAILTO" and not line.value else last)
         for kind, message, cure in _found(line, guarded=guarded, used=used, cron=cron):
             yield Diagnostic(source.name, line.number, kind, message, cure)
+
+
+def check_session(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield the first variable of a login session that a command uses, although cron does not set it."""
+    strings = (each.options.get("shell", "") for each in line.invocations if not each.is_shell)
+    for text in (line.command, *strings):
+        used = _SESSION.search(_SINGLE_QUOTED.sub("", text))
+        name = (used[1] or used[2]) if used else ""
+        if not name or (name == "USER" and line.cron.sets_user):
+            continue
+        if name in line.environment or re.search(rf"\b{name}=", text) or _may_set(text):
+            continue
+        cure = "use $LOGNAME" if name == "USER" else "set it in the command"
+        yield line.diagnostic("unset", f"${name} is empty: {line.cron.title} does not set it", cure)
+        return
+
+
+def _may_set(text: str) -> bool:
+    """Return whether a command may set variables that are not named in it."""
+    return any(_READING.intersection(simple.words[:1]) for simple in simple_commands(text) or ())
 
 
 def _no_value(source: LintedCrontab, line: Variable) -> Diagnostic:
