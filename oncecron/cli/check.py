@@ -19,7 +19,7 @@ from oncecron.cli.command import (
     store_and_log,
 )
 from oncecron.config.options import Option
-from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
+from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER, SLOW_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ OPTIONS = (
         "Report a job as slow when it runs N times as long as usual, and a minute longer.",
         "N",
         "What counts",
-        "3",
+        str(SLOW_TIMES),
         minimum=1,
         maximum=1000,
     ),
@@ -152,13 +152,13 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
             every = {part.key for part in store.job_keys()}
             raise NotFoundError(f"no host has fired key {key}{near(key, every)}")
     limits = Limits(settings["failures"], settings["slow"], states)
-    checked = check(found, leases, _spooled(settings), limits, now, Clock(settings["utc"]))
+    checked = check(found, leases, spooled_records(settings), limits, now, Clock(settings["utc"]))
     if not checked.state and incomplete(store, log):
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
     return checked
 
 
-def _spooled(settings: Settings) -> int:
+def spooled_records(settings: Settings) -> int:
     """Return how many records wait in the spools of this user on this host."""
     from oncecron.run.spool import spool_of
 

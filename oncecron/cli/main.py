@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Run a job": ("run",),
-    "See what happened": ("history", "why", "jobs", "locks", "next", "audit", "check"),
+    "See what happened": ("history", "why", "jobs", "locks", "next", "audit", "check", "metrics"),
     "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),
     "Set up": ("doctor", "crontab", "init", "prune", "flush", "completion"),
 }

@@ -269,11 +269,17 @@ LEAST_SILENCE = 3600.0
 SLOW_AND_MORE = 60.0
 """A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
 
+SLOW_TIMES = 3
+"""A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
+
 NOTABLE_CLOCK_SKEW = 2.0
 """`doctor` warns if the clocks of host and store differ by more: NTP keeps them within milliseconds."""
 
 ANSWER_WITHIN = "10s"
 """`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
+
+METRICS_WITHIN = 8.0
+"""`metrics` answers within this time: Prometheus waits 10 s for a scrape unless it is configured otherwise."""
 
 SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
 """The bounds of `check --timeout`."""

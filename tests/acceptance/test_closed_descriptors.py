@@ -31,6 +31,7 @@ ASKING = {
             "audit",
             "check",
             "doctor",
+            "metrics",
             "drain",
             "undrain",
             "init",

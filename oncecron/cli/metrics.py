@@ -1,0 +1,261 @@
+"""`oncecron metrics`: the keys at a glance for Prometheus, as text, in a file, or by HTTP."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
+from oncecron.config.options import Option
+from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
+
+if TYPE_CHECKING:
+    from oncecron.config.settings import Settings
+    from oncecron.core.errors import OncecronError
+    from oncecron.reports.metrics import Reading
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (
+    Option(
+        "textfile",
+        "text",
+        "Write the metrics to this file, for the textfile collector of node_exporter. Its name ends in .prom.",
+        "FILE",
+        "Output",
+        completion="file",
+    ),
+    Option(
+        "listen",
+        "text",
+        "Serve the metrics at http://HOST:PORT/metrics until a signal ends the command. Without HOST, on 127.0.0.1.",
+        "[HOST:]PORT",
+        "Output",
+    ),
+    *STORE_OPTIONS,
+)
+_LOOPBACK = "127.0.0.1"
+_HIGHEST_PORT = 65535
+
+
+def _metrics(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.cli import output
+    from oncecron.config.settings import Settings
+    from oncecron.core.stderr import complain
+
+    _need_library()
+    settings = Settings(OPTIONS, given)
+    textfile, address = _destination(settings)
+    settings.address()  # a wrong configuration does not mend while the command runs
+    settings.log()
+    reader = _Reader(settings)
+    if address:
+        return _serve(reader, *address)
+    from oncecron.reports.metrics import text_of
+
+    reading = reader.read()
+    text = text_of(reading)
+    if textfile is None:
+        output.write_text(text.decode(), output.standard_output())
+    else:
+        _replace(textfile, text)
+    if reading.error is not None:
+        complain(reading.error)
+    return reading.status
+
+
+def _need_library() -> None:
+    """Raise `ConfigurationError` if the library of the text format is not installed."""
+    from importlib.util import find_spec
+
+    from oncecron.core.errors import ConfigurationError
+
+    if find_spec("prometheus_client") is None:
+        raise ConfigurationError(
+            "metrics need the Python package prometheus-client; install it beside oncecron: "
+            "`pip install prometheus-client`"
+        )
+
+
+def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None]:
+    """Return the file, or the address to listen at. Raises `UsageError`."""
+    from oncecron.core.errors import UsageError
+
+    textfile: str | None = settings["textfile"]
+    listen: str | None = settings["listen"]
+    if textfile is not None and listen is not None:
+        raise UsageError("--textfile and --listen exclude each other; run the command twice")
+    if textfile is not None and not textfile.endswith(".prom"):
+        raise UsageError(
+            f"--textfile: {textfile!r} does not end in .prom; node_exporter reads no other files"
+        )
+    if listen is None:
+        return textfile, None
+    host, _, port = listen.rpartition(":")
+    digits = port.isascii() and port.isdigit() and len(port) <= len(str(_HIGHEST_PORT))
+    if not digits or int(port) > _HIGHEST_PORT:
+        raise UsageError(f"--listen: {listen!r} has no port; use 9188, or 127.0.0.1:9188")
+    return None, (host.removeprefix("[").removesuffix("]") or _LOOPBACK, int(port))
+
+
+class _Reader:
+    """Asks the store in a thread, one at a time, and stops waiting for it in time.
+
+    A question that hangs is waited for by the next request too: no request starts a second one beside it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._running: _Question | None = None
+
+    def read(self) -> Reading:
+        """Return a new reading; after `METRICS_WITHIN` one that says that there was no answer."""
+        from oncecron.core.errors import OncecronError, StoreUnavailable
+
+        with self._lock:
+            if self._running is None or not self._running.is_alive():
+                self._running = _Question(self._settings)
+                self._running.start()
+            question = self._running
+        question.join(METRICS_WITHIN)
+        if question.is_alive():
+            return _failed(
+                StoreUnavailable(f"no answer from the store within {METRICS_WITHIN:g} s")
+            )
+        # With a bug it has no reading, and the traceback is on standard error.
+        return question.reading or _failed(OncecronError())
+
+
+class _Question(threading.Thread):
+    """One look at the store."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(daemon=True)
+        self._settings = settings
+        self.reading: Reading | None = None
+
+    def run(self) -> None:
+        """Look."""
+        from oncecron.core.errors import OncecronError, shortage_of
+
+        try:
+            self.reading = _reading(self._settings)
+        except OncecronError as error:
+            self.reading = _failed(error)
+        except (OSError, MemoryError) as error:
+            self.reading = _failed(shortage_of(error) or OncecronError(str(error)))
+
+
+def _failed(error: OncecronError) -> Reading:
+    from oncecron.core import clock
+    from oncecron.reports.metrics import Reading
+
+    return Reading(clock.wall(), error=str(error), status=error.exit_status)
+
+
+def _reading(settings: Settings) -> Reading:
+    from oncecron.cli.check import spooled_records
+    from oncecron.core import clock
+    from oncecron.core.text import Clock
+    from oncecron.reports.check import KINDS, Limits, check
+    from oncecron.reports.jobs import jobs
+    from oncecron.reports.metrics import Reading
+
+    now = clock.wall()
+    spooled = spooled_records(settings)
+    with store_and_log(settings) as (store, log):
+        found = list(jobs(store, log, now))
+        limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
+        checked = check(found, store.leases(), spooled, limits, now, Clock(utc=True))
+        return Reading(now, spooled, found, checked.findings, bool(incomplete(store, log)))
+
+
+def _replace(path: str, text: bytes) -> None:
+    """Write a file in one step: node_exporter reads the old one or the new one. Raises `OutputError`."""
+    import contextlib
+    import tempfile
+
+    from oncecron.core.errors import OutputError
+
+    written = None
+    try:
+        descriptor, written = tempfile.mkstemp(
+            prefix=".oncecron-", dir=os.path.dirname(path) or "."
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)  # node_exporter is another user
+        os.replace(written, path)
+    except OSError as error:
+        if written is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(written)
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _serve(reader: _Reader, host: str, port: int) -> int:
+    """Answer requests until SIGTERM or SIGINT. Raises `ConfigurationError` if the address cannot be used."""
+    import signal
+
+    from prometheus_client import start_http_server
+
+    from oncecron.cli import output
+    from oncecron.core.errors import ConfigurationError
+    from oncecron.reports.metrics import registry_of
+
+    ends = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it
+    stream = output.standard_output()
+    try:
+        server, thread = start_http_server(port, host, registry_of(_Changes(reader).read))
+    except OSError as error:
+        raise ConfigurationError(
+            f"--listen: cannot listen at {host}:{port}: {error.strerror}"
+        ) from error
+    shown = f"[{host}]" if ":" in host else host
+    output.say(f"serving http://{shown}:{server.server_port}/metrics", stream)
+    signal.sigwait(ends)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    return 0
+
+
+class _Changes:
+    """Says once that the store does not answer, and once that it does again."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._away = False
+
+    def read(self) -> Reading:
+        """Return a new reading."""
+        from oncecron.core.stderr import complain
+
+        reading = self._reader.read()
+        with self._lock:
+            was, self._away = self._away, reading.error is not None
+        if reading.error is not None and not was:
+            complain(reading.error)
+        elif was and not self._away:
+            complain("the store answers again")
+        return reading
+
+
+COMMAND = TableCommand(
+    "metrics",
+    OPTIONS,
+    _metrics,
+    short="Show every key for Prometheus.",
+    about="Print metrics of every key and of this host in the text format of Prometheus, write them to a file, or "
+    "serve them. Every host shows the same of a key, so rules take `max by (key)`. If the store is unreachable, the "
+    "metrics say `oncecron_up 0`, and nothing about any key.",
+    examples=(
+        "oncecron metrics",
+        "oncecron metrics --textfile /var/lib/prometheus/node-exporter/oncecron.prom",
+        "oncecron metrics --listen 9188",
+    ),
+)
