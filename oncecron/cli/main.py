@@ -26,7 +26,7 @@ SECTIONS = {
     "Run a job": ("run",),
     "See what happened": ("history", "why", "jobs", "locks", "next", "audit", "check", "metrics"),
     "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),
-    "Set up": ("doctor", "crontab", "init", "prune", "flush", "completion"),
+    "Set up": ("doctor", "config", "crontab", "init", "prune", "flush", "completion"),
 }
 _SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"
 _MEANT = {

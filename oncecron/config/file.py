@@ -111,7 +111,7 @@ def parsed(path: str, text: str, mode: int) -> File:
     file = File(
         path,
         reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
-        {key: reader.job(key, job) for key, job in jobs.items()},
+        {key: texts for key, job in jobs.items() if (texts := reader.job(key, job)) is not None},
         store_file,
         reader.retention(retention),
         reader.redis(redis),
@@ -148,12 +148,12 @@ class _Reader:
             self.wrong(self._top, str(error), "store_file")
             return None
 
-    def job(self, key: str, value: Any) -> dict[str, str]:
-        """Return the section of a key. Tables in it are a problem: a dot without quotes makes them."""
+    def job(self, key: str, value: Any) -> dict[str, str] | None:
+        """Return the section of a key, None if it is none. A dot without quotes makes tables in it: a problem."""
         if not isinstance(value, dict):
             why = f"{key!r} in [job] needs the name of a job; write [job.KEY]"
             self.wrong(self._top._replace(section="[job]"), why, key)
-            return {}
+            return None
         place = self._top._replace(section=job_section(key), keys=(key,))
         if key == AUTO_KEY:
             self.wrong(
@@ -195,9 +195,9 @@ class _Reader:
                 continue
             try:
                 convert(known[name], text)
+                found[name] = text
             except ValueError as error:
                 self.wrong(place, f"{key}: {error}", key)
-            found[name] = text
         return found
 
     def retention(self, table: Mapping[str, Any]) -> Retention:
@@ -225,8 +225,9 @@ class _Reader:
         place, texts = self._top._replace(section="[redis]"), {}
         for name, value in table.items():
             try:
-                texts[name] = _text(name, value)
-                check_defaults({name: texts[name]})
+                text = _text(name, value)
+                check_defaults({name: text})
+                texts[name] = text
             except ValueError as error:
                 self.wrong(place, str(error), name)
         return tuple(texts.items())
@@ -281,13 +282,21 @@ def _holds_password(file: File) -> bool:
     ) or any(name.endswith("password") for name, _ in file.redis)
 
 
-def store_from_file(file: File, configured: str | None) -> str | None:
-    """Return the store from $ONCECRON_STORE_FILE, else the configured one, else the one from `store_file`."""
-    path = os.environ.get("ONCECRON_STORE_FILE")
-    if not path:
-        if configured is not None or file.store_file is None:
-            return configured
-        path = os.path.join(os.path.dirname(file.path or ""), file.store_file)
+def store_file_of(
+    file: File, configured: str | None, environment: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Return the path of the store file that counts, and where it is named. None: the configured store counts."""
+    path = environment.get("ONCECRON_STORE_FILE")
+    if path:
+        return path, "$ONCECRON_STORE_FILE"
+    if configured is not None or file.store_file is None:
+        return None
+    directory = os.path.dirname(file.path or "")
+    return os.path.join(directory, file.store_file), f"{file.path} store_file"
+
+
+def read_store_file(path: str) -> str:
+    """Return the store that a store file names. Raises `ConfigurationError`."""
     text, mode = read_private(path, "store file")
     text = text.strip()
     if not text or "\n" in text or "\0" in text:
@@ -297,13 +306,14 @@ def store_from_file(file: File, configured: str | None) -> str | None:
     return text
 
 
-def read_private(path: str, what: str) -> tuple[str, int]:
+def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, int]:
     """Read a file that may hold a password or a command; return its text and mode.
 
-    Only a regular file is read: a pipe would make a firing wait for ever. /dev/null is an empty file.
+    Only a regular file is read: a pipe would make a firing wait for ever. /dev/null is an empty file. `trusting`: also
+    one that other users can write.
     """
     try:
-        with open(_opened(path, what), encoding="utf-8") as file:
+        with open(_opened(path, what, trusting=trusting), encoding="utf-8") as file:
             text = file.read(_LARGEST_FILE + 1)
             mode = os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as error:
@@ -314,23 +324,23 @@ def read_private(path: str, what: str) -> tuple[str, int]:
     return text, mode
 
 
-def _opened(path: str, what: str) -> int:
+def _opened(path: str, what: str, *, trusting: bool) -> int:
     """Return a descriptor of a file to trust. Raises `ConfigurationError` for any other, `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        _refuse_untrusted(path, what, os.fstat(descriptor).st_mode)
+        _refuse_untrusted(path, what, os.fstat(descriptor).st_mode, trusting=trusting)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _refuse_untrusted(path: str, what: str, mode: int) -> None:
+def _refuse_untrusted(path: str, what: str, mode: int, *, trusting: bool) -> None:
     if not stat.S_ISREG(mode):
         if os.path.samefile(path, os.devnull):
             return
         raise ConfigurationError(f"{what} {path} is not a regular file; name another file")
-    if why := distrusted(path):
+    if not trusting and (why := distrusted(path)):
         raise ConfigurationError(f"{what} {path}: {why}")
 
 

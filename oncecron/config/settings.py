@@ -18,28 +18,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from oncecron.config.file import File
     from oncecron.config.options import Option
     from oncecron.stores.address import Address
-from oncecron.config.file import COMMAND_KEY, SYSTEM_FILE, job_section, read_file, store_from_file
+from oncecron.config.file import (
+    COMMAND_KEY,
+    SYSTEM_FILE,
+    job_section,
+    read_file,
+    read_store_file,
+    store_file_of,
+)
 
 
 class Settings:
     """The values of one command, converted: `settings["connect-timeout"]`."""
 
     def __init__(
-        self, options: Iterable[Option], given: Mapping[str, str], key: str | None = None
+        self,
+        options: Iterable[Option],
+        given: Mapping[str, str],
+        key: str | None = None,
+        *,
+        of: File | None = None,
     ) -> None:
         """Find and check all values. `given`: typed options; `key`: selects the [job.KEY] section.
 
-        Raises `UsageError`, `ConfigurationError`; for a wrong section only if it is the key's.
+        `of`: a file whose values alone count, without its problems and without the environment. Raises `UsageError`,
+        `ConfigurationError`; for a wrong section only if it is the key's.
         """
         self._given = given
-        self.file = read_file(given.get("config"))
-        if key is not None:
+        self._environment: Mapping[str, str] = os.environ if of is None else {}
+        self.file = of or read_file(given.get("config"))
+        if key is not None and of is None:
             self._refuse_wrong_section(key)
         self._job = self.file.jobs.get(key or "", {})
         self._section = job_section(key or "")
         self._values: dict[str, Any] = {}
+        self._texts: dict[str, str] = {}
         self._sources: dict[str, str] = {}
         self._address: Address | None = None
         for option in options:
@@ -54,7 +70,7 @@ class Settings:
 
     def _find(self, option: Option) -> Any:
         name = option.name
-        environment = os.environ.get(option.environment or "") or None
+        environment = self._environment.get(option.environment or "") or None
         if name in self._given:
             return self._convert(option, self._given[name], f"--{name}", UsageError)
         if environment is not None:
@@ -68,7 +84,7 @@ class Settings:
         return self._convert(option, option.default, f"the default of --{name}", ConfigurationError)
 
     def _convert(self, option: Option, text: str, source: str, error: type[OncecronError]) -> Any:
-        self._sources[option.name] = source
+        self._texts[option.name], self._sources[option.name] = text, source
         try:
             return convert(option, text)
         except ValueError as found:
@@ -77,6 +93,10 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         """Return a converted value; None if it is not set and has no default."""
         return self._values[name]
+
+    def text(self, name: str) -> str | None:
+        """Return a value as it is written; None if it is not set and has no default."""
+        return self._texts.get(name)
 
     def source(self, name: str) -> str:
         """Return the source of a value, for messages; empty if it is not set."""
@@ -113,7 +133,7 @@ class Settings:
 
     def has_store(self) -> bool:
         """Return whether any source sets a store, right or wrong."""
-        named = self._values[STORE.name] or os.environ.get("ONCECRON_STORE_FILE")
+        named = self._values[STORE.name] or self._environment.get("ONCECRON_STORE_FILE")
         return bool(named or self.file.store_file)
 
     def address(self) -> Address:
@@ -122,13 +142,20 @@ class Settings:
             self._address = self._find_address()
         return self._address
 
+    def store_text(self) -> str | None:
+        """Return the address of the store as it is written, None if none is set. Raises `ConfigurationError`."""
+        text: str | None = self._values[STORE.name]
+        if self.typed(STORE.name) or self._environment.get(STORE.environment or ""):
+            return text
+        named = store_file_of(self.file, text, self._environment)
+        if named is None:
+            return text
+        path, self._sources[STORE.name] = named
+        return read_store_file(path)
+
     def _find_address(self) -> Address:
-        text = self._values[STORE.name]
-        if text is None or (
-            not self.typed("store") and not os.environ.get(STORE.environment or "")
-        ):
-            text = store_from_file(self.file, text)
-        if text is None and "ONCECRON_KEY" in os.environ:
+        text = self.store_text()
+        if text is None and "ONCECRON_KEY" in self._environment:
             raise ConfigurationError(
                 "no store is configured inside this command, to which oncecron passes $ONCECRON_STORE only with "
                 f"`pass_store = true` or --pass-store; or set `store` in {SYSTEM_FILE}"

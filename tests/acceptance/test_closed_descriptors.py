@@ -41,7 +41,7 @@ ASKING = {
     "run": ["run", "--key", "k", "--", "true"],
 }
 """The commands that connect to the store."""
-OFFLINE = {"completion", "crontab wrap", "crontab unwrap", "crontab lint", "flush"}
+OFFLINE = {"completion", "config check", "crontab wrap", "crontab unwrap", "crontab lint", "flush"}
 """Those that do not; `flush` has nothing to deliver."""
 
 

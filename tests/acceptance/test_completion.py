@@ -184,6 +184,7 @@ def in_a_shell(*cases: tuple[str, Any], shells: Sequence[str] = SHELLS) -> list[
         ("oncecron locks --store re", "redis:// rediss://"),
         ("oncecron completion ", "bash fish zsh"),
         ("oncecron crontab ", "lint unwrap wrap"),
+        ("oncecron config check /etc/host.con", "/etc/host.conf"),
         ("oncecron crontab wrap --on", "--only"),
         ("oncecron crontab wrap /etc/host.con", "/etc/host.conf"),
         ("oncecron history --config /etc/host.con", "/etc/host.conf"),

@@ -21,7 +21,7 @@ from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.core.errors import UsageError
 
 COMMANDS = every_command()
-STORELESS = ("completion", "crontab")
+STORELESS = ("completion", "config", "crontab")
 """Commands and groups that ask no store."""
 EVERY_OPTION = [(name, option) for name, one in COMMANDS.items() for option in one.table]
 each_option = pytest.mark.parametrize(

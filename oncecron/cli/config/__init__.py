@@ -1,0 +1,13 @@
+"""`oncecron config`: commands for the configuration, which need no store."""
+
+from __future__ import annotations
+
+from oncecron.cli.command import LazyGroup
+
+COMMAND = LazyGroup(
+    "config",
+    {"Commands": ("check",)},
+    __name__,
+    short="Check the configuration file.",
+    about="Check the configuration file, or show where each value comes from. These commands need no store.",
+)
