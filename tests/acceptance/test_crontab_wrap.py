@@ -229,7 +229,7 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
         os.chown(crontab, 4321, 1234)
     before = crontab.stat()
     done = host("crontab", "wrap", "--in-place", crontab)
-    backup = crontab.with_name(f".{crontab.name}~")
+    [backup] = crontab.parent.glob(".crontab.*~")
     assert (done.status, done.out.decode()) == (
         0,
         f"{crontab}: 1 line now run by oncecron; backup: {backup}\n",
@@ -244,7 +244,7 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
     assert crontab.stat().st_mtime > before.st_mtime
     assert crontab.read_bytes() == piped(host, "wrap").out
     assert backup.read_bytes() == MINE
-    assert sorted(path.name for path in crontab.parent.iterdir()) == [".crontab~", "crontab"]
+    assert sorted(path.name for path in crontab.parent.iterdir()) == [backup.name, "crontab"]
     inode = crontab.stat().st_ino
     assert (
         host("crontab", "wrap", "--in-place", crontab).out.decode()
@@ -253,6 +253,18 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
     assert crontab.stat().st_ino == inode
     assert host("crontab", "unwrap", "--in-place", crontab).status == 0
     assert crontab.read_bytes() == MINE
+    assert backup.read_bytes() == MINE, "the first backup is overwritten"
+    assert len(list(crontab.parent.glob(".crontab.*~"))) == 2
+
+
+def test_a_backup_is_never_overwritten(crontab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of the same second."""
+    from oncecron.cli.crontab import backups
+
+    monkeypatch.setattr(backups.time, "time", lambda: 0.0)
+    before = f"{crontab.parent}/.c."
+    paths = [backups.keep(data, before, "~", str(crontab)) for data in (b"a", b"b", b"c")]
+    assert [Path(path).read_bytes() for path in paths] == [b"a", b"b", b"c"]
 
 
 def test_in_place_with_the_difference_shown_before(host: Oncecron, crontab: Path) -> None:
@@ -275,7 +287,7 @@ def test_in_place_through_a_link(host: Oncecron, crontab: Path) -> None:
     assert host("crontab", "wrap", "--in-place", link).status == 0
     assert link.is_symlink()
     assert crontab.read_bytes() == piped(host, "wrap").out
-    assert not link.with_name(".link~").exists()
+    assert not list(crontab.parent.glob(".link*"))
 
 
 def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, crontab: Path) -> None:
@@ -307,7 +319,7 @@ def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, cro
         patch.setattr(files.tempfile, "mkstemp", noted)
         source = files.read_source([str(crontab)])
         note(Path(files.replace_file(source, b"new\n")).name)
-    assert len(names) == 3
+    assert len(names) == 2
     assert all(name.startswith(".") and name.endswith("~") for name in names)
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from typing import Any, NamedTuple
 
+from oncecron.cli.crontab import backups
 from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
 from oncecron.crontab.cron_directory import NAME, cron_reads, why_not_read
@@ -137,34 +138,28 @@ def difference(source: CrontabFile, new: bytes) -> bytes:
 def replace_file(source: CrontabFile, new: bytes) -> str:
     """Replace the content of a file, keep owner, mode and attributes; return the path of the backup.
 
-    The backup and the new file are first written to disk beside it, under names that every cron ignores. One rename
-    replaces the file. Raises `OutputError`: then the file is unchanged.
+    The backup and the new file are first written to disk beside it, under names that no cron reads, not even in
+    /etc/cron.d: Debian's cron reads names of letters, digits, `-` and `_`; cronie ignores a dot in front and a `~` at
+    the end, bcron and systemd-cron a dot in front, dcron any dot. The spool of busybox holds the names of users. One
+    rename replaces the file. Raises `OutputError`: then the file is unchanged.
     """
-    backup = _unread(source.path)
+    directory, name = os.path.split(source.path)
     status = source.status
     assert status is not None  # noqa: S101 - standard input is never replaced
     try:
-        _put(backup, source.data, source.path, status)
+        backup = backups.keep(
+            source.data, os.path.join(directory, f".{name}."), "~", like=source.path
+        )
         if _changed(source.path, status):
             raise OutputError(
                 f"{source.path} changed while it was read, so it is left unchanged; run the command again"
             )
-        _put(source.path, new, source.path, status)
+        _put(source.path, new)
     except OSError as error:
         raise OutputError(
             f"cannot replace {source.path}: {error.strerror}: {error.filename}; the file is unchanged"
         ) from error
     return backup
-
-
-def _unread(path: str, between: str = "") -> str:
-    """Return a path beside a file that no cron reads as a crontab, not even in /etc/cron.d.
-
-    Debian's cron reads names of letters, digits, `-` and `_`. cronie ignores a dot in front and a `~` at the end, bcron
-    and systemd-cron a dot in front, dcron any dot. The spool of busybox holds the names of users.
-    """
-    directory, name = os.path.split(path)
-    return os.path.join(directory, f".{name}{between}~")
 
 
 def _changed(path: str, before: os.stat_result) -> bool:
@@ -176,29 +171,15 @@ def _changed(path: str, before: os.stat_result) -> bool:
     )
 
 
-def _put(path: str, data: bytes, like: str, status: os.stat_result) -> None:
-    """Write a file in one step. Raises `OSError`."""
+def _put(path: str, data: bytes) -> None:
+    """Replace a file in one step. Raises `OSError`."""
     directory, name = os.path.split(path)
     number, temporary = tempfile.mkstemp("~", f".{name}.", directory)
     try:
-        with open(number, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchown(number, status.st_uid, status.st_gid)
-            _copy_attributes(like, number)
-            os.fchmod(number, stat.S_IMODE(status.st_mode))
-            os.fsync(number)
+        backups.fill(number, data, path)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
     safe_paths.sync(directory)
-
-
-def _copy_attributes(path: str, number: int) -> None:
-    """Copy extended attributes (security labels, access lists) as far as possible."""
-    with contextlib.suppress(OSError):
-        for name in os.listxattr(path):
-            with contextlib.suppress(OSError):
-                os.setxattr(number, name, os.getxattr(path, name))

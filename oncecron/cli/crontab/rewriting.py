@@ -50,7 +50,7 @@ USER = Option(
 _IN_PLACE = Option(
     "in-place",
     "flag",
-    "Replace FILE in one step. Keep owner and mode, and save the old file as .FILE~ beside it.",
+    "Replace FILE in one step. Keep owner and mode, and save the old file as .FILE.TIME~ beside it.",
 )
 _CHECK = Option(
     "check",

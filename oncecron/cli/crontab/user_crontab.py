@@ -15,11 +15,11 @@ import pwd
 import re
 import shutil
 import subprocess
-import time
 
+from oncecron.cli.crontab import backups
 from oncecron.core import safe_paths
 from oncecron.core.errors import ConfigurationError, InputError, OutputError, UsageError
-from oncecron.core.text import Clock, visible
+from oncecron.core.text import visible
 from oncecron.stores.address import shell_quoted, state_directory
 
 _HEADER = re.compile(
@@ -112,24 +112,12 @@ def _keep(user: str | None, data: bytes) -> str:
     """Write a crontab, which may hold passwords, to a new file for this user alone; return its path."""
     directory = os.path.join(state_directory(), _BACKUPS)
     name = (user or own_name()).replace("/", "-")
-    path = os.path.join(directory, f"{name}.{Clock(utc=True).exactly(time.time())}")
     try:
         safe_paths.make(directory)
         if why := safe_paths.unsafe(directory):
             raise OutputError(f"cannot keep the old crontab: {why}")
-        _write(path, data)
+        return backups.keep(data, os.path.join(directory, f"{name}."))
     except OSError as error:
         raise OutputError(
             f"cannot keep the old crontab in {directory}, so nothing is changed: {error.strerror}"
         ) from error
-    return path
-
-
-def _write(path: str, data: bytes) -> None:
-    """Write a file that does not exist yet. Raises `OSError`."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    safe_paths.sync(os.path.dirname(path))
