@@ -6,7 +6,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.light_modules import signal_name
-from oncecron.core.log_rows import Diagnosis, Execution, LeaseView, Pause, Skip
+from oncecron.core.log_rows import ConfiguredValue, Diagnosis, Execution, LeaseView, Pause, Skip
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
@@ -208,6 +208,11 @@ COMING = Kind(
         Column("ZONE", _plain("zone")),
         Column("CHANGE", _plain("change")),
     ),
+)
+CONFIGURED_VALUES = Kind(
+    ConfiguredValue._fields,
+    frozenset(),
+    tuple(Column(name.upper(), _plain(name)) for name in ConfiguredValue._fields),
 )
 DIAGNOSES = Kind(
     Diagnosis._fields,

@@ -248,6 +248,16 @@ class LeastRetention(NamedTuple):
 UNCHANGED = LeastRetention()
 
 
+class ConfiguredValue(NamedTuple):
+    """A line of `oncecron config show`, in the order of its published fields."""
+
+    option: str
+    value: str | None
+    """As it is written, with secrets masked; None if it is not set."""
+    source: str | None
+    """The variable, the file and section, or `default`; None if it is not set."""
+
+
 class Diagnosis(NamedTuple):
     """One thing that `oncecron doctor` has looked at, in the order of its published fields."""
 

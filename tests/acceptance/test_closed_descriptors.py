@@ -41,7 +41,15 @@ ASKING = {
     "run": ["run", "--key", "k", "--", "true"],
 }
 """The commands that connect to the store."""
-OFFLINE = {"completion", "config check", "crontab wrap", "crontab unwrap", "crontab lint", "flush"}
+OFFLINE = {
+    "completion",
+    "config check",
+    "config show",
+    "crontab wrap",
+    "crontab unwrap",
+    "crontab lint",
+    "flush",
+}
 """Those that do not; `flush` has nothing to deliver."""
 
 

@@ -6,8 +6,8 @@ from oncecron.cli.command import LazyGroup
 
 COMMAND = LazyGroup(
     "config",
-    {"Commands": ("check",)},
+    {"Commands": ("check", "show")},
     __name__,
-    short="Check the configuration file.",
+    short="Check and show the configuration.",
     about="Check the configuration file, or show where each value comes from. These commands need no store.",
 )

@@ -1,0 +1,88 @@
+"""`oncecron config show`: the value of each option of `run`, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import FORMAT, JSON, KEYS, TableCommand, output_format
+from oncecron.cli.pause import named_key, near
+from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
+from oncecron.core.log_rows import ConfiguredValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.config.settings import Settings
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+OPTIONS = (FORMAT, JSON, CONFIG)
+_CONFIGURABLE = tuple(option for option in RUN_OPTIONS if option.config != "never")
+_DEFAULT = "default"
+
+
+def _show(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output, tables
+    from oncecron.config.settings import Settings
+
+    key = named_key(words[0]) if words else None
+    settings = Settings((*OPTIONS, *_CONFIGURABLE), given, key)
+    stream = output.standard_output()
+    style = output.style_for(stream, output_format(settings), utc=False)
+    rows = list(_values(settings, key))
+    if key is not None and settings.file.path and key not in settings.file.jobs:
+        _note_missing_section(settings, key)
+    output.Writer(tables.CONFIGURED_VALUES, style, stream).write(rows)
+    return 0
+
+
+def _note_missing_section(settings: Settings, key: str) -> None:
+    from oncecron.config.file import job_section
+    from oncecron.core.stderr import complain
+
+    question = near(key, settings.file.jobs)
+    complain(f"{settings.file.path} has no section {job_section(key)}{question}")
+
+
+def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
+    """Yield every value. Raises `ConfigurationError` for a store file that cannot be read."""
+    from oncecron.config.file import COMMAND_KEY, job_section
+    from oncecron.run.spec import shown_words
+    from oncecron.stores.address import masked
+
+    path = settings.file.path
+    source = _source(settings, CONFIG.name) or (_DEFAULT if path else None)
+    yield ConfiguredValue(CONFIG.name, path, source)
+    command = settings.configured_command()
+    if key is not None:
+        place = f"{path} {job_section(key)}" if command is not None else None
+        shown = None if command is None else shown_words([command], "masked")[0]
+        yield ConfiguredValue(COMMAND_KEY, shown, place)
+    for option in _CONFIGURABLE:
+        text = settings.store_text() if option is STORE else settings.text(option.name)
+        if text is not None and option.kind == "text":
+            text = shown_words([text], "masked")[0]
+            text = masked(text) if option.group == STORE.group else text
+        yield ConfiguredValue(option.name, text, _source(settings, option.name))
+
+
+def _source(settings: Settings, name: str) -> str | None:
+    """Return the variable, the file and section, or the option that sets a value; None for no value."""
+    source = settings.source(name)
+    if source.startswith("the default"):
+        return _DEFAULT
+    return source.removesuffix(f" {name}") or None
+
+
+COMMAND = TableCommand(
+    "show",
+    OPTIONS,
+    _show,
+    short="Show every value of the configuration, and where it comes from.",
+    about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would use, "
+    "and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. No store is contacted.",
+    examples=("oncecron config show", "oncecron config show billing-nightly"),
+    words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
+)
