@@ -76,7 +76,7 @@ TEXTS: dict[str, list[Wrong]] = {
     "only-if": [("", 64, UNSET)],
     **{name: [("faild", 64, "use missed, silent")] for name in ("warning", "critical", "ignore")},
     "shell": [("", 64, UNSET)],
-    "user": [("", 64, "--user is empty")],
+    "user": [("", 64, "--user is ")],
     "tick": [("", 64, "empty"), ("a b", 64, "without spaces"), (b"\xff", 64, "without spaces")],
     "tz": [("", 64, "such as Europe/Berlin"), ("Mars", 64, "such as Europe/Berlin")],
 }
