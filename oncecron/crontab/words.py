@@ -217,7 +217,7 @@ def canonical(command: bytes) -> bytes:
     Derived keys depend on it, so this rule never changes. A command that needs a shell stays as it is written.
     """
     words = simple_words(command)
-    return command.strip() if words is None else b" ".join(map(quoted, words))
+    return command.strip(b" \t\n") if words is None else b" ".join(map(quoted, words))
 
 
 def fragments(command: bytes) -> list[bytes]:

@@ -143,3 +143,15 @@ def test_a_record_that_says_nothing_new_removes_nothing(a: Host, old: Log) -> No
     for said in (record, record | {"outcome": "failed"}, unknown, running):
         deliver(a, said, NOTHING)
     assert counts(old) == (2, 2)
+
+
+def test_a_tick_of_which_an_attempt_was_removed_stays_closed(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """The attempt may have started, as far as every store knows."""
+    keep(log, executions=0.0, skips=0.0)
+    a.run(minute(5), "not-started")
+    store.age(3000)
+    a.run(minute(5), "not-started", again=True)
+    assert log.people.prune(Retention(2000.0, 2000.0)) == (1, 0)
+    assert b.lose(minute(5)).reason == "passed"

@@ -32,10 +32,18 @@ local function forget(part, id, row)
     if not string.find(number, ':' .. id .. '$') then others[#others + 1] = number end
   end
   set_words(part.owners, row.owner, others)
-  if row.tick and redis.call('HGET', part.ticks, row.tick) == id then
+  local newest_id = row.tick and redis.call('HGET', part.ticks, row.tick)
+  if newest_id == id then
     redis.call('HDEL', part.ticks, row.tick)
     redis.call('ZREM', part.names, row.tick)
     forget_division(row)
+  elseif newest_id then
+    -- As on the other stores: an attempt that is gone may have started.
+    local newest = execution(newest_id)
+    if newest and not newest.earlier then
+      newest.earlier = id
+      write_execution(newest_id, newest)
+    end
   end
 end
 
