@@ -1,36 +1,23 @@
-"""The crontabs of Debian's packages, which nobody of this project wrote: fetched from the archive, not installed.
+"""The crontabs of Debian's packages, as lint, crontab(1) and wrap judge them."""
 
-One of them is kept beside the tests; ONCECRON_TEST_PACKAGES names packages whose files are fetched.
-"""
-
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from crontabs import accepted_by_cron
+from crontabs.debian_packages import files_in_cron_d
 
 from oncecron.crontab.lint import LintedCrontab, lint
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import Entry, scan
 from oncecron.crontab.wrap import WrapSettings, unwrap, wrap
 
-PACKAGES = os.environ.get("ONCECRON_TEST_PACKAGES", "").split()
-KEPT = Path(__file__).parents[1] / "crontabs" / "debian" / "php-common" / "php"
 EVERYTHING = WrapSettings("/usr/local/bin/oncecron", "UTC", ("*",))
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Fetch the packages; return the files of all in /etc/cron.d."""
-    directory = tmp_path_factory.mktemp("packages")
-    if PACKAGES:
-        subprocess.run(["apt-get", "download", "-q", *PACKAGES], cwd=directory, check=True)
-    for archive in directory.glob("*.deb"):
-        subprocess.run(["dpkg-deb", "-x", archive, directory / archive.stem], check=True)
-    found = [file for file in directory.glob("*/etc/cron.d/*") if file.name[0] != "."]
-    assert len({file.parents[2] for file in found}) == len(PACKAGES)
-    return [KEPT, *found]
+    """Give the files of all packages in /etc/cron.d."""
+    return files_in_cron_d(tmp_path_factory.mktemp("packages"))
 
 
 def without_users(data: bytes) -> bytes:
