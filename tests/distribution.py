@@ -8,6 +8,7 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {
     "test_completion.py": "they share shells",
     "test_cron_daemons.py": "they look at what the same two minutes have left",
+    "test_other_crons.py": "so do they",
     "test_clusters.py": "they share clusters",
     "test_clock_skew.py": "they share a server with a clock of its own",
 }
