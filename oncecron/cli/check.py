@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +15,7 @@ from oncecron.cli.command import (
     UTC,
     TableCommand,
     incomplete,
+    spools,
     store_and_log,
 )
 from oncecron.config.options import Option
@@ -160,11 +160,7 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
 
 def spooled_records(settings: Settings) -> int:
     """Return how many records wait in the spools of this user on this host."""
-    from oncecron.run.spool import spool_of
-
-    addresses = filter(None, (settings.address(), settings.log()))
-    spools = (spool_of(address, settings["namespace"]) for address in addresses)
-    return sum(1 for spool in spools for _ in spool.pending())
+    return sum(1 for spool in spools(settings) for _ in spool.pending())
 
 
 def _as_json(checked: Checked, utc: bool) -> str:
@@ -216,8 +212,9 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
         }
         output.write_text(output.json_text(unknown, 1), stream)
     else:
-        output.say(f"ONCECRON UNKNOWN: {why.replace('|', '/')}", stream)
-    sys.stdout.flush()
+        from oncecron.reports.check import without_bars
+
+        output.say(without_bars(f"ONCECRON UNKNOWN: {why}"), stream)
 
 
 COMMAND = TableCommand(

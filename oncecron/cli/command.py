@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from oncecron.config.options import Completion
     from oncecron.config.settings import Settings
+    from oncecron.run.spool import Spool
     from oncecron.stores.api import Inspector
 
 
@@ -324,6 +325,14 @@ def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspec
         store.close()
 
 
+def spools(settings: Settings) -> list[Spool]:
+    """Return the spools with records of this user's firings on this host: of the store, and of the log beside it."""
+    from oncecron.run.spool import spool_of  # noqa: PLC0415 - not for --help
+
+    addresses = filter(None, (settings.address(), settings.log()))
+    return [spool_of(address, settings["namespace"]) for address in addresses]
+
+
 @contextlib.contextmanager
 def all_inspectors(settings: Settings) -> Iterator[dict[str, Inspector]]:
     """Open the store and, with --log, the log store, by name. Raises `StoreError`."""
@@ -401,6 +410,7 @@ __all__ = [
     "labelled",
     "moment",
     "output_format",
+    "spools",
     "store_and_log",
     "store_inspector",
 ]

@@ -13,6 +13,7 @@ from oncecron.cli.command import (
     UTC,
     TableCommand,
     incomplete,
+    spools,
     store_and_log,
 )
 from oncecron.config.options import Option
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from oncecron.core.text import Clock
     from oncecron.reports.explain import Account
     from oncecron.reports.tick_history import Facts
-    from oncecron.run.spool import Spool
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -53,7 +53,7 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
-        facts = gather(Sources(store, log, _spools(settings), clock.wall()), key, tick)
+        facts = gather(Sources(store, log, spools(settings), clock.wall()), key, tick)
     told = account(facts, shown)
     if settings["json"]:
         output.write_text(output.json_text(_record(facts, told, shown), 1), stream)
@@ -82,14 +82,6 @@ def _tick(settings: Settings) -> str | None:
         return None if text is None else named_tick(text).text
     except ValueError as error:
         raise UsageError(f"--tick: {error}") from error
-
-
-def _spools(settings: Settings) -> list[Spool]:
-    """Return the spools with records of this user's firings on this host."""
-    from oncecron.run.spool import spool_of
-
-    addresses = filter(None, (settings.address(), settings.log()))
-    return [spool_of(address, settings["namespace"]) for address in addresses]
 
 
 def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:

@@ -209,10 +209,10 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     data = [
         f"{kind}={_count(checked, kind)}{limits[state]}" for kind, state in states.items() if state
     ]
-    text = _without_bars("; ".join(named))
+    text = without_bars("; ".join(named))
     yield f"ONCECRON {STATES[checked.state].upper()}: {text} | {' '.join(data)} keys={checked.keys}"
     for each in checked.findings:
-        yield _without_bars(f"{each.state}: {_sentence(each)}")
+        yield without_bars(f"{each.state}: {_sentence(each)}")
 
 
 def _count(checked: Checked, kind: str) -> int:
@@ -224,6 +224,6 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.key} {finding.reason}" if finding.key else finding.reason
 
 
-def _without_bars(text: str) -> str:
+def without_bars(text: str) -> str:
     """Return a text without the sign behind which performance data begin."""
     return text.replace("|", "/")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 _FULL = 80
 """The percentage of max_connections from which on a warning is due."""
 
-_VERIFIED = ("verify-full",)
-
 
 def examine(
     connection: psycopg.Connection[tuple[Any, ...]], sql: Mapping[str, str]
@@ -67,7 +65,7 @@ def _of_connection(connection: psycopg.Connection[tuple[Any, ...]]) -> Diagnosis
     mode = connection.info.get_parameters().get("sslmode", "prefer")
     encrypted = bool(connection.pgconn.ssl_in_use)
     cure = "set sslmode=verify-full, and channel_binding=require with passwords, in the store's URL"
-    return of_encryption(connection.info.host, encrypted, mode in _VERIFIED, cure)
+    return of_encryption(connection.info.host, encrypted, mode == "verify-full", cure)
 
 
 def _of_room(used: int, most: int) -> Diagnosis:
