@@ -16,6 +16,7 @@ from test_same_answers import PROGRAMS_TRIED
 from worlds import World
 
 from oncecron.stores.postgres import lease_store, look
+from oncecron.stores.postgres.inspector import PostgresInspector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,3 +147,16 @@ def test_a_session_that_only_looks_ends_soon_after_its_client(
     [(packets, idle)] = b.store._ask(statement, (), b.deadline())
     kind.close()
     assert (packets, idle) == (b"25000", b"10min")
+
+
+def test_a_persons_session_ends_soon_after_its_client(request: pytest.FixtureRequest) -> None:
+    """Its client may be cut off in the middle of a command."""
+    kind = PostgresKind(request)
+    people = kind.people()
+    assert isinstance(people, PostgresInspector)
+    people.leases()
+    statement = "select current_setting('tcp_keepalives_idle'), current_setting('tcp_user_timeout')"
+    found = people._connected().execute(statement).fetchone()
+    people.close()
+    kind.close()
+    assert found == ("10", "25000")

@@ -353,9 +353,8 @@ class PostgresInspector:
 
     def examine(self) -> Iterator[Diagnosis]:
         """Yield what the server says about itself and this connection; see `Inspector.examine`."""
-        connection = self._installed()
         with self._explained(_READERS_CURE):
-            yield from examine(connection, self._sql)
+            yield from examine(self._installed(), self._sql)
         with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
             yield from of_foreign_locks(self.leases())
 
@@ -415,8 +414,9 @@ class PostgresInspector:
         self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = _INIT_CURE
     ) -> int | None:
         """Return the schema's version, which is this program's, or None if there is no schema."""
-        answer = connection.execute(self._sql["installed"], {"namespace": self._namespace})
-        exists, usable, has_tables, readable = answer.fetchone() or (False,) * 4
+        asked = {"namespace": self._namespace, "client_backend": connection.info.backend_pid}
+        answer = connection.execute(self._sql["installed"], asked).fetchone()
+        exists, usable, has_tables, readable, _ = answer or (False,) * 5
         if exists and not (usable and (readable or not has_tables)):
             raise StoreRefusesError(
                 f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "

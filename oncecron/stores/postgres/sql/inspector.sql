@@ -3,9 +3,14 @@
 
 -- name: installed
 -- Does the schema exist, may this role use it, and does it have oncecron's tables?  The query reads catalogs that every role may
--- read, so it never fails.
+-- read, so it never fails.  The settings are those of watch_client_v1 (look.sql): without them, the session of a client that
+-- was cut off stays for the two hours of tcp(7).  They would stick to a pooler's connection.
 select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage'), false), c.oid is not null,
-       coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false)
+       coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false),
+       case when pg_catalog.pg_backend_pid() = %(client_backend)s then
+         pg_catalog.set_config('tcp_keepalives_idle', '10', false) || pg_catalog.set_config('tcp_keepalives_interval', '5', false)
+         || pg_catalog.set_config('tcp_keepalives_count', '3', false) || pg_catalog.set_config('tcp_user_timeout', '25000', false)
+       end
   from (select) one
   left join pg_catalog.pg_namespace n on n.nspname = %(namespace)s
   left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'meta'
