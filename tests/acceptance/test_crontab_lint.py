@@ -118,6 +118,26 @@ def test_the_configuration_is_read(host: Oncecron, public_path: Path) -> None:
     refused(lint(host, "--config", public_path / "none", path), 78, "cannot be read")
 
 
+def test_sections_that_no_file_uses_are_found(host: Oncecron, public_path: Path) -> None:
+    """Of a file that --config names; not of the host's own file, which may be for other crontabs."""
+    path = write(
+        public_path, "well", "0 2 * * * /usr/local/bin/oncecron run --key bill --no-tick -- x\n"
+    )
+    config = write(
+        public_path, "oncecron.toml", "[job.bill]\nretries = 1\n[job.pay]\nretries = 2\n"
+    )
+    ended = lint(host, "--config", config, path)
+    assert (ended.status, ended.err) == (1, "")
+    assert ended.out.decode() == (
+        f"{config}:3: no line of the linted files has the key pay, so the section has no effect; correct the key, or "
+        "remove the section; if another crontab or unit has this key, name that file too [section]\n"
+    )
+    unit = "[Service]\nExecStart=/usr/local/bin/oncecron run --key pay --no-tick -- x\n"
+    assert lint(host, "--config", config, path, write(public_path, "pay.service", unit)).status == 0
+    host.environment["ONCECRON_CONFIG"] = str(config)
+    assert lint(host, path) == (0, b"", "")
+
+
 def test_units_of_systemd_are_read_as_such(host: Oncecron, public_path: Path) -> None:
     """By their names."""
     text = "[Service]\nExecStart=/usr/local/bin/oncecron run --key k -- x\n"

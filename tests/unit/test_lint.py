@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from test_lint_mistakes import MISTAKES
 
 from oncecron.crontab.cron_directory import why_not_read
 from oncecron.crontab.crons import CRONS
+from oncecron.crontab.derived_key import derived_key
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, check_unit, lint
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.simple_commands import simple_commands
@@ -298,7 +300,7 @@ def test_what_is_near_has_nothing_of_another_kind(has_not: str) -> None:
 def test_every_kind_is_tried() -> None:
     """Also those of several files and of units, below."""
     tried = {kind for kind, *_ in CASES} | {mistake.kind for mistake in MISTAKES}
-    assert tried | {"missing", "systemd", "not-read"} == set(FINDINGS)
+    assert tried | {"missing", "systemd", "not-read", "section"} == set(FINDINGS)
 
 
 def test_the_line_is_named() -> None:
@@ -585,6 +587,106 @@ def test_a_unit_needs_the_schedule(start: str, number: int | None) -> None:
     places = [(each.file, each.line, each.finding) for each in made]
     assert places == ([] if number is None else [("bill.service", number, "systemd")])
     assert list(check_unit("bill.service", text, {"k": {"schedule": "@daily"}})) == []
+
+
+# Sections of the configuration that no line uses
+
+
+def unused(
+    sections: str, *texts: str, user: str | None = "joe", units: Mapping[str, str] | None = None
+) -> list[tuple[int, str]]:
+    """Return line and cure of each section that the crontabs and units do not use."""
+    jobs = tomllib.loads(sections)["job"]
+    sources = [
+        LintedCrontab(f"crontab{number}", scan(text.encode()), user)
+        for number, text in enumerate(texts)
+    ]
+    made = lint(sources, jobs, units=units, configuration=("oncecron.toml", sections))
+    assert [each.file for each in made if each.finding == "section"] == [
+        each.file for each in made if each.file == "oncecron.toml"
+    ]
+    return [(each.line, each.cure) for each in made if each.finding == "section"]
+
+
+def of_key(key: str) -> str:
+    """Return a line of a crontab with a guard of this key."""
+    return f"0 2 * * * {RUN} --key {key} --no-tick -- bill\n"
+
+
+SECTIONS = """grace = "5s"
+[job.bill]
+timeout = "1h"
+[ job . "pay.sh" ]
+timeout = "1h"
+"""
+
+
+def test_a_section_that_no_line_uses_is_found() -> None:
+    """With its line, in all crontabs and units together; one that a file uses is none."""
+    assert [number for number, _ in unused(SECTIONS, of_key("bill"))] == [4]
+    assert [number for number, _ in unused(SECTIONS, "0 2 * * * a\n")] == [2, 4]
+    assert unused(SECTIONS, of_key("bill"), of_key("pay.sh")) == []
+    unit = f"[Service]\nExecStart={RUN} --key pay.sh --no-tick -- a\n"
+    assert unused(SECTIONS, of_key("bill"), units={"pay.service": unit}) == []
+    assert unused("job.bill.timeout = 1\n", of_key("other")) == [(1, CURE)]
+
+
+CURE = "correct the key, or remove the section; if another crontab or unit has this key, name that file too"
+
+
+def test_a_key_that_looks_alike_is_named() -> None:
+    """So that a typing mistake is seen at once."""
+    ((number, cure),) = unused('[job.bil]\ntimeout = "1h"\n', of_key("bill"))
+    assert number == 1
+    assert cure.startswith("correct the key (`bill` is similar), or")
+
+
+def test_no_section_is_unused_without_a_configuration_that_is_named() -> None:
+    """The usual file of a host may be for other crontabs too."""
+    sources = [LintedCrontab("crontab", scan(of_key("bill").encode()))]
+    assert kinds(lint(sources, {"pay": {"timeout": "1h"}})) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        (of_key("$JOB"), False),
+        (of_key("`cat /etc/job`"), False),
+        (of_key('"a$(date)"'), False),
+        ("JOB=pay.sh\n" + of_key("$JOB"), True),
+        ("JOB=pay.sh\n" + of_key('"${JOB}"'), True),
+        ("JOB=$OTHER\n" + of_key("$JOB"), False),
+        (f"0 2 * * * {RUN} --key auto -- ~/bill\n", False),
+        (f"0 2 * * * {RUN} --key auto -- /srv/bill --all\n", True),
+        (f"0 2 * * * {RUN} --nonsense --key a -- bill\n", False),
+        (f"0 2 * * * {RUN} --key a -- 'bill\n", False),
+    ],
+)
+def test_nothing_is_said_of_sections_if_a_key_is_not_known(text: str, known: bool) -> None:
+    """A variable of the crontab has a value; the shell's variables and substitutions have not."""
+    made = unused("[job.bill]\n[job.never]\n", of_key("bill") + text)
+    assert [number for number, _ in made] == ([2] if known else [])
+
+
+def test_a_unit_whose_key_is_not_known_is_one_too() -> None:
+    """Such as that of a template, or one that cannot be read."""
+    for start in (f"{RUN} --key %i -- a", f"{RUN} --key 'a -- b"):
+        assert unused(SECTIONS, "", units={"a@.service": f"[Service]\nExecStart={start}\n"}) == []
+    assert len(unused(SECTIONS, "", units={"a.service": "[Service]\nExecStart=/bin/a\n"})) == 2
+
+
+def test_a_derived_key_uses_its_section() -> None:
+    """That of --key auto and of oncecron-shell; of an unknown user's, each user's section."""
+    plain, of_user = derived_key(b"bill"), derived_key(b"~/bill", None, lambda: "joe")
+    sections = f'[job.{plain}]\n[job."{of_user}"]\n[job.a]\n'
+    auto = f"0 2 * * * {RUN} --key auto --no-tick"
+    for text in (
+        f"{auto} -- bill\n{auto} --shell ~/bill\n",
+        "SHELL=/x/oncecron-shell\n0 2 * * * bill\n0 3 * * * ~/bill\n",
+    ):
+        assert [number for number, _ in unused(sections, text)] == [3]
+        assert [number for number, _ in unused(sections, text, user=None)] == [3]
+        assert [number for number, _ in unused(sections, text, user="ann")] == [2, 3]
 
 
 # No false alarm

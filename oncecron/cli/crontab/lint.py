@@ -44,30 +44,29 @@ _UNIT = ".service"
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
-    from oncecron.config.file import read_file
+    from oncecron.config.file import read_file, read_private
     from oncecron.core.errors import ConfigurationError
     from oncecron.core.stderr import complain
     from oncecron.crontab.crons import CRONS
-    from oncecron.crontab.lint import check_unit, lint
+    from oncecron.crontab.lint import lint
 
     cron = chosen_cron(given) or CRONS["debian"]
     file = read_file(given.get("config"))
     if file.problems:
         raise ConfigurationError(str(file.problems[0]))
-    jobs = file.jobs
     named = list(dict.fromkeys(_files(words, system="user-field" in given) or [""]))
     units = [word for word in named if word.endswith(_UNIT)]
+    own = given.get("config")
     found = lint(
         [_source(word, system="user-field" in given) for word in named if word not in units],
-        jobs,
+        file.jobs,
         required="require-guard" in given,
         compared="compare" in given,
         is_program=lambda path: os.access(path, os.X_OK),
         cron=cron,
+        units={word: _text(word) for word in units},
+        configuration=(own, read_private(own, "configuration file")[0]) if own else None,
     )
-    for unit in units:
-        text = read_source([unit]).data.decode("utf-8", "surrogateescape")
-        found += check_unit(unit, text, jobs)
     stream = output.standard_output()
     if "json" in given:
         output.write_text(
@@ -89,6 +88,11 @@ def _source(word: str, *, system: bool) -> LintedCrontab:
     crontab = scan(file.data, system=system or file.is_system)
     refuse_wrong_kind(crontab, file)
     return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file), file.not_read())
+
+
+def _text(unit: str) -> str:
+    """Read a systemd unit. Raises `InputError`."""
+    return read_source([unit]).data.decode("utf-8", "surrogateescape")
 
 
 def _files(words: list[str], *, system: bool) -> list[str]:

@@ -18,6 +18,7 @@ from oncecron.crontab.lint import (
     guard_values,
     keys,
     schedules,
+    sections,
     shell_dialect,
     shell_text,
     unguarded,
@@ -25,7 +26,7 @@ from oncecron.crontab.lint import (
     whole_file,
 )
 from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
-from oncecron.crontab.lint.systemd_units import check_unit
+from oncecron.crontab.lint.systemd_units import check_unit, keys_of_unit
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import NUL
 
@@ -54,10 +55,14 @@ def lint(
     compared: bool = False,
     is_program: Callable[[str], bool] = lambda _: False,
     cron: Cron = CRONS["debian"],
+    units: Mapping[str, str] | None = None,
+    configuration: tuple[str, str] | None = None,
 ) -> list[Diagnostic]:
-    """Return the findings, in the order of files and lines.
+    """Return the findings, in the order of files and lines: crontabs, units, configuration.
 
-    `jobs` are the [job.KEY] sections of the configuration. `required`: every line must use oncecron. `compared`: the
+    `jobs` are the [job.KEY] sections of the configuration. `units` are the texts of systemd units by name.
+    `configuration` is the name and the text of the file with `jobs`, if it is for these crontabs and units alone: then
+    a section that none of them uses is a finding. `required`: every line must use oncecron. `compared`: the
     files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
     `cron` is the cron of the hosts: it decides what percent signs, backslashes and `CRON_TZ` mean.
     """
@@ -79,10 +84,17 @@ def lint(
     for lines_of_host in _by_host(sources, lines, compared=compared):
         found += keys.check_users(lines_of_host)
     order = {source.name: number for number, source in enumerate(sources)}
-    return sorted(
+    found = sorted(
         dict.fromkeys(found),
         key=lambda each: (order[each.file], each.line, FINDINGS.index(each.finding)),
     )
+    used = [key for of_file in lines for key in sections.keys_of(of_file)]
+    for name, text in (units or {}).items():
+        found += check_unit(name, text, jobs or {})
+        used += keys_of_unit(text)
+    if configuration:
+        found += sections.check_sections(*configuration, jobs or {}, used)
+    return found
 
 
 def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:

@@ -47,6 +47,7 @@ FINDINGS = (
         "newline",
         "not-read",
         "directive",
+        "section",
     ),
 )
 """The kinds of findings."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.linted_entry import Diagnostic, invocation_of, with_inner_commands
-from oncecron.crontab.simple_commands import simple_commands
+from oncecron.crontab.lint.linted_entry import (
+    Diagnostic,
+    Invocation,
+    invocation_of,
+    with_inner_commands,
+)
+from oncecron.crontab.lint.sections import UsedKey, key_of
+from oncecron.crontab.simple_commands import simple_commands, to_bytes
+from oncecron.crontab.words import calls_oncecron_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,17 +23,35 @@ _START = re.compile(r"\s*ExecStart\s*=\s*[@:+!|-]*(.*)", re.DOTALL)
 
 def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> Iterator[Diagnostic]:
     """Yield each `oncecron run` of a unit whose tick is the minute: timers start late, on each host at another time."""
+    for number, invocation in _invocations(text, jobs):
+        if invocation and invocation.key is not None and not invocation.names_the_tick:
+            yield Diagnostic(
+                *(name, number, "systemd"),
+                "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=): without --schedule, the "
+                "minute of the start is the tick",
+                "add --schedule with the timer's time as five crontab fields, and --tz",
+            )
+
+
+def keys_of_unit(text: str) -> Iterator[UsedKey]:
+    """Yield the key of each `oncecron run` of a unit."""
+    for _, invocation in _invocations(text, {}):
+        yield UsedKey(key_of(invocation) if invocation else None, has_user=False)
+
+
+def _invocations(
+    text: str, jobs: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[int, Invocation | None]]:
+    """Yield each `oncecron run` of a unit with its line; None where the line cannot be read as a command."""
     for number, setting in _settings(text):
         start = _START.fullmatch(setting)
-        for simple in with_inner_commands(simple_commands(start[1]) or ()) if start else ():
+        commands = simple_commands(start[1]) if start else ()
+        if start and commands is None and calls_oncecron_run(to_bytes(start[1])):
+            yield number, None
+        for simple in with_inner_commands(commands or ()):
             invocation = invocation_of(simple.words, None, jobs)
-            if invocation and invocation.key is not None and not invocation.names_the_tick:
-                yield Diagnostic(
-                    *(name, number, "systemd"),
-                    "a timer starts late (AccuracySec=, RandomizedDelaySec=, Persistent=): without --schedule, the "
-                    "minute of the start is the tick",
-                    "add --schedule with the timer's time as five crontab fields, and --tz",
-                )
+            if invocation:
+                yield number, invocation
 
 
 def _settings(text: str) -> Iterator[tuple[int, str]]:
