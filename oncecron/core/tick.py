@@ -3,8 +3,9 @@
 The host's own clock names the tick, because each host's cron fires when *its* clock shows the time. So two firings of
 one scheduled time have the same tick, whatever the skew.
 
-cronsim finds a schedule's days, hours and minutes. This module maps them to instants as Debian's cron does when local
-time moves forward by less than three hours, or back by at most three (cron(8), and the virtual clock of its main loop):
+`schedule_fields` finds a schedule's days, hours and minutes. This module maps them to instants as Debian's cron does
+when local time moves forward by less than three hours, or back by at most three (cron(8), and the virtual clock of its
+main loop):
 
 - A schedule whose minute or hour field starts with `*` (also `@hourly`) is due whenever the local clock shows a
   matching minute: never in a minute that the clock skips, twice in a minute that it repeats.
@@ -12,10 +13,7 @@ time moves forward by less than three hours, or back by at most three (cron(8), 
   past it*: at the jump if the time is skipped, the first time only if it is repeated.
 - A larger change is a correction of the clock. Fixed times then follow the clock like the others.
 
-cronsim (2.8) gets local times without a zone, because it handles zones in another way. It confuses the two equal local
-times of an autumn night: at the second 02:20 in Berlin it takes yesterday's 02:45 for the last tick and today's, which
-is past, for the next. And where clocks change by half an hour it omits one tick of an hourly schedule. Between two
-changes local time is a plain number line, and each such stretch is searched by itself.
+Between two changes local time is a plain number line, and each such stretch is searched by itself.
 
 Every firing imports this module, so a function that needs a heavy module imports it.
 """
@@ -31,27 +29,9 @@ from oncecron.core.timing import CRON_CORRECTION, EARLY
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _LONGEST_NAME = 200
-
-_FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
-_RANGES = ("0-59", "0-23", "1-31", "1-12 or jan-dec", "0-7 or sun-sat")
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_NAMES: tuple[tuple[str, ...], ...] = ((), (), (), _MONTHS, _DAYS)
-_NICKNAMES = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-}
-_LONGEST_SHOWN = 80
-"""Characters of a schedule in a message: an unquoted `*` becomes the names of all files."""
-_NEVER = "schedule {!r} never fires: no year has such a day"
 
 
 class Tick(NamedTuple):
@@ -82,7 +62,11 @@ def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
 
     Raises ValueError if Debian's cron would not accept the schedule, if it never fires, or if the zone is unknown.
     """
-    return _at(Schedule(schedule, zone).latest(int((fired_at + EARLY) // 1)), "schedule")
+    from oncecron.core.time_zone import BorrowedZone, host_zone
+
+    with BorrowedZone(host_zone() if zone is None else zone) as borrowed:
+        latest = Schedule(schedule, borrowed.offset).latest(int((fired_at + EARLY) // 1))
+    return _at(latest, "schedule")
 
 
 def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
@@ -90,7 +74,9 @@ def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
 
     Raises ValueError as `scheduled_tick` does, immediately and not at the first step.
     """
-    return _ascending(Schedule(schedule, zone), int(after // 1))
+    from oncecron.core.time_zone import offsets
+
+    return _ascending(Schedule(schedule, offsets(zone)), int(after // 1))
 
 
 def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
@@ -154,22 +140,21 @@ class Schedule:
     Local times are epoch seconds too, as if they were UTC. A change is the first second with another offset.
     """
 
-    __slots__ = ("_fields", "_fixed", "_schedule", "_zone")
+    __slots__ = ("_fields", "_schedule", "offset")
 
-    def __init__(self, schedule: str, zone: str | None) -> None:
+    def __init__(self, schedule: str, offset: Callable[[int], int]) -> None:
+        from oncecron.core.schedule_fields import read_schedule
+
         self._schedule = schedule
-        self._fields = _crontab_fields(schedule)
-        minute, hour = self._fields.split()[:2]
-        self._fixed = not (minute.startswith("*") or hour.startswith("*"))
-        from oncecron.core.time_zone import find_zone, host_zone
-
-        self._zone = find_zone(host_zone() if zone is None else zone)
+        self._fields = read_schedule(schedule)
+        self.offset = offset
+        """How far local time is ahead of UTC at an instant, in seconds."""
 
     def latest(self, at: int) -> int:
         """Return the latest tick that is no later than `at`."""
         while True:
             offset = self.offset(at)
-            local = self._scheduled(at + offset + 1, reverse=True)
+            local = self._found(self._fields.latest(at + offset))
             change = self.change(at, local - offset - CRON_CORRECTION)
             if change is None:
                 return local - offset
@@ -184,7 +169,7 @@ class Schedule:
         if change is not None:
             passed = max(passed, self.opening(change) - 1)
         while True:
-            instant = max(start, self._scheduled(passed, reverse=False) - self.offset(start))
+            instant = max(start, self._found(self._fields.following(passed)) - self.offset(start))
             change = self.change(start, instant)
             if change is None:
                 return instant
@@ -194,7 +179,7 @@ class Schedule:
         """Return the first local time that can be due after a change."""
         before, now = self.offset(change - 1), self.offset(change)
         corrected = now - before >= CRON_CORRECTION or before - now > CRON_CORRECTION
-        return change + (before if self._fixed and not corrected else now)
+        return change + (before if self._fields.fixed and not corrected else now)
 
     def change(self, start: int, stop: int) -> int | None:
         """Return the first second of the change of offset that is nearest to `start`, or None.
@@ -218,103 +203,9 @@ class Schedule:
             before, after = (middle, after) if same else (before, middle)
         return after
 
-    def offset(self, instant: int) -> int:
-        """Return how far local time is ahead of UTC, in seconds."""
-        from oncecron.core.time_zone import offset
+    def _found(self, local: int | None) -> int:
+        if local is None:
+            from oncecron.core.schedule_fields import never
 
-        return offset(self._zone, instant)
-
-    def _scheduled(self, local: int, *, reverse: bool) -> int:
-        """Return the scheduled local time next after `local`, or last before it."""
-        from datetime import UTC, datetime
-
-        from cronsim import CronSim
-
-        # Local time is passed as UTC, for which cronsim knows no changes of the clock.
-        start = datetime.fromtimestamp(local, UTC)
-        try:
-            return int(next(CronSim(self._fields, start, reverse=reverse)).timestamp())
-        except StopIteration:
-            raise ValueError(_NEVER.format(self._schedule)) from None
-
-
-def _crontab_fields(schedule: str) -> str:
-    """Return the schedule as five fields that Debian's cron and cronsim read the same way, or raise ValueError."""
-    text = schedule.strip()
-    if text == "@reboot":
-        raise ValueError("schedule '@reboot' has no scheduled time; use --no-tick")
-    if text.startswith("@") and text not in _NICKNAMES:
-        raise ValueError(f"unknown schedule {schedule!r}; use {', '.join(_NICKNAMES)}")
-    fields = _NICKNAMES.get(text, text).split()
-    if len(fields) != len(_FIELDS):
-        use = f"use five ({', '.join(_FIELDS)}) or a nickname such as @daily"
-        if len(fields) == 1:  # a shell has split the others off
-            use += "; put quotes around all five: '*/5 * * * *'"
-        plural = "s" * (len(fields) != 1)
-        shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-        raise ValueError(f"schedule {shown!r} has {len(fields)} field{plural}: {use}")
-    for position, field in enumerate(fields):
-        _check_syntax(schedule, position, field)
-    fields = [_without_idle_steps(position, field) for position, field in enumerate(fields)]
-    _check_values(schedule, fields)
-    return " ".join(fields)
-
-
-def _without_idle_steps(position: int, field: str) -> str:
-    """Return a field with `6-6/2` as 6: cronsim reads it as 6, 8, 10 and so on."""
-    terms = []
-    for term in field.split(","):
-        first, _, last = term.partition("/")[0].partition("-")
-        number = _value(position, first)
-        idle = number is not None and number == _value(position, last)
-        terms.append(first if idle else term)
-    return ",".join(terms)
-
-
-def _value(position: int, text: str) -> int | None:
-    names = _NAMES[position]
-    if text.upper() in names:
-        return names.index(text.upper()) + (1 if names is _MONTHS else 0)
-    return int(text) if text.isdigit() else None
-
-
-def _check_syntax(schedule: str, position: int, field: str) -> None:
-    """Refuse what cronsim accepts, but Debian's cron refuses or reads differently.
-
-    Debian's cron refuses `L`, `W` and `5/10`, and reads `1#2` as `1`: it ignores what follows a number.
-    """
-    for term in field.split(","):
-        span, slash, _ = term.partition("/")
-        ends = span.split("-")
-        names = ("*", *_NAMES[position])
-        known = all(end.upper() in names or (end.isascii() and end.isdigit()) for end in ends)
-        if not known or (slash and span != "*" and len(ends) == 1):
-            raise ValueError(
-                f"invalid {_FIELDS[position]} {term!r} in schedule {schedule!r} "
-                f"(use {_RANGES[position]}, *, a-b, lists of these, and steps such as */5 or 0-59/5)"
-            )
-
-
-def _check_values(schedule: str, fields: list[str]) -> None:
-    """Refuse numbers out of range, and dates that no year has."""
-    if _is_valid(fields):
-        return
-    for position, field in enumerate(fields):
-        if not _is_valid([field if at == position else "*" for at in range(len(fields))]):
-            where = f"{_FIELDS[position]} {field!r} in schedule {schedule!r}"
-            use = f"use {_RANGES[position]}, ranges that rise, and steps from 1"
-            raise ValueError(f"invalid {where} ({use})")
-    raise ValueError(_NEVER.format(schedule))
-
-
-def _is_valid(fields: list[str]) -> bool:
-    """Return whether cronsim accepts the fields: numbers in range, and a day that one of the months has."""
-    from datetime import UTC, datetime
-
-    from cronsim import CronSim, CronSimError
-
-    try:
-        CronSim(" ".join(fields), datetime.fromtimestamp(0, UTC))
-    except CronSimError:
-        return False
-    return True
+            raise ValueError(never(self._schedule))
+        return local

@@ -44,6 +44,9 @@ Tokens are the store's clock in microseconds, or the last one plus one. With `--
 CRON_CORRECTION = 3 * 3600
 """Debian's cron takes a jump forward by this much, or back by more, for a corrected clock, not for summer time."""
 
+LONGEST_SCHEDULE_GAP = 50 * 366 * DAY
+"""A schedule without a time for this long has none: a 29 February on a given weekday is at most 40 years away."""
+
 QUARTER_YEAR = 91 * DAY
 """Between the instants at which /etc/timezone is compared with /etc/localtime: four of them see both offsets."""
 

@@ -5,6 +5,8 @@ Every firing imports this module, so it imports nothing that a bare interpreter 
 
 from __future__ import annotations
 
+MINUTE = 60
+HOUR = 3600
 DAY = 86400
 """A day in seconds."""
 

@@ -80,7 +80,7 @@ class _Calendar:
     def __init__(self, schedule: str, zone: str) -> None:
         self._schedule = schedule
         self.name = zone
-        self._instants = tick.Schedule(schedule, zone)
+        self._instants = tick.Schedule(schedule, time_zone.offsets(zone))
 
     def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
         """Yield the ticks at or after an instant."""

@@ -1,14 +1,13 @@
 """The scanner: it keeps every byte, and accepts and refuses what Debian's `crontab -n` does."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cronsim import CronSim
 from crontabs import EXAMPLES, GOOD, accepted_by_cron, lines, rejected_by_cron, standard_input
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oncecron.core.schedule_fields import read_schedule
 from oncecron.crontab.fields import read_field
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.scanner import (
@@ -183,7 +182,7 @@ def test_variables_hold_for_the_lines_below() -> None:
     ("position", "text"), [(number, text) for number, texts in enumerate(GOOD) for text in texts]
 )
 def test_a_field_is_written_so_that_a_schedule_means_the_same(position: int, text: str) -> None:
-    """cronsim, which reads --schedule, takes exactly the values that Debian's cron takes."""
+    """--schedule takes exactly the values that Debian's cron takes."""
     field = read_field(position, text.encode())
     assert field is not None
     assert field.has_star == text.startswith("*")
@@ -193,9 +192,9 @@ def test_a_field_is_written_so_that_a_schedule_means_the_same(position: int, tex
     assert field.has_star == field.text.startswith("*")
     fields = ["*"] * 5
     fields[position] = field.text
-    read = CronSim(" ".join(fields), datetime.fromtimestamp(0, UTC))
-    values = (read.minutes, read.hours, read.days, read.months, read.weekdays)[position]
-    assert values == field.values
+    read = read_schedule(" ".join(fields))
+    values = set((read.minutes, read.hours, read.days, read.months, read.weekdays)[position])
+    assert values == ({day % 7 for day in field.values} if position == 4 else field.values)
 
 
 # What cron makes of a command

@@ -6,11 +6,12 @@ import copy
 import os
 import subprocess
 import sys
+import time
 from bisect import bisect_right
 from datetime import UTC, datetime
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import debian_cron
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core import tick, time_zone
+from oncecron.core.errors import UnknownZoneError
 from oncecron.core.tick import (
     NO_TICK,
     Tick,
@@ -26,7 +28,7 @@ from oncecron.core.tick import (
     next_ticks,
     scheduled_tick,
 )
-from oncecron.core.time_zone import host_zone
+from oncecron.core.time_zone import BorrowedZone, host_zone, offsets
 
 DAY = 86400
 
@@ -510,6 +512,54 @@ def modules_after(statement: str) -> set[str]:
     return set(output.stdout.split())
 
 
+ZONES = sorted(available_timezones() - {"Factory", "localtime"})
+
+
+@given(st.sampled_from(ZONES), st.integers(-3 * 10**9, 5 * 10**9))
+def test_a_borrowed_zone_is_that_of_zoneinfo(name: str, instant: int) -> None:
+    """The C library and zoneinfo read the same file."""
+    expected = offsets(name)(instant)
+    before = os.environ.get("TZ"), time.localtime(instant).tm_gmtoff
+    with BorrowedZone(name) as zone:
+        found = zone.offset(instant)
+    assert found == expected
+    assert (os.environ.get("TZ"), time.localtime(instant).tm_gmtoff) == before
+
+
+@pytest.mark.parametrize("own", [None, "Asia/Tokyo", ":America/New_York", ""])
+def test_a_borrowed_zone_is_given_back(own: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when something was raised: the command inherits the environment."""
+    if own is None:
+        monkeypatch.delenv("TZ", raising=False)
+    else:
+        monkeypatch.setenv("TZ", own)
+    time.tzset()
+    shown = time.localtime(0)
+    with pytest.raises(OverflowError), BorrowedZone("Asia/Kolkata") as zone:
+        zone.offset(1 << 80)
+    assert os.environ.get("TZ") == own
+    assert time.localtime(0) == shown
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_zone_of_another_place_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the variable says where zones are, or the system has none."""
+    for place in ("/nonexistent", "/usr/share/zoneinfo"):
+        monkeypatch.setattr(time_zone, "_DATABASE", place)
+        with BorrowedZone("Asia/Kolkata") as zone:
+            assert zone.offset(0) == 19800
+
+
+@pytest.mark.parametrize(
+    "name", ["Europe/Nowhere", "../zoneinfo/UTC", "/etc/localtime", "tzdata.zi", "Europe", "a\0b"]
+)
+def test_what_is_no_zone_cannot_be_borrowed(name: str) -> None:
+    """The C library would take UTC without a word."""
+    with pytest.raises(UnknownZoneError, match="unknown time zone"):
+        BorrowedZone(name)
+
+
 def test_importing_costs_next_to_nothing() -> None:
     """Importing ticks and durations loads no module that a started interpreter has not."""
     loaded = modules_after("import os, oncecron.core.tick, oncecron.core.units")
@@ -525,3 +575,16 @@ def test_the_minute_and_a_name_need_no_calendar() -> None:
         "from oncecron.core.tick import minute_tick, named_tick; minute_tick(0.0); named_tick('a')"
     )
     assert not modules_after(statement) & {"cronsim", "zoneinfo", "datetime", "re", "typing"}
+
+
+def test_a_schedule_needs_no_calendar() -> None:
+    """A firing with `--schedule` and `--tz` pays less than a millisecond for them."""
+    statement = "from oncecron.core.tick import scheduled_tick; scheduled_tick('0 2 * * 1-5', 'Europe/Berlin', 1e9)"
+    assert not modules_after(statement) & {
+        "cronsim",
+        "zoneinfo",
+        "datetime",
+        "calendar",
+        "re",
+        "typing",
+    }
