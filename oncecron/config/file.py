@@ -11,6 +11,7 @@ import stat
 
 from oncecron.config.convert import convert
 from oncecron.config.options import AUTO_KEY, CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
+from oncecron.config.plain_toml import read_plain
 from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
@@ -98,12 +99,7 @@ def _parse(path: str) -> File:
 
 def parsed(path: str, text: str, mode: int) -> File:
     """Return what a file sets, with all its problems. Raises `ConfigurationError` if it is not TOML."""
-    import tomllib  # noqa: PLC0415 - costs ten milliseconds where there is no file
-
-    try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
-        raise ConfigurationError(f"{path}: {error}") from error
+    data = _toml(path, text)
     reader = _Reader(path)
     jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
     store_file = reader.store_file(data)
@@ -273,6 +269,17 @@ def _text(name: str, value: Any) -> str:
     if "\0" in str(value):
         raise ValueError(f"{name} contains a NUL byte; remove it")
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml(path: str, text: str) -> dict[str, Any]:
+    if (plain := read_plain(text)) is not None:
+        return plain
+    import tomllib  # noqa: PLC0415 - costs ten milliseconds
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
+        raise ConfigurationError(f"{path}: {error}") from error
 
 
 def _holds_password(file: File) -> bool:

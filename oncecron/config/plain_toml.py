@@ -1,0 +1,157 @@
+"""Read the plain part of TOML, in which most configuration files are written, without `tomllib`.
+
+Every firing reads the file, and `tomllib` costs it 10 ms, mostly by `re`. What is read here: tables, arrays of tables,
+and on one line each a string without escapes, a whole number, a boolean, or an array of these. Anything else, and
+anything wrong, is left to `tomllib`: a text is read here as it is read there, or not at all.
+"""
+
+from __future__ import annotations
+
+from oncecron.core.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_BLANK = " \t"
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_MOST_DIGITS = 18
+"""Of a number, which has 64 bits in TOML."""
+
+
+class _NotPlainError(Exception):
+    """The text has something that is not read here."""
+
+
+def read_plain(text: str) -> dict[str, Any] | None:
+    """Return what `tomllib.loads` returns; None if that has to read the text."""
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        return None
+    try:
+        return _read(text)
+    except _NotPlainError:
+        return None
+
+
+def _read(text: str) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    table, declared = root, set[tuple[str, ...]]()
+    for each in text.split("\n"):
+        line = each.strip(_BLANK)
+        if line.startswith("["):
+            table = _open_table(root, line, declared)
+        elif line and not line.startswith("#"):
+            name, at = _name(line, 0)
+            at = _expect(line, _after_blanks(line, at), "=")
+            value, at = _value(line, _after_blanks(line, at))
+            _expect_end(line, at)
+            if name in table:
+                raise _NotPlainError
+            table[name] = value
+    return root
+
+
+def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]]) -> dict[str, Any]:
+    """Return the table of a heading, `[a.b]` or `[[a.b]]`."""
+    is_array = line.startswith("[[")
+    names, at = _names(line, 2 if is_array else 1)
+    _expect_end(line, _expect(line, at, "]]" if is_array else "]"))
+    place: Any = root
+    for name in names[:-1]:
+        place = place.setdefault(name, {})
+        if type(place) is not dict:
+            raise _NotPlainError
+    last, is_new = names[-1], names not in declared
+    declared.add(names)
+    table: dict[str, Any] = {}
+    if is_array:
+        if is_new == (last in place):
+            raise _NotPlainError
+        tables = place.setdefault(last, [])
+        if type(tables) is not list:
+            raise _NotPlainError
+        tables.append(table)
+        return table
+    table = place.setdefault(last, table)
+    if not is_new or type(table) is not dict:
+        raise _NotPlainError
+    return table
+
+
+def _names(line: str, at: int) -> tuple[tuple[str, ...], int]:
+    name, at = _name(line, _after_blanks(line, at))
+    names, at = [name], _after_blanks(line, at)
+    while line.startswith(".", at):
+        name, at = _name(line, _after_blanks(line, at + 1))
+        names, at = [*names, name], _after_blanks(line, at)
+    return tuple(names), at
+
+
+def _name(line: str, at: int) -> tuple[str, int]:
+    if line.startswith(('"', "'"), at):
+        return _string(line, at)
+    end = at
+    while end < len(line) and line[end] in _BARE:
+        end += 1
+    if end == at:
+        raise _NotPlainError
+    return line[at:end], end
+
+
+def _string(line: str, at: int) -> tuple[str, int]:
+    quote = line[at]
+    end = line.find(quote, at + 1)
+    text = line[at + 1 : end]
+    if end < 0 or (quote == '"' and "\\" in text):
+        raise _NotPlainError
+    return text, end + 1
+
+
+def _value(line: str, at: int) -> tuple[Any, int]:
+    if line.startswith("[", at):
+        return _array(line, at + 1)
+    return _scalar(line, at)
+
+
+def _array(line: str, at: int) -> tuple[list[Any], int]:
+    values: list[Any] = []
+    at = _after_blanks(line, at)
+    while not line.startswith("]", at):
+        value, at = _scalar(line, at)
+        values.append(value)
+        at = _after_blanks(line, at)
+        if not line.startswith("]", at):
+            at = _after_blanks(line, _expect(line, at, ","))
+    return values, at + 1
+
+
+def _scalar(line: str, at: int) -> tuple[Any, int]:
+    if line.startswith(('"', "'"), at):
+        return _string(line, at)
+    end = at
+    while end < len(line) and line[end] in _BARE:
+        end += 1
+    word = line[at:end]
+    if word in ("true", "false"):
+        return word == "true", end
+    if not word.isdigit() or len(word) > _MOST_DIGITS or (word.startswith("0") and word != "0"):
+        raise _NotPlainError
+    return int(word), end
+
+
+def _after_blanks(line: str, at: int) -> int:
+    while at < len(line) and line[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _expect(line: str, at: int, text: str) -> int:
+    if not line.startswith(text, at):
+        raise _NotPlainError
+    return at + len(text)
+
+
+def _expect_end(line: str, at: int) -> None:
+    """Refuse anything but a comment."""
+    at = _after_blanks(line, at)
+    if at < len(line) and line[at] != "#":
+        raise _NotPlainError
