@@ -184,6 +184,16 @@ RUN_OPTIONS = (
         config="job",
     ),
     Option(
+        "spread",
+        "duration",
+        "Wait up to DURATION before claiming the tick: for another time on each host and at each tick. It stays the "
+        "same tick.",
+        "DURATION",
+        _TICK,
+        "0s",
+        config="anywhere",
+    ),
+    Option(
         "again",
         "flag",
         "Run the tick again by hand, although it has already run. Never overlaps a running job.",

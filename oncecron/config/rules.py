@@ -84,6 +84,12 @@ def _with_the_tick(
             ("starting-deadline",),
             "counts from a scheduled time, and this tick has none; leave it out",
         )
+    deadline = value("starting-deadline") if _has_instant(rule, value) else None
+    if deadline is not None and value("spread") >= deadline:
+        yield Conflict(
+            ("spread", "starting-deadline"),
+            "a host may wait longer than a firing may be late; use a shorter --spread",
+        )
     if value("shards") > 1 and rule == "no-tick":
         yield Conflict(
             ("shards", "no-tick"),

@@ -2,15 +2,17 @@
 
 1. Read options, environment and file; check key and tick.
 2. Derive the tick once, from the host's clock at the start of this process, and never again after a wait.
-3. Run the test of --only-if. If it fails, the firing is skipped as `unmet`, and nothing is claimed.
-4. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
+3. Wait for the host's own part of --spread.
+4. Run the test of --only-if. If it fails, the firing is skipped as `unmet`, and nothing is claimed.
+5. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
    is claimed. Otherwise a broken host, which fails fastest, would win every tick.
-5. Start wrapper and guard, which claim, start, renew, kill and record.
+6. Start wrapper and guard, which claim, start, renew, kill and record.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import (
@@ -20,9 +22,11 @@ from oncecron.core.errors import (
     StoreUnavailable,
     shortage_of,
 )
+from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
-from oncecron.core.timing import RECORD_TIMEOUT
+from oncecron.core.timing import RECORD_TIMEOUT, SILENT_WAIT
+from oncecron.core.units import format_duration
 from oncecron.run import spool_records
 from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 def run(parsed: ParsedRun) -> int:
     """Carry out `oncecron run`; return the exit status. Raises `OncecronError` before anything runs."""
     spec = make_spec(parsed)
+    if spec.spread:
+        _wait_in_turn(spec)
 
     def open_store() -> LeaseStore:
         return _SturdyStore(open_lease_store(spec.address, spec.namespace, spec.firing.ttl))
@@ -54,6 +60,22 @@ def run(parsed: ParsedRun) -> int:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
         raise
     return supervise(spec._replace(program=program), open_store)
+
+
+def _wait_in_turn(spec: RunSpec) -> None:
+    """Wait for the part of --spread that this host has at this tick; without a tick, at this time."""
+    firing = spec.firing
+    delay = spec.spread * turn(
+        firing.key, firing.tick.text or str(firing.fired_at), firing.holder.host
+    )
+    if spec.verbose or (os.isatty(2) and delay > SILENT_WAIT):
+        stderr.complain(f"key {firing.key}: waiting {format_duration(round(delay, 3))} (--spread)")
+    time.sleep(delay)
+
+
+def turn(key: str, tick: str, host: str) -> float:
+    """Return a number from 0 up to 1, evenly spread over hosts and ticks, and always the same for the same three."""
+    return int(sha256_digest(f"{key}\n{tick}\n{host}")[:8], 16) / (1 << 32)
 
 
 class _SturdyStore:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from oncecron.config.file import job_section
 from oncecron.config.options import (
@@ -25,6 +24,7 @@ from oncecron.core.errors import (
     UnknownZoneError,
     UsageError,
 )
+from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
@@ -85,6 +85,8 @@ class RunSpec(NamedTuple):
     """How many bytes of the job's output are recorded; 0: none, and its output is not touched."""
     pass_store: bool = False
     """Whether the job's environment keeps the variables that name a store, which may hold a password."""
+    spread: float = 0.0
+    """The longest wait before the claim (`--spread`), in seconds."""
     only_if: str | None = None
     """The test of this host, a string for the shell; None: every host is fit."""
 
@@ -123,12 +125,7 @@ def _trace_parent(owner: str) -> str:
     Jobs send it to other programs, and the owner id is the secret of a lease. So it is a digest of the id, which begins
     with the published one (`owner_digest`).
     """
-    # Of a module alone: `hashlib` loads all of OpenSSL, which costs a firing milliseconds.
-    if sys.version_info >= (3, 12):
-        import _sha2 as sha2  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - of each job
-    else:
-        import _sha256 as sha2  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - as above
-    digest = sha2.sha256(owner.encode()).hexdigest()
+    digest = sha256_digest(owner)
     return f"00-{digest[:32]}-{digest[32:48]}-01"
 
 
@@ -197,6 +194,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         shown_program=shown[0],
         capture=settings["capture"],
         pass_store=bool(settings["pass-store"]),
+        spread=settings["spread"],
         only_if=settings["only-if"],
     )
 

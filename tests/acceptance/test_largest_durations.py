@@ -54,10 +54,21 @@ def test_every_duration_is_tried() -> None:
 def test_a_firing_takes_the_largest_values(store: Store, host: Oncecron) -> None:
     """The job runs, and its end is on record."""
     for option in durations(RUN_OPTIONS):
+        if option.name == "spread":  # see the next test
+            continue
         words = [f"--{option.name}", largest(option), *BESIDE.get(option.name, [])]
         ended = host.run(option.name, *words, "--", "true")
         assert (ended.status, ended.err) == (0, ""), (option.name, ended)
         assert store.executions(option.name)[0].outcome == "succeeded"
+
+
+def test_the_largest_spread_is_a_wait_that_a_signal_ends(host: Oncecron) -> None:
+    """Nothing has been claimed then."""
+    firing = host.fire("k", "-v", "--spread", largest(RUN_OPTION["spread"]), "--", "true")
+    assert firing.process.stderr
+    assert b"(--spread)" in firing.process.stderr.readline()
+    firing.process.send_signal(signal.SIGTERM)
+    assert firing.wait().status == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("name", ["ttl", "connect-timeout"])

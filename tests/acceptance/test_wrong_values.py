@@ -221,6 +221,8 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["run", "--key", "k", "--tz", "UTC", "touch", "ran"], "--schedule"),
         (["run", "--key", "k", "--tick", "t", "--min-gap", "1s", "touch", "ran"], "--no-tick"),
         (["run", "--key", "k", "--no-tick", "--starting-deadline", "1s", "touch", "ran"], "scheduled"),
+        (["run", "--key", "k", "--starting-deadline", "2s", "--spread", "2s", "touch", "ran"], "shorter --spread"),
+        (["run", "--key", "k", "--spread", "often", "touch", "ran"], "--spread"),
         (["run", "--key", "k", "--again", "touch", "ran"], "name the tick"),
         (["history", "one", "two"], "unexpected argument"),
         (["history", ""], UNSET),
