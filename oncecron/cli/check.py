@@ -145,8 +145,8 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
     keys = {named_key(word) for word in words}
     now = clock.wall()
     with store_and_log(settings) as (store, log):
-        found = list(jobs(store, log, now, keys or None))
         leases = store.leases()
+        found = list(jobs(store, log, now, keys or None, leases=leases))
         known = {job.key for job in found}
         for key in sorted(keys - known):
             every = {part.key for part in store.job_keys()}

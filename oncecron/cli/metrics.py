@@ -166,9 +166,10 @@ def _reading(settings: Settings) -> Reading:
     now = clock.wall()
     spooled = spooled_records(settings)
     with store_and_log(settings) as (store, log):
-        found = list(jobs(store, log, now))
+        leases = store.leases()
+        found = list(jobs(store, log, now, leases=leases))
         limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
-        checked = check(found, store.leases(), spooled, limits, now, Clock(utc=True))
+        checked = check(found, leases, spooled, limits, now, Clock(utc=True))
         return Reading(now, spooled, found, checked.findings, bool(incomplete(store, log)))
 
 

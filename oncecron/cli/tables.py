@@ -11,7 +11,7 @@ from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
 from oncecron.reports.due import MISSED_AT_MOST
-from oncecron.reports.jobs import STREAK_AT_MOST, JobSummary
+from oncecron.reports.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.reports.stop_request import Fate
 from oncecron.reports.upcoming import Coming
 
@@ -67,7 +67,8 @@ def _usual(record: JobSummary, _clock: Clock) -> str:
 def _streak(record: JobSummary, _clock: Clock) -> str:
     if not record.streak:
         return ABSENT
-    return f"{record.streak}{'+' * (record.streak >= STREAK_AT_MOST)}"
+    counted = FIRST_LOOK if record.outcome == "succeeded" else STREAK_AT_MOST
+    return f"{record.streak}{'+' * (record.streak >= counted)}"
 
 
 def _due(record: JobSummary, _clock: Clock) -> str:

@@ -93,6 +93,15 @@ class TracedSkip(NamedTuple):
     """By the clock of its host; None where the store does not keep it."""
 
 
+class SkipReason(NamedTuple):
+    """Why a host has skipped a tick of a key: a row of the skips, without its details."""
+
+    key: str
+    tick: str
+    host: str
+    reason: str
+
+
 class Expectation(NamedTuple):
     """When a shard of a key is expected to run: as it was last claimed with a schedule."""
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
-from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.timing import LEAST_SILENCE, MAX_CLOCK_SKEW
+from oncecron.core.timing import LEAST_SILENCE
 from oncecron.reports.expected import expected_shards, grace_of, was_held_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from oncecron.core.log_rows import Execution, Expectation, JobKey
+    from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason
     from oncecron.reports.expected import Reasons
     from oncecron.stores.api import Inspector
 
@@ -45,68 +45,124 @@ class Due(NamedTuple):
     """Of a key without a schedule: its newest start, if the next one should have come long ago."""
 
 
-def due_of(
-    shards: Sequence[JobKey],
-    log: Inspector,
-    newest: Sequence[Execution],
-    paused: float | None,
-    now: float,
-) -> Due:
-    """Return what is due of a key, of which all `shards` are given.
+class Known(NamedTuple):
+    """What is known of a key."""
 
-    `newest`: its newest executions; `paused`: since when it is paused.
-    """
-    ticks: dict[str, tick.Tick] = {}
-    late: set[str] = set()
-    coming = math.inf
-    for known, expected in expected_shards(shards):
-        for each in _since_start(known, expected, newest):
-            instant = each.instant or 0.0
-            if instant > now or len(ticks) >= MISSED_AT_MOST:
-                break
-            if paused is None or instant < paused:
-                ticks[str(each.text)] = each
-                late |= {str(each.text)} if instant < now - grace_of(expected) else set()
-        coming = min(coming, _next(expected, now))
-    next_at = None if math.isinf(coming) else coming
+    shards: Sequence[JobKey]
+    """All of them."""
+    newest: Sequence[Execution]
+    """Its newest executions."""
+    paused: float | None
+    """Since when it is paused."""
+
+
+def dues(keys: Mapping[str, Known], log: Inspector, now: float) -> dict[str, Due]:
+    """Return what is due of each key. The log is asked once."""
+    calendar = _Calendar(now)
+    scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
+    since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
+    skips: dict[str, list[SkipReason]] = {}
+    for skip in log.reasons(since) if since else ():
+        skips.setdefault(skip.key, []).append(skip)
+    return {
+        key: _due(known, scheduled[key], skips.get(key, ()), now) for key, known in keys.items()
+    }
+
+
+class _Scheduled(NamedTuple):
+    """What the schedule says of a key."""
+
+    ticks: Sequence[tick.Tick]
+    """That are due, and that no shard or not every shard has started, in their order; at most `MISSED_AT_MOST`."""
+    late_before: float
+    """An older tick is missed, a younger one overdue."""
+    next_at: float | None
+
+
+class _Calendar:
+    """The ticks of schedules up to now. Many keys have the same schedule, and stop running at the same time."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._ticks: dict[tuple[str, str | None, float], Sequence[tick.Tick]] = {}
+        self._next: dict[tuple[str, str | None], float] = {}
+
+    def scheduled(self, known: Known) -> _Scheduled:
+        """Return what the schedules of all shards of a key say."""
+        expected = list(expected_shards(known.shards))
+        of_shards = [
+            self._since(each, _start(shard, each, known.newest)) for shard, each in expected
+        ]
+        ticks = of_shards[0] if of_shards else ()
+        if any(each != ticks for each in of_shards[1:]):
+            ticks = sorted({*itertools.chain(*of_shards)}, key=_instant)[:MISSED_AT_MOST]
+        if known.paused is not None:
+            ticks = ticks[: bisect.bisect_left(ticks, known.paused, key=_instant)]
+        grace = min((grace_of(each) for _, each in expected), default=0.0)
+        coming = min((self._following(each) for _, each in expected), default=math.inf)
+        return _Scheduled(ticks, self._now - grace, None if math.isinf(coming) else coming)
+
+    def _since(self, expected: Expectation, start: float) -> Sequence[tick.Tick]:
+        """Return the ticks after a start; none if this host does not know the zone."""
+        which = (expected.schedule, expected.zone, start)
+        if which not in self._ticks:
+            found: list[tick.Tick] = []
+            with contextlib.suppress(ValueError):
+                coming = tick.next_ticks(*which)
+                due = itertools.takewhile(lambda each: _instant(each) <= self._now, coming)
+                found = list(itertools.islice(due, MISSED_AT_MOST))
+            self._ticks[which] = found
+        return self._ticks[which]
+
+    def _following(self, expected: Expectation) -> float:
+        which = (expected.schedule, expected.zone)
+        if which not in self._next:
+            self._next[which] = math.inf
+            with contextlib.suppress(ValueError, StopIteration):
+                self._next[which] = _instant(next(tick.next_ticks(*which, self._now)))
+        return self._next[which]
+
+
+def _instant(each: tick.Tick) -> float:
+    return each.instant or 0.0
+
+
+def _due(known: Known, scheduled: _Scheduled, skips: Sequence[SkipReason], now: float) -> Due:
+    ticks, late_before, next_at = scheduled
     if not ticks:
-        return Due(next_at, silent_since=_silent_since(shards, newest, paused, now))
-    reasons = _reasons(log, shards[0].key, newest, ticks)
-    held = {text for text in ticks if "held" in reasons.get(text, {})}
-    open_ = sorted(text for text in ticks if text not in held and text in reasons)
-    missed = [text for text in open_ if text in late]
+        return Due(next_at, silent_since=_silent_since(known, now))
+    reasons = _reasons(ticks, skips)
+    hosts = {each.host for each in known.newest} | {each.host for each in skips}
+    held_back = {text for text, found in reasons.items() if was_held_back(found, hosts)}
+    held = {text for text, found in reasons.items() if "held" in found} - held_back
+    if reasons:
+        ticks = [each for each in ticks if each.text not in held | held_back]
+    missed = ticks[: bisect.bisect_left(ticks, late_before, key=_instant)]
     return Due(
         next_at,
-        overdue=None if missed or not open_ else open_[0],
+        overdue=None if missed or not ticks else ticks[0].text,
         missed=len(missed),
-        first_missed=missed[0] if missed else None,
-        last_missed=missed[-1] if missed else None,
+        first_missed=missed[0].text if missed else None,
+        last_missed=missed[-1].text if missed else None,
         overruns=len(held),
     )
 
 
-def _silent_since(
-    shards: Sequence[JobKey], newest: Sequence[Execution], paused: float | None, now: float
-) -> float | None:
+def _silent_since(known: Known, now: float) -> float | None:
     """Return the newest start of a key without a schedule, if three times its longest recent gap have passed."""
-    starts = sorted({each.started_at for each in newest[:GAPS_OF]}, reverse=True)
-    known = any(each.expected for each in shards)
-    if known or paused is not None or len(starts) < FEWEST_STARTS:
+    starts = sorted({each.started_at for each in known.newest[:GAPS_OF]}, reverse=True)
+    scheduled = any(each.expected for each in known.shards)
+    if scheduled or known.paused is not None or len(starts) < FEWEST_STARTS:
         return None
-    forgotten = max((each.forgotten_at or 0.0 for each in shards), default=0.0)
+    forgotten = max((each.forgotten_at or 0.0 for each in known.shards), default=0.0)
     longest = max(later - earlier for later, earlier in itertools.pairwise(starts))
     if forgotten > starts[0] or now - starts[0] <= max(3 * longest, LEAST_SILENCE):
         return None
     return starts[0]
 
 
-def _since_start(
-    known: JobKey, expected: Expectation, newest: Sequence[Execution]
-) -> Iterator[tick.Tick]:
-    """Yield the scheduled ticks since the newest start of a shard, without an end.
-
-    A claim that was given back is no start.
-    """
+def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution]) -> float:
+    """Return the instant since which ticks of a shard are due: its newest start that was not given back."""
     started = known.high_water or -math.inf
     attempts = [each for each in newest if each.shard == known.shard and each.tick]
     if attempts and attempts[0].outcome == "not-started":
@@ -114,26 +170,14 @@ def _since_start(
             tick.instant_of(each.tick) for each in attempts if each.outcome != "not-started"
         ]
         started = max((each for each in instants if each is not None), default=-math.inf)
-    with contextlib.suppress(ValueError):  # this host knows no such zone: nothing is expected
-        yield from tick.next_ticks(expected.schedule, expected.zone, max(expected.since, started))
+    return max(expected.since, started)
 
 
-def _next(expected: Expectation, now: float) -> float:
-    with contextlib.suppress(ValueError, StopIteration):
-        return next(tick.next_ticks(expected.schedule, expected.zone, now)).instant or math.inf
-    return math.inf
-
-
-def _reasons(
-    log: Inspector, key: str, newest: Sequence[Execution], ticks: Mapping[str, tick.Tick]
-) -> dict[str, Reasons]:
-    """Return the skips of each tick that people did not hold back."""
-    first = min(each.instant or 0.0 for each in ticks.values())
-    hosts = {each.host for each in newest}
-    reasons: dict[str, Reasons] = {text: {} for text in ticks}
-    query = HistoryQuery(key=key, since=first - MAX_CLOCK_SKEW, limit=None)
-    for skip in log.skips(query):
-        hosts.add(skip.host)
-        if skip.tick in reasons:
-            reasons[skip.tick].setdefault(skip.reason, {})[skip.host] = None
-    return {text: found for text, found in reasons.items() if not was_held_back(found, hosts)}
+def _reasons(ticks: Sequence[tick.Tick], skips: Sequence[SkipReason]) -> dict[str, Reasons]:
+    """Return why ticks were skipped, of those that were."""
+    texts = {each.text for each in ticks} if skips else ()
+    reasons: dict[str, Reasons] = {}
+    for skip in skips:
+        if skip.tick in texts:
+            reasons.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
+    return reasons

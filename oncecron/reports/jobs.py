@@ -13,18 +13,24 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.reports.due import due_of
+from oncecron.reports.due import Known, dues
 from oncecron.reports.expected import paused_since
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.reports.due import Due
     from oncecron.stores.api import Inspector
 
+    Row = TypeVar("Row", Execution, LeaseView)
+
+FIRST_LOOK = 25
+"""Executions of each key that are read at first; a longer streak of successes is not counted further."""
+
 STREAK_AT_MOST = 100
-"""Executions of a key that are read: a longer streak of ticks is not counted further."""
+"""Executions of a key that are read if it has shards, or no success among the first: no longer streak is counted."""
 
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
@@ -51,7 +57,7 @@ class JobSummary(NamedTuple):
     """Several hosts, joined by commas, where shards of the key run on them."""
     running_since: float | None
     streak: int
-    """How many ticks in a row succeeded, or did not succeed; at most `STREAK_AT_MOST`."""
+    """How many ticks in a row succeeded, at most `FIRST_LOOK`, or did not succeed, at most `STREAK_AT_MOST`."""
     usual_duration: float | None
     next_at: float | None
     overdue: str | None
@@ -83,29 +89,57 @@ class _Past(NamedTuple):
 
 
 def jobs(
-    store: Inspector, log: Inspector, now: float, keys: Collection[str] | None = None
+    store: Inspector,
+    log: Inspector,
+    now: float,
+    keys: Collection[str] | None = None,
+    *,
+    leases: Sequence[LeaseView] | None = None,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`.
 
-    Leases, pauses and schedules come from `store`, executions from `log`.
+    Leases, pauses and schedules come from `store`, executions from `log`. `leases` are those of the store, if the
+    caller has asked for them. However many keys there are, each store is asked a few questions.
     """
     shards: dict[str, list[JobKey]] = {}
     for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
         if keys is None or known.key in keys:
             shards.setdefault(known.key, []).append(known)
-    listed = store.pauses()
-    pauses = {pause.key: pause for pause in listed}
-    running: dict[str, list[LeaseView]] = {}
-    asked = now
-    for lease in store.leases():
-        asked = lease.asked_at or now
-        if is_living(lease, now):
-            running.setdefault(lease.key, []).append(lease)
-    for key in sorted(shards):
-        leases = running.get(key, [])
-        past = _past(log, key, leases, asked)
-        due = due_of(shards[key], log, past.newest, paused_since(key, listed), now)
-        yield _job(key, shards[key], past, leases, _pause_of(key, pauses), due)
+    pauses = store.pauses()
+    leases = store.leases() if leases is None else leases
+    running = _by_key(lease for lease in leases if is_living(lease, now))
+    asked = max((lease.asked_at or now for lease in leases), default=now)
+    newest = _newest(log, keys)
+    pasts = {
+        key: _past(log, key, newest.get(key, []), running.get(key, []), asked)
+        for key in sorted(shards)
+    }
+    known_keys = {
+        key: Known(shards[key], past.newest, paused_since(key, pauses))
+        for key, past in pasts.items()
+    }
+    due = dues(known_keys, log, now)
+    by_name = {pause.key: pause for pause in pauses}
+    for key, past in pasts.items():
+        yield _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
+
+
+def _newest(log: Inspector, keys: Collection[str] | None) -> dict[str, list[Execution]]:
+    """Return the newest executions of each key, the newest first: more of a key of which a few say too little."""
+    found = _by_key(log.newest(FIRST_LOOK, keys))
+    unclear = [
+        key
+        for key, newest in found.items()
+        if len(newest) == FIRST_LOOK and (newest[0].shards > 1 or not any(map(succeeded, newest)))
+    ]
+    return found | _by_key(log.newest(STREAK_AT_MOST, unclear)) if unclear else found
+
+
+def _by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
 
 
 def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
@@ -155,8 +189,13 @@ def succeeded(execution: Execution) -> bool:
     return execution.outcome == "succeeded" or unclaimed
 
 
-def _past(log: Inspector, key: str, running: Sequence[LeaseView], asked: float) -> _Past:
-    found = log.history(HistoryQuery(key=key, limit=STREAK_AT_MOST))
+def _past(
+    log: Inspector,
+    key: str,
+    found: Sequence[Execution],
+    running: Sequence[LeaseView],
+    asked: float,
+) -> _Past:
     newest = [as_known(each, running, asked) for each in found]
     ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
     last = next(iter(ended or newest), None)
@@ -173,9 +212,17 @@ def _past(log: Inspector, key: str, running: Sequence[LeaseView], asked: float) 
         last,
         well[0] if well else None,
         next((each for each in ended if not succeeded(each)), None),
-        len(list(itertools.takewhile(lambda each: succeeded(each) == succeeded(ended[0]), ended))),
+        _streak(ended),
         statistics.median(durations) if durations else None,
     )
+
+
+def _streak(ended: Sequence[Execution]) -> int:
+    if not ended:
+        return 0
+    well = succeeded(ended[0])
+    alike = itertools.takewhile(lambda each: succeeded(each) == well, ended)
+    return min(len(list(alike)), FIRST_LOOK if well else STREAK_AT_MOST)
 
 
 def _successes(log: Inspector, key: str, newest: Sequence[Execution]) -> list[Execution]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.reports.due import Due, due_of
+from oncecron.reports.due import Due, Known, dues
 from oncecron.reports.expected import paused_since
 from oncecron.reports.jobs import dead_letters
 
@@ -67,7 +67,10 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
         shards += sources.log.job_keys()
     spooled = [record for spool in sources.spools for _, record in spool.pending(key)]
     _check_key(key, {known.key for known in shards}, spooled=bool(spooled))
-    text = _newest(sources.log, key, spooled) if wanted is None else _canonical(wanted)
+    newest = (
+        list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT))) if wanted is None else []
+    )
+    text = _newest(sources.log, key, newest, spooled) if wanted is None else _canonical(wanted)
     leases = [lease for lease in sources.store.leases() if lease.key == key]
     executions = _executions(sources.log, key, text)
     skips = _skips(sources.log, key, text)
@@ -87,14 +90,19 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
         exhausted=_exhausted(sources, key, text, leases),
         near=[] if executions or skips or text is None else _near_ticks(sources.log, key, text),
         now=sources.now,
-        due=_due(sources, job_keys, pauses) if wanted is None and job_keys else Due(),
+        due=_due(sources, job_keys, newest, pauses) if wanted is None and job_keys else Due(),
     )
 
 
-def _due(sources: Sources, job_keys: Sequence[JobKey], pauses: Sequence[Pause]) -> Due:
+def _due(
+    sources: Sources,
+    job_keys: Sequence[JobKey],
+    newest: Sequence[Execution],
+    pauses: Sequence[Pause],
+) -> Due:
     key = job_keys[0].key
-    newest = list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT)))
-    return due_of(job_keys, sources.log, newest, paused_since(key, pauses), sources.now)
+    known = Known(job_keys, newest, paused_since(key, pauses))
+    return dues({key: known}, sources.log, sources.now)[key]
 
 
 def _check_key(key: str, keys: set[str], *, spooled: bool) -> None:
@@ -119,10 +127,12 @@ def _canonical(wanted: str) -> str:
     return moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
-def _newest(log: Inspector, key: str, spooled: Iterable[dict[str, Any]]) -> str | None:
+def _newest(
+    log: Inspector, key: str, newest: Iterable[Execution], spooled: Iterable[dict[str, Any]]
+) -> str | None:
     """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired."""
     query = HistoryQuery(key=key, limit=_LOOKED_AT)
-    fired: list[tuple[float, str | None]] = [(e.started_at, e.tick) for e in log.history(query)]
+    fired: list[tuple[float, str | None]] = [(e.started_at, e.tick) for e in newest]
     fired += [(skip.at, skip.tick) for skip in log.skips(query)]
     fired += [(record["fired_at"], record["tick"]) for record in spooled]
     instants = [

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncecron.core.log_rows import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import (
         Diagnosis,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Released,
         Roles,
         Skip,
+        SkipReason,
         Traced,
         TracedSkip,
         Unblocked,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Unconfirmed,
     )
     from oncecron.core.readable import Unreadable
+    from oncecron.core.tick import Tick
 
 
 class LeaseStore(Protocol):
@@ -169,6 +171,18 @@ class Inspector(Protocol):
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips` with their unpublished details."""
+
+    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
+        """Yield the newest executions of every key, or of some: of each key at most `limit`, the newest first.
+
+        One question for all keys.
+        """
+
+    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+        """Yield why ticks of some keys were skipped, in no order. `since`: the first tick of each, an instant.
+
+        One question for all keys. There may be answers for named ticks.
+        """
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard, each shard in the order of starts.

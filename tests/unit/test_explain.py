@@ -10,10 +10,12 @@ import pytest
 from oncecron.core.log_rows import (
     ALL_KEYS,
     Execution,
+    Expectation,
     JobKey,
     LeaseView,
     Pause,
     Skip,
+    SkipReason,
     Traced,
     TracedSkip,
 )
@@ -24,6 +26,8 @@ from oncecron.reports.jobs import JobSummary, jobs
 from oncecron.reports.tick_history import Facts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oncecron.stores.api import Inspector
 
 NOW = 1000.0
@@ -57,7 +61,9 @@ def at_a_glance(
         job_keys=lambda: [JobKey("k", 0, None, None)],
         pauses=lambda: pauses,
         leases=lambda: leases,
-        history=lambda _query: iter(newest),
+        history=lambda query: (each for each in newest if each.outcome == query.outcome),
+        newest=lambda limit, _keys: iter(newest[:limit]),
+        reasons=lambda _since: iter(()),
     )
     people = cast("Inspector", store)
     [job] = jobs(people, people, NOW)
@@ -183,6 +189,54 @@ def test_a_shard_that_succeeded_is_no_success_of_its_key() -> None:
     assert (job.outcome, job.succeeded_at, job.usual_duration) == ("failed", None, None)
     job = at_a_glance(SHARD._replace(shard=1), SHARD)
     assert (job.outcome, job.succeeded_at, job.usual_duration) == ("succeeded", 901.0, 0.5)
+
+
+def ran(number: int, outcome: str = "succeeded", **parts: Any) -> Execution:
+    """Return one execution of many, each of its own tick."""
+    each = FAILED._replace(execution_id=number, tick=f"t{number}", owner=f"o{number}", **parts)
+    return each._replace(outcome=outcome, fencing_token=number)
+
+
+@pytest.mark.parametrize(
+    ("newest", "streak"),
+    [
+        ([ran(200 - n) for n in range(24)], 24),
+        ([ran(200 - n) for n in range(150)], 25),
+        ([ran(200 - n, "failed") for n in range(150)], 100),
+        ([ran(200 - n, "failed" if n < 60 else "succeeded") for n in range(150)], 60),
+        ([ran(200 - n // 2, shard=n % 2, shards=2) for n in range(150)], 25),
+    ],
+    ids=["few", "successes", "failures", "failures before which it succeeded", "shards"],
+)
+def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], streak: int) -> None:
+    """A look at a few executions is enough of a key that is well."""
+    job = at_a_glance(*newest)
+    assert job.streak == streak
+    assert (job.succeeded_at is not None) == any(each.outcome == "succeeded" for each in newest)
+
+
+@pytest.mark.parametrize("keys", [1, 200])
+def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> None:
+    """One question of each kind, although every key has a tick that is due."""
+    asked: list[str] = []
+
+    def answer(name: str, *rows: Any) -> Callable[..., Any]:
+        return lambda *_given: asked.append(name) or iter(rows)
+
+    names = [f"k{number}" for number in range(keys)]
+    expected = Expectation("* * * * *", "UTC", 1, None, NOW - 3600)
+    store = SimpleNamespace(
+        job_keys=answer("job_keys", *(JobKey(name, 0, expected, NOW - 600) for name in names)),
+        pauses=lambda: asked.append("pauses") or [],
+        leases=lambda: asked.append("leases") or [],
+        newest=answer("newest", *(ran(1, key=name) for name in names)),
+        reasons=answer("reasons", *(SkipReason(name, "t", "h", "held") for name in names)),
+    )
+    people = cast("Inspector", store)
+    found = list(jobs(people, people, NOW))
+    assert len(found) == keys
+    assert {job.missed + bool(job.overdue) for job in found} == {1}
+    assert sorted(asked) == ["job_keys", "leases", "newest", "pauses", "reasons"]
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
     Execution,
-    LeaseView,
+    HistoryQuery,
     Pause,
     Released,
     Skip,
-    Traced,
+    SkipReason,
     TracedSkip,
     Unblocked,
     job_key_of,
@@ -42,19 +42,20 @@ from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
 from oncecron.stores.postgres.statements import statements
+from oncecron.stores.postgres.viewed_rows import lease_of, now_and_before, traced_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
     Value = TypeVar("Value")
 
-    from oncecron.core.log_rows import Diagnosis, HistoryQuery, JobKey, LeastRetention, Roles
+    from oncecron.core.log_rows import Diagnosis, JobKey, LeaseView, LeastRetention, Roles, Traced
     from oncecron.core.model import Request
+    from oncecron.core.tick import Tick
 
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
-
 
 _OLDEST_SERVER = 130000
 _UNDEFINED_OBJECT = "42704"
@@ -89,7 +90,7 @@ class PostgresInspector:
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
-        found = self._executions(_traced, self._pages(query, "traced_"))
+        found = self._executions(traced_of, self._pages(query, "traced_"))
         yield from itertools.islice(found, query.limit)
 
     def _executions(
@@ -144,9 +145,23 @@ class PostgresInspector:
         rows = self._stream("traced_skips", query._asdict())
         yield from self._skips(lambda row: TracedSkip(Skip._make(row[:-1]), row[-1]), rows)
 
+    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
+        """Yield the newest executions of many keys."""
+        named = None if keys is None else list(keys)
+        values = {**HistoryQuery()._asdict(), "before": None, "page": limit, "keys": named}
+        yield from self._executions(Execution._make, self._ask("newest", values))
+
+    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+        """Yield why ticks of many keys were skipped."""
+        ticks = [first.text for first in since.values()]
+        for row in self._stream("reasons", {"keys": list(since), "ticks": ticks}):
+            name = f"a skip of key {row[0]} by host {row[2]}"
+            if reason := self.unreadable.read(name, SkipReason._make, row):
+                yield reason
+
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard in the order of starts."""
-        yield from self._executions(_traced, self._stream("timeline", {"since": since}))
+        yield from self._executions(traced_of, self._stream("timeline", {"since": since}))
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed."""
@@ -187,7 +202,7 @@ class PostgresInspector:
     def leases(self) -> Sequence[LeaseView]:
         """Return every lease and every session lock of this namespace."""
         rows = self._ask("leases", {}, _WATCHERS_CURE)
-        found = [self.unreadable.read(f"the lease of key {row[0]}", _lease, row) for row in rows]
+        found = [self.unreadable.read(f"the lease of key {row[0]}", lease_of, row) for row in rows]
         return [lease for lease in found if lease]
 
     def pauses(self) -> Sequence[Pause]:
@@ -199,7 +214,7 @@ class PostgresInspector:
     ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a key; see `Inspector.pause`."""
         values = {"key": key, "author": author, "reason": reason, "seconds": seconds}
-        return _now_and_before(self._stop_starts("pause", values))
+        return now_and_before(self._stop_starts("pause", values))
 
     def resume(self, key: str) -> Pause | None:
         """End the pause of a key; see `Inspector.resume`."""
@@ -207,7 +222,7 @@ class PostgresInspector:
 
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host; see `Inspector.drain`."""
-        return _now_and_before(self._stop_starts("drain", {"host": host, "author": author}))
+        return now_and_before(self._stop_starts("drain", {"host": host, "author": author}))
 
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; see `Inspector.undrain`."""
@@ -480,21 +495,3 @@ def _settings(url: str) -> dict[str, str | None]:
 def _unconnected(error: psycopg.Error, url: str) -> StoreError:
     """Return the oncecron error for a failed connection, without psycopg's prefix."""
     return address.explain(str(error).removeprefix("connection failed: "), url)
-
-
-def _now_and_before(pauses: Iterator[Pause]) -> tuple[Pause, Pause | None]:
-    return next(pauses), next(pauses, None)
-
-
-def _traced(row: tuple[Any, ...]) -> Traced:
-    return Traced(Execution._make(row[:-3]), *row[-3:])
-
-
-def _lease(row: tuple[Any, ...]) -> LeaseView:
-    """Read a row of `leases`; a lock without a lease has only the name of its session: `oncecron HOST/PID KEY`."""
-    view = LeaseView._make(row[:-1])
-    words = (row[-1] or "").split(" ")
-    if view.host is None and words[0] == "oncecron" and len(words) > 1:
-        host, _, pid = words[1].rpartition("/")
-        return view._replace(host=host or None, pid=int(pid) if pid.isdigit() else None)
-    return view

@@ -13,6 +13,10 @@ def statements(namespace: str) -> dict[str, str]:
     with open(path, encoding="utf-8") as file:
         parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
     sections = {name.strip(): _without_comments(text) for name, _, text in parts}
+    of_keys = sections["executions_of_keys"]
+    sections = {
+        name: text.replace("{executions_of_keys}", of_keys) for name, text in sections.items()
+    }
     traced = {
         f"traced_{name}": text.replace("{execution_columns}", sections["traced_columns"])
         for name, text in sections.items()

@@ -27,13 +27,14 @@ from oncecron.stores.redis.rows import (
     lease_of,
     order_of,
     output_of,
+    reason_of,
     shard_name,
     skip_of,
     stored_execution,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from oncecron.core.log_rows import (
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
         Pause,
         Roles,
         Skip,
+        SkipReason,
         Traced,
         TracedSkip,
     )
     from oncecron.core.model import Output, Request
+    from oncecron.core.tick import Tick
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.pipeline import Command
     from oncecron.stores.redis.rows import StoredExecution
@@ -131,12 +134,51 @@ class RedisInspector:
 
     def _read(self, stream: str, entries: Any, forward: bool, size: int) -> Iterator[int]:
         while True:
-            for entry_id, _ in entries:
-                yield int(entry_id.partition(b"-")[0])
+            yield from _ids_of(entries)
             if len(entries) < size:
                 return
             last = entries[-1][0].decode()
             [entries] = self._pipeline.ask([_page(stream, last, forward, size)])
+
+    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
+        """Yield the newest executions of many keys: two questions, which do not depend on how many keys there are."""
+        shards = [shard for shard in self._shards(None) if keys is None or _key_of(shard) in keys]
+        streams = [self._names.of_shard("log", shard) for shard in shards]
+        pages = self._pipeline.ask([_page(stream, "", False, limit) for stream in streams])
+        ids: dict[str, list[int]] = {}
+        for shard, page in zip(shards, pages, strict=True):
+            ids.setdefault(_key_of(shard), []).extend(_ids_of(page))
+        wanted = [each for found in ids.values() for each in heapq.nlargest(limit, found)]
+        for at in range(0, len(wanted), _PAGE):
+            for row in filter(None, self._executions(wanted[at : at + _PAGE])):
+                yield row.traced.execution
+
+    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+        """Yield why ticks of many keys were skipped: page by page, of all keys at once."""
+        shards = [shard for shard in self._shards(None) if _key_of(shard) in since]
+        for offset in itertools.count(0, _PAGE):
+            pages = self._pipeline.ask(
+                [self._skipped(shard, since[_key_of(shard)], offset) for shard in shards]
+            )
+            for shard, page in zip(shards, pages, strict=True):
+                yield from self._reasons(shard, page, since[_key_of(shard)])
+            full = [len(page) == _PAGE for page in pages]
+            shards = list(itertools.compress(shards, full))
+            if not shards:
+                return
+
+    def _skipped(self, shard: str, first: Tick, offset: int) -> Command:
+        """Return the command for a page of the skips of a shard since a tick."""
+        oldest = repr((first.instant or 0.0) - MAX_CLOCK_SKEW)
+        name = self._names.of_shard("skips", shard)
+        return ("ZREVRANGEBYSCORE", name, "+inf", oldest, "LIMIT", offset, _PAGE)
+
+    def _reasons(self, shard: str, page: Sequence[bytes], first: Tick) -> Iterator[SkipReason]:
+        for member in page:
+            name = _skip_name(shard, member)
+            reason = self.unreadable.read(name, reason_of, shard, member)
+            if reason and reason.tick >= str(first.text):
+                yield reason
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
@@ -382,6 +424,16 @@ class RedisInspector:
     def _read_execution(self, text: bytes, execution_id: int | bytes) -> StoredExecution | None:
         number = execution_id if isinstance(execution_id, int) else execution_id.decode("latin-1")
         return self.unreadable.read(f"execution {number}", stored_execution, text, number)
+
+
+def _key_of(shard: str) -> str:
+    return shard.rpartition("#")[0]
+
+
+def _ids_of(entries: Iterable[Any]) -> Iterator[int]:
+    """Yield the ids of executions in entries of a stream."""
+    for entry_id, _ in entries:
+        yield int(entry_id.partition(b"-")[0])
 
 
 def _page(stream: str, after: str, forward: bool, size: int) -> Command:

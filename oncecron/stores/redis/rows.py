@@ -10,6 +10,7 @@ from oncecron.core.log_rows import (
     JobKey,
     LeaseView,
     Skip,
+    SkipReason,
     Traced,
     TracedSkip,
     job_key_of,
@@ -147,6 +148,12 @@ def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:
         detail=row.get("detail"),
     )
     return TracedSkip(skip, row.get("fired_at"))
+
+
+def reason_of(part: str, member: bytes) -> SkipReason:
+    """Return why a tick was skipped from the member of the set alone."""
+    tick, host, reason = json.loads(member)
+    return SkipReason(part.rpartition("#")[0], tick, host, reason)
 
 
 def order_of(traced: TracedSkip) -> tuple[object, ...]:

@@ -14,10 +14,12 @@ from oncecron.core.log_rows import (
     UNCHANGED,
     Diagnosis,
     Execution,
+    HistoryQuery,
     LeaseView,
     Pause,
     Released,
     Skip,
+    SkipReason,
     Traced,
     TracedSkip,
     Unblocked,
@@ -46,11 +48,12 @@ from oncecron.stores.sqlite.retention import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HistoryQuery, JobKey, LeastRetention, Roles
+    from oncecron.core.log_rows import JobKey, LeastRetention, Roles
     from oncecron.core.model import Request, Retention
+    from oncecron.core.tick import Tick
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.retention import Part
 
@@ -99,6 +102,21 @@ class SQLiteInspector:
         """Yield the skips of `skips`; SQLite keeps no other details of them."""
         for skip in self.skips(query):
             yield TracedSkip(skip, None)
+
+    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
+        """Yield the newest executions of many keys: a statement costs little without a server."""
+        known = {each.key for each in self.job_keys()}
+        for key in known if keys is None else keys:
+            yield from self.history(HistoryQuery(key=key, limit=limit))
+
+    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+        """Yield why ticks of many keys were skipped."""
+        with self._handle.until(_deadline()) as store:
+            for key, first in since.items():
+                for row in store.execute("reasons", key=key, tick=first.text):
+                    name = f"a skip of key {key} by host {row['host']}"
+                    if reason := self.unreadable.read(name, SkipReason, *row):
+                        yield reason
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard in the order of starts."""

@@ -80,8 +80,13 @@ select {execution_columns}
 -- The same for one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
 -- their order the only one that fits: for `=` the planner takes the primary key and, where the key rarely runs or has stopped
 -- running, reads the whole log.
-select h.*
-  from {ns}.keys k
+select h.* from {executions_of_keys}
+ where k.key = %(key)s
+ order by h.execution_id desc
+ limit %(page)s
+
+-- name: executions_of_keys
+{ns}.keys k
  cross join lateral (
    (select {execution_columns}
       from {ns}.executions e
@@ -92,9 +97,17 @@ select h.*
       from {ns}.executions e
      where e.key_id between k.key_id and k.key_id and (e.tick is null or e.tick_at is not null) and {execution_filters}
      order by e.key_id desc, e.execution_id desc limit %(page)s)) h
- where k.key = %(key)s
- order by h.execution_id desc
- limit %(page)s
+
+-- name: newest
+-- The newest executions of many keys, in the same way.
+select n.*
+  from (select distinct k.key from {ns}.keys k where %(keys)s::text[] is null or k.key = any (%(keys)s)) wanted
+ cross join lateral (
+   select h.* from {executions_of_keys}
+    where k.key = wanted.key
+    order by h.execution_id desc
+    limit %(page)s) n
+ order by n.execution_id desc
 
 -- name: history_of_tick
 -- One tick, of one key or of all, by unique (key_id, tick, attempt).
@@ -153,6 +166,13 @@ select {skip_columns}, extract(epoch from s.fired_at)::float8 as fired_at
  where {skip_filters}
  order by s.at desc, s.key, s.shard, s.host, s.reason
  limit %(limit)s
+
+-- name: reasons
+-- Of ticks no earlier than one of each key, by the primary key of the skips.
+select s.key, s.tick, s.host, s.reason
+  from unnest(%(keys)s::text[], %(ticks)s::text[]) wanted (key, tick)
+  join {ns}.keys k on k.key = wanted.key
+  join {ns}.skips s on s.key_id = k.key_id and s.tick_name >= wanted.tick
 
 -- name: timeline
 -- All executions since a time, part by part in the order of starts; the server sorts, on disk if it must.

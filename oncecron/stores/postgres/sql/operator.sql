@@ -25,7 +25,8 @@ create view {ns}.keys as
 
 create view {ns}.skips as
   select k.key, k.shard, nullif(s.tick, '') as tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, s.at, s.count,
-         s.fired_at, s.detail
+         s.fired_at, s.detail, s.key_id,
+         s.tick as tick_name  -- of the primary key; '' for no tick
     from {ns}.skip s join {ns}.job_key k using (key_id);
 
 -- Leases and session locks side by side: also a lease without its lock, and a lock without a lease.

@@ -79,6 +79,12 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
  ORDER BY at DESC, key, shard, host, reason
  LIMIT :limit
 
+-- name: reasons
+-- Of ticks of a key no earlier than one, by the primary key.
+SELECT key, tick, host, reason
+  FROM skip
+ WHERE key = :key AND tick >= :tick
+
 -- name: timeline
 -- All executions since a time, part by part in the order of starts; sorted on disk if needed.
 SELECT {traced_columns}

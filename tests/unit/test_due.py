@@ -1,0 +1,57 @@
+"""What is due of a key: shards that stopped at different ticks, skips of several reasons, many ticks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from oncecron.core.log_rows import Expectation, JobKey, SkipReason
+from oncecron.reports.due import MISSED_AT_MOST, Due, Known, dues
+
+if TYPE_CHECKING:
+    from oncecron.stores.api import Inspector
+
+NOW = 7210.0
+"""Ten seconds after 02:00Z; what was due before 01:50:10Z is missed."""
+
+
+def due(*started: float, skips: tuple[SkipReason, ...] = (), now: float = NOW) -> Due:
+    """Return what is due of a key that runs every minute, whose shards have started these instants."""
+    expected = Expectation("* * * * *", "UTC", len(started), None, 0.0)
+    shards = [JobKey("k", number, expected, instant) for number, instant in enumerate(started)]
+    log = cast("Inspector", SimpleNamespace(reasons=lambda _since: iter(skips)))
+    return dues({"k": Known(shards, [], None)}, log, now)["k"]
+
+
+def skipped(minute: int, reason: str, host: str = "h") -> SkipReason:
+    """Return a skip of a minute after 01:00Z."""
+    return SkipReason("k", f"1970-01-01T01:{minute:02}Z", host, reason)
+
+
+def test_the_ticks_of_all_shards_are_due() -> None:
+    """Whichever shard stopped first; each tick once."""
+    for started in ((3600.0, 5400.0), (5400.0, 3600.0)):
+        found = due(*started)
+        assert (found.missed, found.first_missed) == (50, "1970-01-01T01:01Z")
+        assert (found.last_missed, found.overdue) == ("1970-01-01T01:50Z", None)
+        assert found.next_at == 7260.0
+    assert due(7200.0, 7140.0).overdue == "1970-01-01T02:00Z"
+
+
+def test_a_tick_that_was_held_back_is_no_overrun() -> None:
+    """Although another host found the run before it still running."""
+    skips = (
+        skipped(1, "held"),
+        skipped(2, "held"),
+        skipped(2, "paused", "other"),
+        skipped(3, "paused"),
+    )
+    found = due(3600.0, skips=skips)
+    assert (found.overruns, found.missed, found.first_missed) == (1, 47, "1970-01-01T01:04Z")
+
+
+def test_ticks_are_counted_up_to_a_limit() -> None:
+    """The first ones."""
+    found = due(0.0, 60.0, now=86400.0 * 7)
+    assert (found.missed, found.first_missed) == (MISSED_AT_MOST, "1970-01-01T00:01Z")
+    assert found.last_missed == "1970-01-01T16:40Z"
