@@ -22,10 +22,9 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, NEVER, OUTPUT_TIMEOUT
 from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
 from oncecron.run.capture.ring import Ring
+from oncecron.run.detached import start_detached
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from oncecron.core.model import Ending
     from oncecron.run.process_tree import Signals
 
@@ -49,24 +48,12 @@ class Capture:
         for pipe in pipes:
             os.set_blocking(pipe.source, False)
         os.set_blocking(self._replies, False)
-        first = os.fork()
-        if first == 0:
-            self._fork_again(pipes, orders, replies, errors_begin)
-        os.waitpid(first, 0)
+        # Adopted by init, it is not in the tree that the wrapper may have to kill.
+        start_detached(lambda: forward(pipes, self._ring, orders, replies, errors_begin))
         for descriptor in (orders, replies, *(pipe.source for pipe in pipes)):
             os.close(descriptor)
         self._order = SETTLE
         self._gone = False
-
-    def _fork_again(
-        self, pipes: list[Pipe], orders: int, replies: int, errors_begin: str
-    ) -> NoReturn:
-        """Let init adopt the forwarder, so that it is not in the tree that the wrapper may have to kill."""
-        try:
-            if os.fork() == 0:
-                forward(pipes, self._ring, orders, replies, errors_begin)
-        finally:
-            os._exit(0)
 
     # In the guard
 

@@ -28,9 +28,10 @@ import termios
 from oncecron.core import stderr
 from oncecron.core.errors import shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.run.detached import detach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import NoReturn
 
     from oncecron.run.capture.ring import Ring
@@ -59,7 +60,8 @@ def forward(
 ) -> NoReturn:
     """Run the forwarder, in a process that was forked for it."""
     try:
-        _detach({orders, replies, *(descriptor for pipe in pipes for descriptor in pipe)})
+        needed = {orders, replies, *(descriptor for pipe in pipes for descriptor in pipe)}
+        detach(needed, empty=(0,))
         _Forwarder(pipes, ring, orders, replies, errors_begin).run()
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a message
         if shortage := shortage_of(error):
@@ -68,17 +70,6 @@ def forward(
             stderr.complain(f"internal error: {type(error).__name__}: {error}")
     finally:
         os._exit(0)
-
-
-def _detach(needed: Iterable[int]) -> None:
-    """Give up the terminal, the working directory, and every other descriptor."""
-    os.setsid()
-    os.chdir("/")
-    kept = sorted({0, 1, 2, *needed})
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    os.dup2(nothing, 0)
-    for below, above in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
-        os.closerange(below + 1, above)
 
 
 class _Forwarder:
