@@ -28,6 +28,7 @@ from servers import (
     Network,
     PgBouncer,
     PostgresServer,
+    Recorder,
     RedisCluster,
     RedisServer,
     Sentinels,
@@ -237,6 +238,19 @@ def certificates() -> Iterator[Certificates]:
     certificates = Certificates()
     yield certificates
     certificates.remove()
+
+
+@pytest.fixture
+def new_recorder() -> Iterator[Callable[..., Recorder]]:
+    """Give a function that starts an HTTP server that records: (behave, certificate)."""
+    with ExitStack() as stack:
+
+        def make(*arguments: Any, **options: Any) -> Recorder:
+            recorder = Recorder(*arguments, **options)
+            stack.callback(recorder.close)
+            return recorder
+
+        yield make
 
 
 @pytest.fixture

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.config.options import Option
+    from oncecron.config.pings import Ping
 
 
 SYSTEM_FILE = "/etc/oncecron.toml"
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
 _BARE = KEY_LETTERS.difference("./:@")  # allowed in a TOML name without quotes
+_PASSWORD = "a password"  # noqa: S105 - the word
 COMMAND_KEY = "command"  # the same as --shell on the command line
 _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"} | {
     COMMAND_KEY: SHELL
@@ -67,6 +69,12 @@ class File(NamedTuple):
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
     problems: tuple[FileProblem, ...] = ()
     """What is wrong; from `read_file`, with single jobs alone."""
+    pings: tuple[Ping, ...] = ()
+    """The [[ping]] tables, in their order."""
+
+    def pings_for(self, key: str) -> tuple[Ping, ...]:
+        """Return the services that are pinged for a key."""
+        return tuple(ping for ping in self.pings if ping.is_for(key))
 
 
 def read_file(named: str | None) -> File:
@@ -103,7 +111,8 @@ def parsed(path: str, text: str, mode: int) -> File:
     reader = _Reader(path)
     jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
     store_file = reader.store_file(data)
-    also = ("store_file", "job", "redis", "retention")
+    pings = reader.pings(data)
+    also = ("store_file", "job", "redis", "retention", "ping")
     file = File(
         path,
         reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
@@ -111,8 +120,9 @@ def parsed(path: str, text: str, mode: int) -> File:
         store_file,
         reader.retention(retention),
         reader.redis(redis),
+        pings=pings,
     )
-    if _holds_password(file) and (why := _world_readable(path, mode)):
+    if (secret := _secret_of(file)) and (why := _world_readable(path, mode, secret)):
         reader.wrong(FileProblem(path, ""), why)
     return file._replace(problems=tuple(reader.problems))
 
@@ -228,6 +238,17 @@ class _Reader:
                 self.wrong(place, str(error), name)
         return tuple(texts.items())
 
+    def pings(self, data: dict[str, Any]) -> tuple[Ping, ...]:
+        """Take the tables [[ping]] out of the file."""
+        if "ping" not in data:
+            return ()
+        from oncecron.config.pings import read_pings  # noqa: PLC0415 - the tables are rare
+
+        def wrong(section: str, reason: str, name: str) -> None:
+            self.wrong(self._top._replace(section=section), reason, name)
+
+        return read_pings(data.pop("ping"), wrong)
+
 
 def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of nested tables, outermost first."""
@@ -282,11 +303,14 @@ def _toml(path: str, text: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: {error}") from error
 
 
-def _holds_password(file: File) -> bool:
+def _secret_of(file: File) -> str | None:
+    """Return which secret a file holds, None if there is none."""
     tables = [file.values, *file.jobs.values()]
-    return any(
-        has_password(table.get(name, "")) for table in tables for name in ("store", "log")
-    ) or any(name.endswith("password") for name, _ in file.redis)
+    if any(has_password(table.get(name, "")) for table in tables for name in ("store", "log")):
+        return _PASSWORD
+    if any(name.endswith("password") for name, _ in file.redis):
+        return _PASSWORD
+    return "the URL of a ping" if file.pings else None
 
 
 def store_file_of(
@@ -308,7 +332,7 @@ def read_store_file(path: str) -> str:
     text = text.strip()
     if not text or "\n" in text or "\0" in text:
         raise ConfigurationError(f"store file {path} must hold exactly one line, the store's URL")
-    if has_password(text) and (why := _world_readable(path, mode)):
+    if has_password(text) and (why := _world_readable(path, mode, _PASSWORD)):
         raise ConfigurationError(f"store file {path}: {why}")
     return text
 
@@ -351,8 +375,8 @@ def _refuse_untrusted(path: str, what: str, mode: int, *, trusting: bool) -> Non
         raise ConfigurationError(f"{what} {path}: {why}")
 
 
-def _world_readable(path: str, mode: int) -> str | None:
-    """Return why a file with a password is refused, None if it is not."""
+def _world_readable(path: str, mode: int, secret: str) -> str | None:
+    """Return why a file with a secret is refused, None if it is not."""
     if not mode & stat.S_IROTH:
         return None
-    return f"it holds a password and is world-readable; run `chmod 640 {shell_quoted(path)}`"
+    return f"it holds {secret} and is world-readable; run `chmod 640 {shell_quoted(path)}`"

@@ -205,6 +205,17 @@ GUARD_LEAVES_WITHIN = 1.0
 OUTPUT_TIMEOUT = 1.0
 """The limit for captured output to arrive, and for a slow reader to take the output of a command that was stopped."""
 
+# Pings
+
+PING_TIMEOUT = 5.0
+"""The limit for one try of a ping, from the look-up of the name to the answer."""
+
+PING_PAUSE = 1.0
+"""The pause before the second try of a ping: enough for a restart of the server's workers."""
+
+PINGS_END_WITHIN = 3 * PING_TIMEOUT + 2 * PING_PAUSE
+"""Within this time after the job the last ping has been sent or given up: one try of the start, two of the end."""
+
 # Records
 
 RECORD_TIMEOUT = 10.0

@@ -21,7 +21,7 @@ from oncecron.core import clock
 from oncecron.core.errors import EX_TEMPFAIL, OncecronError
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Unconfirmed
+from oncecron.core.model import Ending, Unconfirmed
 from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER, POLL_ROUNDING
 from oncecron.run import process_tree, spool_records
 from oncecron.run.events import (
@@ -43,10 +43,11 @@ from oncecron.run.store_thread import StoreThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from oncecron.core.model import Ending, Lease
+    from oncecron.core.model import Lease
     from oncecron.run.capture.capture import Capture
     from oncecron.run.events import Event
     from oncecron.run.kill_deadlines import Trust
+    from oncecron.run.pings.pinger import EventKind, Pinger
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -85,6 +86,7 @@ class Guard:
         reports: int,
         open_store: Callable[[], LeaseStore],
         capture: Capture | None = None,
+        pinger: Pinger | None = None,
     ) -> None:
         """`orders` is read, `reports` is written: the pipes from and to the wrapper."""
         self.spec = spec
@@ -93,6 +95,7 @@ class Guard:
         self.reporter = Reporter(spec)
         self.tally = Tally()
         self._capture = capture
+        self._pinger = pinger
         self._orders = orders
         self._reports = reports
         self._wrapper_gone = False
@@ -210,6 +213,10 @@ class Guard:
         environment = spec.job_environment(lease)
         outputs = self._capture.begin() if self._capture else ()
         job.start(spec.program, spec.command, environment, group, mask, self.now(), outputs)
+        if lease is None:
+            running = Ending("running", None, None, 0.0)
+            record = spool_records.execution_record(spec.firing, None, running)
+            self.ping("start", {**record, "execution_id": None})
         return job
 
     def announce_job(self, lease: Lease) -> None:
@@ -218,7 +225,24 @@ class Guard:
         self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
         self.store_thread.begin()
         self.reporter.started(lease)
-        self.reporter.log.send(spool_records.start_record(self.spec.firing_of(lease), lease))
+        record = spool_records.start_record(self.spec.firing_of(lease), lease)
+        self.reporter.log.send(record)
+        self.ping("start", {**record, "execution_id": lease.execution_id})
+
+    def keep(self, ending: Ending, record: dict[str, object]) -> None:
+        """Record the end of an attempt and keep the lease for the next one."""
+        self.store_thread.keep(ending)
+        self.ping("keep", record)
+
+    def end(self, ending: Ending, record: dict[str, object]) -> None:
+        """Record the end of the last attempt and release the lease."""
+        self.store_thread.end(ending)
+        self.ping("end", record)
+
+    def ping(self, kind: EventKind, record: dict[str, object]) -> None:
+        """Report to the monitoring services that hear of this key."""
+        if self._pinger:
+            self._pinger.send(kind, record)
 
     def finish_job(self, ending: Ending) -> Ending:
         """Show the wrapper that no job is left; return the end with the captured output."""

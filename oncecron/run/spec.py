@@ -36,6 +36,7 @@ from oncecron.stores.address import command_line
 if TYPE_CHECKING:
     from typing import Literal
 
+    from oncecron.config.pings import Ping
     from oncecron.config.run_parser import ParsedRun
     from oncecron.core.model import Lease, Retention
     from oncecron.run.spool import Spool
@@ -89,6 +90,8 @@ class RunSpec(NamedTuple):
     """The longest wait before the claim (`--spread`), in seconds."""
     only_if: str | None = None
     """The test of this host, a string for the shell; None: every host is fit."""
+    pings: tuple[Ping, ...] = ()
+    """The services that are pinged for this key."""
 
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing of the shard that a lease is for."""
@@ -196,6 +199,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         pass_store=bool(settings["pass-store"]),
         spread=settings["spread"],
         only_if=settings["only-if"],
+        pings=settings.file.pings_for(key),
     )
 
 

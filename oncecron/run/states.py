@@ -439,7 +439,7 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
         ending, follows = ending._replace(note=note), False
     record = spool_records.execution_record(spec.firing_of(lease), lease, ending)
     guard.reporter.log.send(record)
-    (guard.store_thread.keep if follows else guard.store_thread.end)(ending)
+    (guard.keep if follows else guard.end)(ending, record)
     state = Keeping if follows else Recording
     return state(guard, lease, JobEnd(ending, exit_status), record, stop_reason)
 
@@ -457,6 +457,7 @@ def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
     ending = ending._replace(outcome="unclaimed", note=note)
     record = spool_records.execution_record(guard.spec.firing, None, ending, started_at=started)
     guard.reporter.log.send(record)
+    guard.ping("end", {**record, "outcome": end.ending.outcome})
     guard.reporter.spool(record)
     return _leave(guard, end.exit_status)
 
@@ -467,7 +468,7 @@ def _end_retries(
     """Release the lease that was kept; the record of the last attempt stays and gets a note."""
     noted = last.ending._replace(note=_joined(last.ending.note, why))
     record = spool_records.execution_record(guard.spec.firing_of(lease), lease, noted)
-    guard.store_thread.end(last.ending._replace(note=why))
+    guard.end(last.ending._replace(note=why), record)
     return Recording(guard, lease, last, record, stop_reason)
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import LostByHolder
     from oncecron.run.capture.capture import Capture
+    from oncecron.run.pings.pinger import Pinger
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -65,6 +66,7 @@ def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     trust = Trust()
     signals = process_tree.Signals()
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
+    pinger = _pinger(spec)  # likewise
     process_tree.become_subreaper()
     orders_read, orders_write = os.pipe()
     reports_read, reports_write = os.pipe()
@@ -74,12 +76,14 @@ def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
         os.close(orders_write)
         os.close(reports_read)
         pipes = (orders_read, reports_write)
-        _be_guard(lambda: Guard(spec, trust, *pipes, open_store, capture), signals, group, spec)
+        _be_guard(
+            lambda: Guard(spec, trust, *pipes, open_store, capture, pinger), signals, group, spec
+        )
     os.close(orders_read)
     os.close(reports_write)
     if capture:
         capture.close_outputs()
-    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture)
+    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, pinger)
 
 
 def _spool_unstarted(spec: RunSpec) -> None:
@@ -107,6 +111,18 @@ def _capture(spec: RunSpec) -> Capture | None:
     from oncecron.run.capture.capture import Capture  # noqa: PLC0415 - only a firing with --capture pays
 
     return Capture(spec.capture, f"key {spec.firing.key}: ")
+
+
+def _pinger(spec: RunSpec) -> Pinger | None:
+    """Start what pings services; None if none is pinged for the key, or if the host is short of processes."""
+    if not spec.pings:
+        return None
+    from oncecron.run.pings.pinger import Pinger  # noqa: PLC0415 - only a key with a [[ping]] pays
+
+    try:
+        return Pinger(spec)
+    except OSError:  # the job does not depend on it
+        return None
 
 
 def _be_guard(
@@ -156,6 +172,7 @@ class Wrapper:
         orders: int,
         reports: int,
         capture: Capture | None = None,
+        pinger: Pinger | None = None,
     ) -> None:
         self._spec = spec
         self._trust = trust
@@ -164,6 +181,7 @@ class Wrapper:
         self._orders = orders
         self._reports = reports
         self._capture = capture
+        self._pinger = pinger
         self._tree = process_tree.Tree()
         self._lease: Lease | None = None
         self._started = 0.0
@@ -191,6 +209,8 @@ class Wrapper:
                     if self._capture:
                         timeout = OUTPUT_TIMEOUT if self._asked_to_end else None
                         self._capture.pass_on(self._signals, timeout)
+                    if self._pinger:
+                        self._pinger.close(self._signals)
                     return int(fields[0])
                 self._lease = self._remembered(fields) if word == "job" else None
             if data == b"":
@@ -290,6 +310,8 @@ class Wrapper:
         firing = self._spec.firing_of(self._lease)
         record = spool_records.execution_record(firing, self._lease, ending)
         _spool(self._spec, record, released=gone)
+        if self._pinger:
+            self._pinger.send("end", record)
         if self._capture:
             self._capture.pass_on(self._signals, OUTPUT_TIMEOUT)
         return exit_status

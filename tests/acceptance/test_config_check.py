@@ -9,6 +9,7 @@ from servers.oncecron import Oncecron
 
 pytestmark = pytest.mark.quick
 SECRET = "s3cret"
+URL = f"https://hc.example/ping/{SECRET}"
 
 
 @pytest.fixture
@@ -81,6 +82,57 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
         ("[job.a]\nstore = 'local'\nlog = 'local'\n", "[job.a]: log: "),
         ("store_file = '/no/such/file'\n", ": store_file: store file /no/such/file cannot be read"),
         ("store = 'redis://h'\nnamespace = 'a b'\n", ": store: invalid namespace 'a b' for Redis"),
+        ("ping = 3\n", ": ping must be an array of tables: [[ping]]"),
+        ("[ping]\nservice = 'webhook'\n", ": ping must be an array of tables: [[ping]]"),
+        (
+            f"[[ping]]\nservice = 'sentri'\nurl = '{URL}'\n",
+            "[[ping]]: service must be one of healthchecks, cron",
+        ),
+        (
+            f"[[ping]]\nservice = ['sentry']\nurl = '{URL}'\n",
+            "[[ping]]: service must be one of healthchecks, cron",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurls = 1\nurl = '{URL}'\n",
+            "[[ping]]: unknown key 'urls'; known keys: ",
+        ),
+        (
+            "[[ping]]\nservice = 'sentry'\n",
+            "[[ping]]: url must be an address such as https://HOST/PATH",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = 'ftp://h/{SECRET}'\n",
+            "[[ping]]: url must be an address",
+        ),
+        (f"[[ping]]\nservice = 'sentry'\nurl = '{URL} x'\n", "[[ping]]: url must be an address"),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}/\u00e9'\n",
+            "[[ping]]: url must be an address",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = 'https://{SECRET}@/'\n",
+            "[[ping]]: url must be an address",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}{{kye}}'\n",
+            "[[ping]]: url: unknown placeholder; known ones",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = 'a'\n",
+            "[[ping]]: keys must be a list of keys or",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = []\n",
+            "[[ping]]: keys must be a list of keys or",
+        ),
+        (
+            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = ['a b']\n",
+            "[[ping]]: keys: no job can have a key",
+        ),
+        (
+            f"[[ping]]\nservice = 'webhook'\nurl = '{URL}'\n[[ping]]\nurl = '{URL}'\n",
+            "[[ping]] 2: service must be one of",
+        ),
     ],
 )
 def test_what_a_file_must_not_hold(host: Oncecron, public_path: Path, text: str, told: str) -> None:
@@ -99,6 +151,14 @@ def test_owner_and_mode_are_checked_with_the_rest(host: Oncecron, public_path: P
     assert "unknown key 'stor'" in found[1]
     assert "it holds a password and is world-readable; run `chmod 640 " in found[2]
     assert problems(host, public_path, url, 0o640) == []
+
+
+def test_the_url_of_a_ping_is_a_secret(host: Oncecron, public_path: Path) -> None:
+    """Who knows it can report successes that never were."""
+    text = f"[[ping]]\nservice = 'healthchecks'\nurl = '{URL}/{{key}}-{{shard}}'\nkeys = ['a-*b*', 'd.e']\n"
+    [found] = problems(host, public_path, text, 0o644)
+    assert found.startswith(": it holds the URL of a ping and is world-readable; run `chmod 640 ")
+    assert problems(host, public_path, text, 0o640) == []
 
 
 def test_a_file_that_is_well(host: Oncecron, public_path: Path) -> None:

@@ -69,6 +69,34 @@ def test_the_store_file_counts(host: Oncecron, public_path: Path) -> None:
     assert shown(host)["store"] == ("redis://:***@h", "$ONCECRON_STORE_FILE")
 
 
+def test_the_services_that_hear_of_a_key(host: Oncecron) -> None:
+    """Each is a value of its own, without what is secret in its URL; without a key, with its patterns."""
+    path = Path(host.environment["ONCECRON_CONFIG"])
+    with path.open("a") as file:
+        for service, keys in (
+            ("healthchecks", ["bi*", "x"]),
+            ("webhook", ["y"]),
+            ("sentry", ["*"]),
+        ):
+            url = f"https://u:{SECRET}@{service}.example:8443/{SECRET}?{SECRET}"
+            file.write(f"[[ping]]\nservice = '{service}'\nurl = '{url}'\nkeys = {keys}\n")
+
+    def pings(*words: str) -> list[str]:
+        ended = host("config", "show", "--json", *words)
+        assert SECRET.encode() not in ended.out
+        rows = [row for row in json.loads(ended.out) if row["option"] == "ping"]
+        assert {row["source"] for row in rows} == {f"{path} [[ping]]"}
+        return [row["value"] for row in rows]
+
+    first, last = (
+        "healthchecks https://healthchecks.example:8443/***",
+        "sentry https://sentry.example:8443/***",
+    )
+    assert pings("bill") == [first, last]
+    webhook = "webhook https://webhook.example:8443/***"
+    assert pings() == [f"{first} (bi*, x)", f"{webhook} (y)", f"{last} (*)"]
+
+
 def test_a_table_for_people(host: Oncecron) -> None:
     """A similar section is named for a key without one."""
     ended = host("config", "show", "bil")

@@ -202,6 +202,7 @@ def test_a_configuration_example_is_accepted(block: Block, tmp_path: Path) -> No
     """By the reader of the configuration file itself."""
     path = tmp_path / "oncecron.toml"
     path.write_text(block.text, encoding="utf-8")
+    path.chmod(0o640)  # it may hold secrets
     file.read_file(str(path))
 
 

@@ -13,6 +13,7 @@ from servers.pgbouncer import PgBouncer
 from servers.postgres import ROLES, Database, PostgresServer
 from servers.process import descendants, spawn
 from servers.proxy import FaultProxy
+from servers.recorder import Answer, Received, Recorder
 from servers.redis import RedisServer
 from servers.redis_groups import RedisCluster, Sentinels
 from servers.require import not_proven
@@ -21,6 +22,7 @@ from servers.waiting import eventually
 
 __all__ = [
     "ROLES",
+    "Answer",
     "Certificates",
     "CronHost",
     "Database",
@@ -31,6 +33,8 @@ __all__ = [
     "Network",
     "PgBouncer",
     "PostgresServer",
+    "Received",
+    "Recorder",
     "RedisCluster",
     "RedisServer",
     "Sentinels",

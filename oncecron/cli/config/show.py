@@ -66,6 +66,10 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
             text = shown_words([text], "masked")[0]
             text = masked(text) if option.group == STORE.group else text
         yield ConfiguredValue(option.name, text, _source(settings, option.name))
+    file = settings.file
+    for ping in file.pings if key is None else file.pings_for(key):
+        keys = f" ({', '.join(ping.keys)})" if key is None else ""
+        yield ConfiguredValue("ping", f"{ping.shown}{keys}", f"{file.path} [[ping]]")
 
 
 def _source(settings: Settings, name: str) -> str | None:
@@ -82,7 +86,8 @@ COMMAND = TableCommand(
     _show,
     short="Show every value of the configuration, and where it comes from.",
     about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would use, "
-    "and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. No store is contacted.",
+    "and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. The last lines are the services "
+    "that are pinged. No store is contacted.",
     examples=("oncecron config show", "oncecron config show billing-nightly"),
     words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
 )

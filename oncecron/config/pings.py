@@ -1,0 +1,151 @@
+"""The `[[ping]]` tables of the configuration file: which monitoring services are pinged for which keys.
+
+A URL of a monitoring service is a secret: who knows it can report successes that never were. So nothing here shows more
+of it than its host.
+"""
+
+from __future__ import annotations
+
+from oncecron.config.options import KEY_LETTERS
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.secrets import MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+SERVICES = ("healthchecks", "cronitor", "sentry", "webhook")
+PLACEHOLDERS = ("{key}", "{shard}")
+_NAMES = ("service", "url", "keys")
+_SCHEMES = ("https://", "http://")
+_HOST_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:[]")
+_SLUG_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+_ANY = "*"
+_PATTERN_LETTERS = KEY_LETTERS | {_ANY}
+_ALL = (_ANY,)
+
+
+class Ping(NamedTuple):
+    """A service that is pinged when a job starts and when it ends."""
+
+    service: str
+    """One of `SERVICES`."""
+    url: str
+    """With `PLACEHOLDERS`."""
+    keys: tuple[str, ...] = _ALL
+    """Keys; `*` in them stands for any characters."""
+
+    def is_for(self, key: str) -> bool:
+        """Return whether the service is pinged for a key."""
+        return any(_matches(key, pattern) for pattern in self.keys)
+
+    def url_of(self, key: str, shard: int) -> str:
+        """Return the URL for a key and a shard.
+
+        Services take only lower-case letters, digits, `-` and `_` in the name of a monitor (the slug of healthchecks
+        and of Sentry), so each other letter of a key is `-` there.
+        """
+        name = "".join(letter if letter in _SLUG_LETTERS else "-" for letter in key.lower())
+        return self.url.replace("{key}", name).replace("{shard}", str(shard))
+
+    @property
+    def shown(self) -> str:
+        """The service and its host: the rest of a URL is secret."""
+        scheme, host = _place(self.url)
+        return f"{self.service} {scheme}{host}/{MASK}"
+
+
+def read_pings(tables: Any, wrong: Callable[[str, str, str], None]) -> tuple[Ping, ...]:
+    """Return the services of the `[[ping]]` tables without those that are wrong.
+
+    `wrong` takes the heading of the table, a problem and the name of its value.
+    """
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        wrong("", "ping must be an array of tables: [[ping]]", "ping")
+        return ()
+    pings = []
+    for number, table in enumerate(tables, 1):
+        section = "[[ping]]" if len(tables) == 1 else f"[[ping]] {number}"
+        if _is_well(table, section, wrong):
+            pings.append(Ping(table["service"], table["url"], tuple(table.get("keys", _ALL))))
+    return tuple(pings)
+
+
+def _is_well(
+    table: Mapping[str, Any], section: str, wrong: Callable[[str, str, str], None]
+) -> bool:
+    """Report what is wrong in a table; return whether nothing is."""
+    unknown = table.keys() - set(_NAMES)
+    for name in sorted(unknown):
+        wrong(section, f"unknown key {name!r}; known keys: {', '.join(_NAMES)}", name)
+    service = table.get("service")
+    if service not in SERVICES:
+        wrong(section, f"service must be one of {', '.join(SERVICES)}", "service")
+    url_problem = _wrong_url(table.get("url"))
+    if url_problem:
+        wrong(section, url_problem, "url")
+    keys_problem = _wrong_keys(table.get("keys", list(_ALL)))
+    if keys_problem:
+        wrong(section, keys_problem, "keys")
+    return not (unknown or service not in SERVICES or url_problem or keys_problem)
+
+
+def _wrong_url(url: Any) -> str | None:
+    """Return what is wrong with a URL, which is secret and not shown."""
+    if not isinstance(url, str) or not _is_url(url):
+        return "url must be an address such as https://HOST/PATH, without blanks; copy it from the service"
+    for placeholder in PLACEHOLDERS:
+        url = url.replace(placeholder, "")
+    if "{" in url or "}" in url:
+        return f"url: unknown placeholder; known ones are {' and '.join(PLACEHOLDERS)}"
+    return None
+
+
+def _is_url(url: str) -> bool:
+    scheme, host = _place(url)
+    name, colon, port = host.rpartition(":")
+    has_port = bool(colon) and not port.endswith("]")
+    name = name if has_port else host
+    return (
+        scheme != ""
+        and all("!" <= letter <= "~" for letter in url)
+        and name != ""
+        and _HOST_LETTERS.issuperset(name)
+        and (not has_port or (port.isdecimal() and int(port) < 1 << 16))
+    )
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Return the scheme of a URL, empty if it is another one, and the host with the port."""
+    scheme = next(filter(url.startswith, _SCHEMES), "")
+    rest = url[len(scheme) :]
+    for end in "/?#":
+        rest = rest.partition(end)[0]
+    return scheme, rest.rpartition("@")[2]
+
+
+def _matches(key: str, pattern: str) -> bool:
+    """Return whether a key has the form of a pattern; `fnmatch` would cost a firing the import of `re`."""
+    first, *parts = pattern.split(_ANY)
+    if not parts:
+        return key == pattern
+    *middle, last = parts
+    end = len(key) - len(last)
+    at = len(first)
+    if at > end or not key.startswith(first) or not key.endswith(last):
+        return False
+    for part in middle:
+        found = key.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _wrong_keys(keys: Any) -> str | None:
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        return 'keys must be a list of keys or patterns, such as ["billing-*"]'
+    for key in keys:
+        if not key or not _PATTERN_LETTERS.issuperset(key):
+            return f"keys: no job can have a key such as {key!r}"
+    return None

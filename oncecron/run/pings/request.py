@@ -1,0 +1,103 @@
+"""Send one HTTP request: TLS is verified, no proxy is used, and no redirect is followed.
+
+A URL may be a secret, and a redirect or a variable such as `http_proxy` must not give it to another server.
+"""
+
+from __future__ import annotations
+
+import ssl
+from base64 import b64encode
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
+from queue import Empty, SimpleQueue
+from threading import Thread
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from oncecron import __version__
+from oncecron.core.errors import OncecronError
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+_TRY_AGAIN = (408, 425, 429)
+_SERVER_ERROR = 500
+
+
+class Request(NamedTuple):
+    """What is sent."""
+
+    method: str
+    url: str
+    body: bytes | None = None
+    content_type: str | None = None
+
+
+class RequestError(OncecronError):
+    """A request was not answered with success; the text does not name the URL."""
+
+    def __init__(self, why: str, *, again: bool = True) -> None:
+        """`again`: whether another try may succeed."""
+        super().__init__(why)
+        self.again = again
+
+
+def send(request: Request, timeout: float) -> Message:
+    """Send a request; return the headers of the answer. Raises `RequestError` after `timeout` seconds at the latest.
+
+    The time is that of everything together, from the look-up of the name to the last header: a timeout of the socket
+    would begin anew with each packet. What still hangs then is left behind in a thread.
+    """
+    answers: SimpleQueue[Message | RequestError] = SimpleQueue()
+    Thread(target=lambda: answers.put(_answer(request, timeout)), daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout)
+    except Empty:
+        answer = RequestError(f"no answer within {timeout:g} s")
+    if isinstance(answer, RequestError):
+        raise answer
+    return answer
+
+
+def _answer(request: Request, timeout: float) -> Message | RequestError:
+    try:
+        return _sent(request, timeout)
+    except RequestError as error:
+        return error
+    except ssl.SSLCertVerificationError as error:
+        return RequestError(f"its certificate is refused: {error.verify_message}", again=False)
+    except TimeoutError:
+        return RequestError(f"no answer within {timeout:g} s")
+    except RemoteDisconnected:
+        return RequestError("the server closed the connection without an answer")
+    except (OSError, HTTPException, ValueError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        return RequestError(why or type(error).__name__)
+
+
+def _sent(request: Request, timeout: float) -> Message:
+    place = urlsplit(request.url)
+    connection = _connection(place, timeout)
+    headers = {"User-Agent": f"oncecron/{__version__}", "Connection": "close"}
+    if request.content_type:
+        headers["Content-Type"] = request.content_type
+    if place.username is not None:
+        login = f"{unquote(place.username)}:{unquote(place.password or '')}"
+        headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+    target = f"{place.path or '/'}{'?' if place.query else ''}{place.query}"
+    with closing(connection):
+        connection.request(request.method, target, request.body, headers)
+        answer = connection.getresponse()
+        answer.close()  # unread: its body says nothing more
+    if 200 <= answer.status < 300:  # noqa: PLR2004 - success (RFC 9110, 15.3)
+        return answer.headers
+    again = answer.status >= _SERVER_ERROR or answer.status in _TRY_AGAIN
+    raise RequestError(f"HTTP status {answer.status}", again=again)
+
+
+def _connection(place: SplitResult, timeout: float) -> HTTPConnection:
+    host = place.hostname or ""
+    if place.scheme == "https":
+        context = ssl.create_default_context()
+        return HTTPSConnection(host, place.port, timeout=timeout, context=context)
+    return HTTPConnection(host, place.port, timeout=timeout)

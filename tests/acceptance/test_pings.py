@@ -1,0 +1,621 @@
+"""`[[ping]]`: monitoring services hear of each start and each end, and no run is changed or held up by that."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from log_of import Store
+from servers import Answer, Certificates, Received, Recorder, descendants, eventually
+from servers.oncecron import SHORT_TTL, Oncecron
+from servers.process import Process, process_table, wait_gone
+
+from oncecron.core.log_rows import owner_digest
+
+NewRecorder = Callable[..., Recorder]
+
+
+@pytest.fixture
+def recorder(new_recorder: NewRecorder) -> Recorder:
+    """Give a server that answers 200."""
+    return new_recorder()
+
+
+@pytest.fixture
+def configure(public_path: Path) -> Callable[..., Path]:
+    """Give a function that writes the configuration file of all hosts: (service, url, more of the table, more)."""
+
+    def write(service: str, url: str, table: str = "", more: str = "") -> Path:
+        path = public_path / "oncecron.toml"
+        path.write_text(f"{more}\n[[ping]]\nservice = '{service}'\nurl = '{url}'\n{table}\n")
+        path.chmod(0o600)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def new_pinging(new_host: Callable[..., Oncecron], public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host that reads the file, by its name."""
+
+    def make(name: str = "host-a", **environment: str) -> Oncecron:
+        return new_host(name, ONCECRON_CONFIG=str(public_path / "oncecron.toml"), **environment)
+
+    return make
+
+
+@pytest.fixture
+def host(new_pinging: Callable[..., Oncecron]) -> Oncecron:
+    """Give one host that reads the file."""
+    return new_pinging()
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Give an event for which a server waits; it is set at the end of the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def pingers(public_path: Path) -> Callable[[], list[Process]]:
+    """Give a function that returns the processes that ping for the hosts of this test, in nobody's tree."""
+
+    def find() -> list[Process]:
+        return [process for process in process_table() if _pings(process.pid, public_path)]
+
+    return find
+
+
+def _pings(pid: int, home: Path) -> bool:
+    try:
+        fds = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        leads = os.getsid(pid) == pid
+    except OSError:
+        return False
+    detached = leads and not any("signalfd" in fd for fd in fds)
+    return (
+        detached
+        and any("oncecron-pings" in fd for fd in fds)
+        and b"HOME=%s\0" % os.fsencode(home) in environment
+    )
+
+
+def paths(requests: list[Received]) -> list[str]:
+    """Return the paths of requests."""
+    return [request.path for request in requests]
+
+
+# What each service is sent
+
+
+def test_healthchecks_hears_of_a_success(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """The start, and the exit status 0, both with the id of the run and with what people want to read."""
+    configure("healthchecks", f"{recorder.url}/ping/key/{{key}}?create=1")
+    assert host.run("Bill.sh-1", "--tick", "t", "--capture", "1k", "--", "echo", "paid").status == 0
+    start, end = recorder.wait_for(2)
+    assert (start.method, start.path) == ("POST", "/ping/key/bill-sh-1/start")
+    assert (end.method, end.path) == ("POST", "/ping/key/bill-sh-1/0")
+    rid = start.query["rid"]
+    assert start.query == end.query == {"create": "1", "rid": rid}
+    assert str(uuid.UUID(rid)) == rid
+    [owner] = {row["owner"] for row in json.loads(host("history", "--json").out)}
+    assert rid.replace("-", "")[:12] == owner[:12], "history leads to the ping"
+    assert start.body.startswith(b"started on host-a (Bill.sh-1, tick t, execution ")
+    head, _, tail = end.body.decode().partition("\n\n")
+    assert head.startswith("succeeded on host-a after ")
+    assert tail == "paid\n"
+    assert end.headers["user-agent"].startswith("oncecron/")
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "action", "said"),
+    [
+        ([], "exit 3", "3", "failed on host-a after 0."),
+        ([], "kill -9 $$", "fail", "signal 9"),
+        (["--timeout", "1s"], "trap 'exit 0' TERM; sleep 60 & wait", "fail", "timed-out on host-a"),
+    ],
+    ids=["exit-status", "signal", "timeout"],
+)
+def test_healthchecks_hears_of_each_failure(
+    any_store: Store,
+    host: Oncecron,
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    options: list[str],
+    script: str,
+    action: str,
+    said: str,
+) -> None:
+    """By its exit status where it has one that says so; an exit status of 0 after a timeout does not."""
+    configure("healthchecks", f"{recorder.url}/x/")
+    host.run("k", "--tick", "t", *options, "--", "sh", "-c", script)
+    start, end = recorder.wait_for(2)
+    assert paths([start, end]) == ["/x/start", f"/x/{action}"]
+    assert said in end.body.decode()
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(None, 10_000), ("300", 300), ("100000", 100_000)])
+def test_the_end_of_the_output_is_cut_to_what_healthchecks_keeps(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    limit: str | None,
+    kept: int,
+) -> None:
+    """The server keeps the first bytes of a body, and says how many: the newest output is within them."""
+    headers = (("Ping-Body-Limit", limit),) if limit else ()
+    recorder = new_recorder(lambda _: Answer(headers=headers))
+    configure("healthchecks", f"{recorder.url}/x")
+    host.run("k", "--tick", "t", "--capture", "1M", "--", "seq", 30000)
+    _, end = recorder.wait_for(2)
+    assert kept - 4 < len(end.body) <= kept
+    assert end.body.startswith(b"succeeded on host-a")
+    assert end.body.endswith(b"\n29999\n30000\n")
+
+
+def test_cronitor_hears_of_start_and_failure(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """Its states and parameters; a message has no more than 2,000 characters."""
+    configure("cronitor", f"{recorder.url}/p/api-key/{{key}}")
+    host.run("k", "--tick", "t", "--capture", "9k", "--", "sh", "-c", "seq 3000; exit 4")
+    start, end = recorder.wait_for(2)
+    assert {(one.method, one.path, one.body) for one in (start, end)} == {
+        ("GET", "/p/api-key/k", b"")
+    }
+    assert (start.query["state"], start.query["host"]) == ("run", "host-a")
+    assert (end.query["state"], end.query["status_code"]) == ("fail", "4")
+    assert start.query["series"] == end.query["series"]
+    assert end.query["metric"].startswith("duration:0.")
+    assert 1990 < len(end.query["message"]) <= 2000
+    assert end.query["message"].endswith("\n2999\n3000\n")
+    host.run("k", "--tick", "u", "--", "true")
+    *_, end = recorder.wait_for(4)
+    assert (end.query["state"], end.query["status_code"]) == ("complete", "0")
+
+
+def test_sentry_hears_of_start_and_end(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """Two check-ins with one id; the environment that the URL names stays."""
+    configure("sentry", f"{recorder.url}/api/7/cron/{{key}}/public/?environment=staging")
+    host.run("k", "--tick", "t", "--", "true")
+    host.run("k", "--tick", "u", "--", "false")
+    requests = recorder.wait_for(4)
+    assert {(one.method, one.path) for one in requests} == {("GET", "/api/7/cron/k/public/")}
+    assert [one.query["status"] for one in requests] == [
+        "in_progress",
+        "ok",
+        "in_progress",
+        "error",
+    ]
+    ids = [one.query["check_in_id"] for one in requests]
+    assert (ids[0], ids[2]) == (ids[1], ids[3])
+    assert ids[0] != ids[2]
+    assert all(str(uuid.UUID(one)) == one for one in ids)
+    assert [sorted(one.query) for one in requests[:2]] == [
+        ["check_in_id", "environment", "status"],
+        ["check_in_id", "duration", "environment", "status"],
+    ]
+
+
+def test_a_webhook_gets_the_fields_of_the_record(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """As JSON, with the digest of the owner's id; the id itself, the token and the command stay here."""
+    configure("webhook", f"{recorder.url}/hook")
+    script = "echo lost its way; exit 3"
+    host.run("k", "--tick", "t", "--capture", "1k", "--", "sh", "-c", script)
+    requests = recorder.wait_for(2)
+    assert {(one.method, one.path) for one in requests} == {("POST", "/hook")}
+    assert {one.headers["content-type"] for one in requests} == {"application/json"}
+    start, end = (json.loads(one.body) for one in requests)
+    [row] = json.loads(host("history", "--json", "--utc").out)
+    shared = set(row) & set(end) - {"duration"}
+    assert {name: end[name] for name in shared} == {name: row[name] for name in shared} | {
+        "started_at": end["started_at"],
+        "finished_at": end["finished_at"],
+    }
+    assert (start["event"], start["outcome"], start["finished_at"]) == ("start", "running", None)
+    assert (end["event"], end["outcome"], end["exit_code"]) == ("end", "failed", 3)
+    assert end["output"] == "lost its way\n"
+    assert start["run_id"] == end["run_id"]
+    assert list(start) == list(end)
+    assert not {"command", "fencing_token"} & set(end)
+
+
+def test_the_id_of_the_owner_is_not_sent(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """It is the secret of the lease; its digest is what readers of the log see."""
+    configure("webhook", f"{recorder.url}/hook")
+    host.run("k", "--tick", "t", "--", "true")
+    sent = [one.body.decode() for one in recorder.wait_for(2)]
+    [owner] = {row.owner for row in any_store.executions("k")}
+    digest = owner if len(owner) == 16 else owner_digest(owner)
+    assert all(digest in body for body in sent)
+    assert len(owner) == 16 or not any(owner in body for body in sent)
+
+
+# Who pings, and when
+
+
+def test_three_hosts_ping_once(
+    store: Store,
+    new_pinging: Callable[..., Oncecron],
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """One start and one end of each tick, by the host that ran it; a skip is no ping."""
+    configure("webhook", f"{recorder.url}/hook")
+    hosts = [new_pinging(name) for name in ("host-a", "host-b", "host-c")]
+    for tick in ("one", "two"):
+        firings = [host.fire("k", "--tick", tick, "--", "sleep", "0.3") for host in hosts]
+        assert {firing.wait().status for firing in firings} == {0}
+    hosts[0].run("k", "--tick", "two", "--", "true")
+    eventually(lambda: not pingers(), 20)
+    events = [json.loads(one.body) for one in recorder.received]
+    assert sorted((event["tick"], event["event"]) for event in events) == [
+        *(("one", "end"), ("one", "start"), ("two", "end"), ("two", "start"))
+    ]
+    winners = {row.tick: row.host for row in store.executions("k")}
+    assert all(event["host"] == winners[event["tick"]] for event in events)
+
+
+def test_retries_are_one_run(
+    any_store: Store,
+    host: Oncecron,
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    public_path: Path,
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """One start before the first attempt, one end after the last one."""
+    configure("webhook", f"{recorder.url}/hook")
+    script = f"echo x >>{public_path}/n; test $(wc -l <{public_path}/n) -ge 3"
+    options = ("--tick", "t", "--retries", 3, "--retry-delay", "50ms..60ms")
+    assert host.run("k", *options, "--", "sh", "-c", script).status == 0
+    eventually(lambda: not pingers(), 20)
+    events = [json.loads(one.body) for one in recorder.received]
+    assert [(one["event"], one["attempt"], one["outcome"]) for one in events] == [
+        ("start", 1, "running"),
+        ("end", 3, "succeeded"),
+    ]
+    assert events[0]["run_id"] == events[1]["run_id"]
+    newest = max(row["execution_id"] for row in json.loads(host("history", "--json").out))
+    assert events[1]["execution_id"] == newest
+
+
+def test_a_stop_between_two_attempts_is_the_end(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """The last attempt is reported, with why none follows."""
+    configure("webhook", f"{recorder.url}/hook")
+    firing = host.fire(
+        "k", "--tick", "t", "--retries", 3, "--retry-delay", "1h..2h", "--", "sh", "-c", "exit 5"
+    )
+    eventually(lambda: [row.outcome for row in any_store.executions("k")] == ["failed"])
+    os.kill(firing.process.pid, signal.SIGTERM)
+    firing.wait()
+    start, end = (json.loads(one.body) for one in recorder.wait_for(2))
+    assert (end["event"], end["outcome"], end["exit_code"]) == ("end", "failed", 5)
+    assert "TERM" in end["note"]
+    assert start["run_id"] == end["run_id"]
+
+
+def test_each_shard_is_a_run_of_its_own(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """With an id of its own, and a check of its own where the URL says so."""
+    configure("healthchecks", f"{recorder.url}/{{key}}-{{shard}}")
+    host.run("k", "--tick", "t", "--shards", 2, "--", "sh", "-c", "exit $ONCECRON_SHARD")
+    requests = recorder.wait_for(4)
+    assert sorted(paths(requests)) == ["/k-0/0", "/k-0/start", "/k-1/1", "/k-1/start"]
+    ids = {(one.path.split("/")[1], one.query["rid"]) for one in requests}
+    assert len(ids) == len({rid for _, rid in ids}) == 2
+
+
+def test_only_the_keys_of_the_table_are_pinged(
+    any_store: Store,
+    host: Oncecron,
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """Each table whose patterns match is one ping more."""
+    other = (
+        f"[[ping]]\nservice = 'webhook'\nurl = '{recorder.url}/other'\nkeys = ['billing-nightly']\n"
+    )
+    configure("webhook", f"{recorder.url}/hook", "keys = ['billing-*', 'imp']\n" + other)
+    for key in ("billing-nightly", "import", "imp"):
+        host.run(key, "--tick", "t", "--", "true")
+    eventually(lambda: not pingers(), 20)
+    heard = sorted((one.path, json.loads(one.body)["key"]) for one in recorder.received)
+    assert heard == sorted(
+        2 * [("/hook", "billing-nightly"), ("/other", "billing-nightly"), ("/hook", "imp")]
+    )
+
+
+def test_a_killed_guard_is_a_failure(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """The wrapper, which ends the job, also reports that."""
+    configure("webhook", f"{recorder.url}/hook")
+    firing = host.fire("k", "--tick", "t", "--", "sleep", "60")
+    recorder.wait_for(1)
+    os.kill(firing.guard().pid, signal.SIGKILL)
+    assert firing.wait().status == 75
+    end = json.loads(recorder.wait_for(2)[1].body)
+    assert (end["event"], end["outcome"], end["lost_reason"]) == ("end", "lost", "guard-killed")
+
+
+def test_a_takeover_ends_the_tick_once(
+    any_store: Store,
+    new_pinging: Callable[..., Oncecron],
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    public_path: Path,
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """With --failover, a loss is not the end: the host that goes on reports it."""
+    configure("webhook", f"{recorder.url}/hook")
+    a, b = new_pinging("host-a"), new_pinging("host-b")
+    words = ("--tick", "t", "--failover", "--ttl", SHORT_TTL, "--")
+    script = f"test -e {public_path}/again || {{ touch {public_path}/again; sleep 60; }}"
+    first = a.fire("k", *words, "sh", "-c", script)
+    recorder.wait_for(1)
+    second = b.fire("k", *words, "sh", "-c", script)
+    os.kill(first.guard().pid, signal.SIGKILL)
+    assert first.wait().status == 75
+    assert second.wait().status == 0
+    eventually(lambda: not pingers(), 20)
+    events = [json.loads(one.body) for one in recorder.received]
+    assert [(one["event"], one["host"], one["attempt"], one["outcome"]) for one in events] == [
+        ("start", "host-a", 1, "running"),
+        ("start", "host-b", 2, "running"),
+        ("end", "host-b", 2, "succeeded"),
+    ]
+
+
+def test_a_job_without_a_lease_is_reported(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """With --on-store-error run it runs, and the service must not report that it did not."""
+    configure("webhook", f"{recorder.url}/hook")
+    host.environment["ONCECRON_STORE"] = "redis://127.0.0.1:1"
+    words = ("--tick", "t", "--on-store-error", "run", "--connect-timeout", "1s")
+    assert host.run("k", *words, "--", "true").status == 0
+    start, end = (json.loads(one.body) for one in recorder.wait_for(2))
+    assert (start["event"], end["event"], end["outcome"]) == ("start", "end", "succeeded")
+    assert end["note"].startswith("without a lease")
+
+
+# What it costs the job
+
+
+def test_a_server_that_hangs_costs_the_job_nothing(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    release: threading.Event,
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """The job ends, the lease is released and oncecron exits while the first ping still has no answer."""
+    recorder = new_recorder(lambda _: (release.wait(), Answer())[1])
+    configure("healthchecks", f"{recorder.url}/x")
+    assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert host.run("k", "--tick", "u", "--", "true") == (0, b"", "")
+    assert [row.outcome for row in any_store.executions("k")] == ["succeeded", "succeeded"]
+    assert pingers(), "they wait for their answers"
+    ends = [path for path in paths(recorder.received) if path.endswith("/0")]
+    assert ends == [], "an end comes after its start"
+    eventually(lambda: not pingers(), 40)
+    ends = [path for path in paths(recorder.received) if path.endswith("/0")]
+    assert ends == ["/x/0"] * 4, "two tries of each end"
+
+
+def test_a_server_that_fails_is_asked_twice(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """The second answer counts; both tries have the same id."""
+    statuses = iter([200, 500, 200])
+    recorder = new_recorder(lambda _: Answer(next(statuses)))
+    configure("healthchecks", f"{recorder.url}/x")
+    assert host.run("k", "-v", "--tick", "t", "--", "true").status == 0
+    requests = recorder.wait_for(3)
+    assert paths(requests) == ["/x/start", "/x/0", "/x/0"]
+    assert len({one.query["rid"] for one in requests}) == 1
+    eventually(lambda: not pingers())
+    assert len(recorder.received) == 3
+
+
+@pytest.mark.parametrize("status", [301, 404])
+def test_a_refusal_is_final(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    status: int,
+) -> None:
+    """Another try would be refused too, and a redirect must not give the URL to another server."""
+    elsewhere = new_recorder()
+    headers = (("Location", f"{elsewhere.url}/x"),)
+    recorder = new_recorder(lambda _: Answer(status, headers))
+    configure("healthchecks", f"{recorder.url}/s3cret")
+    ended = host.run("k", "-v", "--tick", "t", "--", "true")
+    assert ended.status == 0
+    assert f"ping to healthchecks {recorder.url}/*** failed: HTTP status {status}\n" in ended.err
+    assert "s3cret" not in ended.err
+    assert (len(recorder.received), elsewhere.received) == (2, [])
+
+
+def test_a_server_that_is_down_is_only_told_with_v(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """Cron would mail a line for each."""
+    recorder.close()
+    configure("healthchecks", f"{recorder.url}/x")
+    assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    ended = host.run("k", "-v", "--tick", "u", "--", "true")
+    assert ended.status == 0
+    line = f"oncecron: key k: the end ping to healthchecks {recorder.url}/*** failed: Connection refused\n"
+    assert line in ended.err
+
+
+def test_a_wrong_certificate_is_refused(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    certificates: Certificates,
+) -> None:
+    """Unless $SSL_CERT_FILE names its authority."""
+    recorder = new_recorder(certificate=certificates["server.crt"])
+    configure("healthchecks", f"{recorder.url}/x")
+    ended = host.run("k", "-v", "--tick", "t", "--", "true")
+    assert ended.status == 0
+    assert "failed: its certificate is refused: " in ended.err
+    assert recorder.received == []
+    host.environment["SSL_CERT_FILE"] = str(certificates["ca.crt"])
+    assert host.run("k", "--tick", "u", "--", "true") == (0, b"", "")
+    assert paths(recorder.wait_for(2)) == ["/x/start", "/x/0"]
+
+
+def test_no_proxy_is_used(
+    any_store: Store, host: Oncecron, new_recorder: NewRecorder, configure: Callable[..., Path]
+) -> None:
+    """What a variable of the job says is not for the pings."""
+    proxy, recorder = new_recorder(), new_recorder()
+    configure("healthchecks", f"{recorder.url}/x")
+    host.environment |= {"http_proxy": proxy.url, "ALL_PROXY": proxy.url}
+    assert host.run("k", "--tick", "t", "--", "true").status == 0
+    recorder.wait_for(2)
+    assert proxy.received == []
+
+
+def test_the_job_is_alone_with_what_it_would_have(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    release: threading.Event,
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """No descriptor, no child, no output of the pings is the job's, and no URL is in the process table."""
+    recorder = new_recorder(lambda _: (release.wait(), Answer())[1])
+    configure("healthchecks", f"{recorder.url}/s3cret")
+    firing = host.fire("k", "--tick", "t", "--", "sleep", "60")
+    recorder.wait_for(1)
+    job = firing.job()
+    assert sorted(os.listdir(f"/proc/{job.pid}/fd")) == ["0", "1", "2"]
+    assert len(descendants(firing.process.pid)) == 3, "wrapper, guard, job"
+    [pinger] = pingers()
+    assert pinger.parent not in {one.pid for one in descendants(firing.process.pid)}
+    given = {os.readlink(f"/proc/{pinger.pid}/fd/{number}") for number in (0, 1, 2)}
+    assert given == {"/dev/null"}
+    assert len(os.listdir(f"/proc/{pinger.pid}/fd")) <= 3 + 3 + 2, "its own, and a socket"
+    assert os.readlink(f"/proc/{pinger.pid}/cwd") == "/"
+    assert not any(
+        "s3cret" in Path(f"/proc/{one.pid}/cmdline").read_text()
+        for one in (*descendants(firing.process.pid), pinger)
+    )
+    os.kill(firing.process.pid, signal.SIGTERM)
+    firing.wait()
+
+
+def test_a_ping_survives_the_firing(
+    any_store: Store,
+    host: Oncecron,
+    new_recorder: NewRecorder,
+    configure: Callable[..., Path],
+    release: threading.Event,
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """Killed together, wrapper and guard leave a ping that ends by itself, and no end that nobody knows."""
+    recorder = new_recorder(lambda _: (release.wait(), Answer())[1])
+    configure("healthchecks", f"{recorder.url}/x")
+    firing = host.fire("k", "--tick", "t", "--", "sleep", "60")
+    recorder.wait_for(1)
+    [pinger] = pingers()
+    guard, job = firing.guard(), firing.job()
+    os.kill(firing.process.pid, signal.SIGSTOP)  # else it kills what the guard leaves
+    os.kill(guard.pid, signal.SIGKILL)
+    os.kill(firing.process.pid, signal.SIGKILL)
+    firing.wait()
+    wait_gone([guard, job])
+    assert pinger.alive()
+    os.kill(pinger.pid, signal.SIGTERM)  # as systemd does at the end of a unit
+    release.set()
+    wait_gone([pinger])
+    assert paths(recorder.received) == ["/x/start"]
+
+
+def test_a_killed_ping_changes_nothing(
+    any_store: Store,
+    host: Oncecron,
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    pingers: Callable[[], list[Process]],
+) -> None:
+    """The job goes on, and its end is recorded."""
+    configure("healthchecks", f"{recorder.url}/x")
+    firing = host.fire("k", "--tick", "t", "--", "sleep", "60")
+    recorder.wait_for(1)
+    [pinger] = pingers()
+    os.kill(pinger.pid, signal.SIGKILL)
+    os.kill(firing.job().pid, signal.SIGKILL)
+    assert firing.wait() == (137, b"", "")
+    assert [row.outcome for row in any_store.executions("k")] == ["failed"]
+
+
+def test_the_first_process_of_a_container_waits_for_the_end(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """Its exit would kill the ping."""
+    configure("healthchecks", f"{recorder.url}/x")
+    host.prefix = ["unshare", "--pid", "--fork", "--mount-proc"]
+    assert host.run("k", "--tick", "t", "--", "false").status == 1
+    assert paths(recorder.received) == ["/x/start", "/x/1"]
+
+
+# What a firing imports for it
+
+
+def imported(host: Oncecron, *words: object) -> set[str]:
+    """Fire and return the modules that wrapper and guard have imported."""
+    host.prefix = [sys.executable, "-X", "importtime"]
+    lines = host.run("k", *words, "--", "true").err.splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+
+
+def test_only_a_winner_that_pings_imports_what_it_takes(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """Another key pays for nothing but the table, and a skip for the memory of events alone."""
+    configure("webhook", f"{recorder.url}/hook", "keys = ['other']")
+    other = imported(host, "--tick", "t")
+    assert "oncecron.run.guard" in other
+    assert not {"oncecron.run.pings", "oncecron.run.detached", "http.client", "ssl"} & other
+    configure("webhook", f"{recorder.url}/hook")
+    skipped = imported(host, "--tick", "t")
+    ours = {"oncecron.run.pings", "oncecron.run.pings.pinger", "oncecron.run.detached"}
+    assert {name for name in skipped - other if name.startswith("oncecron")} == ours
+    assert not {"http.client", "ssl", "threading"} & skipped
+    assert recorder.received == []
