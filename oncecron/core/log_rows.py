@@ -5,6 +5,7 @@ Times are float seconds since the epoch by the *store's* clock unless a name say
 
 from __future__ import annotations
 
+from oncecron.core.clock import is_time
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -146,6 +147,61 @@ def job_key_of(
     if schedule is not None and since is not None:
         expected = Expectation(schedule, zone, shards or 1, starting_deadline, since)
     return JobKey(key, shard, expected, high_water, last_start, forgotten_at)
+
+
+class KeyHost(NamedTuple):
+    """A host that fires a shard of a key, as its last firing that reached the store told it."""
+
+    key: str
+    shard: int
+    host: str
+    seen_at: float
+    version: str
+    """Of oncecron."""
+    clock_ahead: float
+    """Seconds by which the host's clock was ahead of the store's."""
+    ticks: tuple[tuple[str, float], ...]
+    """The last three ticks that it fired, and when; the newest first. None by --again."""
+    schedule: str | None
+    """Of its last firing, except by --again."""
+    zone: str | None
+    command: str | None
+    """The beginning of it, see `Firing.shown_command`."""
+    wins: int
+    """How often it started the command in the last 24 hours, counted by whole hours."""
+    skips: int
+    """How often it did not."""
+
+
+def count_of_last_day(counts: str, hours: int) -> int:
+    """Return the sum of counts, one for each of 24 hours and the newest last, of which `hours` have passed since."""
+    return sum(map(int, counts.split()[max(0, hours) :]))
+
+
+def key_host_of(
+    key: str,
+    shard: int,
+    host: str,
+    seen_at: float,
+    version: str,
+    clock_ahead: float,
+    ticks: str | None,
+    ticks_at: str | None,
+    schedule: str | None,
+    zone: str | None,
+    command: str | None,
+    wins: int | None,
+    skips: int | None,
+) -> KeyHost:
+    """Return a host of a key as every store has it, in the order of their columns; ticks and times as words."""
+    times = [float(at) for at in (ticks_at or "").split()]
+    if not all(map(is_time, times)):
+        raise ValueError("the time of a tick is none")
+    fired = tuple(zip((ticks or "").split(), times, strict=True))
+    return KeyHost(
+        *(key, int(shard), host, float(seen_at), version, float(clock_ahead)),
+        *(fired, schedule, zone, command, int(wins or 0), int(skips or 0)),
+    )
 
 
 class LeaseView(NamedTuple):

@@ -74,6 +74,10 @@ FAILOVER_RETRIES = 2
 """The limit of takeovers of a tick without --retries: a job that crashes its host must not crash every host."""
 
 
+COMMAND_SHOWN = 1000
+"""So many characters of a command the store keeps with each host that fires the key: enough to tell two apart."""
+
+
 def recordable(text: str) -> str:
     r"""Return a text as every store can keep it: a NUL, and what is not UTF-8, as escapes (`\x00`, `\xff`)."""
     if text.isprintable():
@@ -166,6 +170,11 @@ class Firing(NamedTuple):
     """Whether it takes over a tick whose last attempt was lost, or whose retry never came."""
     retries: int = 0
     """How many further attempts its tick may have, counted across all hosts."""
+
+    @property
+    def shown_command(self) -> str:
+        """Return the beginning of the command, as the store keeps it with the host."""
+        return self.command[:COMMAND_SHOWN]
 
     @property
     def expected_schedule(self) -> str | None:

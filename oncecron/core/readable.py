@@ -62,6 +62,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "float": (float, int),
     "bool": (bool,),
     "str": (str,),
+    "tuple": (tuple,),
 }
 _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "float": is_time,  # every float is a time, or a difference of two
@@ -99,6 +100,6 @@ def _rules_of(row: type) -> list[Rule]:
 
 def _rule(name: str, annotation: str) -> Rule:
     kind, _, absent = annotation.partition(" | ")
-    types = _TYPES.get(kind, ())
+    types = _TYPES.get(kind.partition("[")[0], ())
     allowed = _ALLOWED.get(name, _ALLOWED.get(kind))
     return Rule(name, frozenset((*types, type(None)) if absent else types), allowed)

@@ -257,6 +257,9 @@ KEEP_SKIPS = 7 * DAY
 LEAST_EXECUTIONS = 7 * DAY
 """What a new store keeps of the executions, whatever a firing asks for: the last run of a weekly job."""
 
+HOST_FORGOTTEN_AFTER = 35 * DAY
+"""A host that has not fired a key for this long fires it no more: three ticks of a weekly job, and two weeks more."""
+
 LEAST_SKIPS = DAY
 """What a new store keeps of the skips: the last night. More could fill a small disk."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Execution,
         HistoryQuery,
         JobKey,
+        KeyHost,
         LeaseView,
         LeastRetention,
         Pause,
@@ -192,6 +193,12 @@ class Inspector(Protocol):
 
     def job_keys(self) -> Sequence[JobKey]:
         """Return every shard of every key as it was last claimed, by name."""
+
+    def key_hosts(self) -> Sequence[KeyHost]:
+        """Return the hosts that fire each shard of each key, by key, shard and host.
+
+        A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
+        """
 
     def forget(self, key: str) -> bool:
         """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""

@@ -171,7 +171,7 @@ class Victims:
 
     def begin(self) -> None:
         """Make it, in an empty schema."""
-        tables = ("skip", "pause", "job_output", "job_execution", "job_key")
+        tables = ("skip", "key_host", "pause", "job_output", "job_execution", "job_key")
         self.execute("; ".join(f"delete from oncecron.{table}" for table in tables))
         self._leases = [
             self._run(store, key) for store, key in zip(self._stores, KEYS[:2], strict=True)

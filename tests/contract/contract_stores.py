@@ -117,12 +117,19 @@ class SQLiteKind:
             "skip": ("at",),
             "pause": ("at", "until"),
             "drain": ("at",),
+            "key_host": ("seen_at",),
         }
         statements = ["BEGIN"]
         for table, columns in times.items():
             moved = ", ".join(f"{column} = {column} - {seconds}" for column in columns)
             statements.append(f"UPDATE {table} SET {moved}")
+        statements.append(
+            f"UPDATE key_host SET hour = hour - {seconds // 3600}, ticks_at = older(ticks_at)"
+        )
         with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
+            database.create_function(
+                "older", 1, lambda times: " ".join(str(float(at) - seconds) for at in times.split())
+            )
             database.executescript(";".join([*statements, "COMMIT"]))
 
     def expire(self, key: str, shard: int = 0) -> None:
@@ -164,7 +171,10 @@ class SQLiteKind:
 
     def empty(self) -> None:
         """Delete the rows."""
-        tables = ("lease", "skip", "pause", "drain", "job_execution", "job_key")
+        tables = (
+            *("lease", "skip", "key_host", "pause", "drain"),
+            *("job_execution", "job_key"),
+        )
         statements = ["BEGIN", *(f"DELETE FROM {table}" for table in tables), "COMMIT"]
         with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
             database.executescript(";".join(statements))

@@ -28,7 +28,13 @@ TIMES = {
     "job_execution": ("started_at", "finished_at", "lost_at"),
     "skip": ("at",),
     "pause": ("created_at", "until"),
+    "key_host": ("seen_at",),
 }
+OLDER_HOSTS = """
+update oncecron.key_host h set hour = hour - {0} / 3600,
+    ticks_at = array(select at - make_interval(secs => {0})
+                     from unnest(ticks_at) with ordinality t (at, place) order by place)
+"""
 
 
 @contextmanager
@@ -83,7 +89,7 @@ class PostgresKind:
             + ", ".join(f"{column} = {column} - {by}" for column in columns)
             for table, columns in TIMES.items()
         ]
-        self.database.execute("; ".join(statements))
+        self.database.execute("; ".join([*statements, OLDER_HOSTS.format(round(seconds))]))
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""
@@ -128,7 +134,7 @@ class PostgresKind:
 
     def empty(self) -> None:
         """Delete the rows, which for a few is faster than to truncate the tables."""
-        tables = ("skip", "pause", "job_output", "job_execution")
+        tables = ("skip", "key_host", "pause", "job_output", "job_execution")
         statements = [f"delete from oncecron.{table}" for table in (*tables, "job_key")]
         self.database.execute("; ".join(statements))
 

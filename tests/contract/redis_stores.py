@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TTL = 60.0
 TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
          "heartbeat_at", "expires_at", "request_acknowledged_at", "at", "until",
-         "expected_since", "forgotten_at")  # fmt: skip
+         "expected_since", "forgotten_at", "seen_at")  # fmt: skip
 PREFIX = "oncecron:{oncecron}:"
 
 
@@ -115,4 +115,8 @@ def _older(field: str, text: str, seconds: float) -> str:
     if text.startswith("{"):
         row = json.loads(text)
         return json.dumps({name: _older(name, value, seconds) for name, value in row.items()})
+    if field == "ticks_at":
+        return " ".join(f"{float(at) - seconds:.6f}" for at in text.split())
+    if field in ("hour", "hosts_at"):
+        return str(int(text) - int(seconds // 3600))
     return f"{float(text) - seconds:.6f}" if field in TIMES else text

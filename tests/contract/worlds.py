@@ -294,11 +294,15 @@ class World:
         dead = self.people.history(HistoryQuery(limit=None, exhausted=True))
         parts = {(each.execution.key, each.execution.shard) for each in traced}
         skips = [self._named(each) for each in self.people.skips(query)]
+        hosts = [self._named(each) for each in self.people.key_hosts()]
+        for host in hosts:
+            host["ticks"] = [(tick, Moment(at)) for tick, at in host["ticks"]]
         return {
             "executions": rows,
             "dead letters": [self._id(each.execution_id) for each in dead],
             "skips": sorted(skips, key=lambda row: [str(row[name]) for name in _SKIP_KEY]),
             "leases": leases,
+            "hosts": hosts,
             "pauses": [self._named(each) for each in self.people.pauses()],
             # A part of which nothing was ever recorded may be known or not.
             "keys": [self._named(each) for each in self.people.job_keys() if each[:2] in parts],

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import select
 import time
 
 import psycopg
 
-from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
@@ -27,6 +26,7 @@ from oncecron.core.log_rows import (
     TracedSkip,
     Unblocked,
     job_key_of,
+    key_host_of,
 )
 from oncecron.core.model import LEAST, Output, Retention, recordable_values
 from oncecron.core.readable import Unreadable
@@ -38,10 +38,9 @@ from oncecron.core.timing import (
     TERMINATED_AFTER,
 )
 from oncecron.stores.address import as_role, command_line, masked
-from oncecron.stores.postgres import address, schema
-from oncecron.stores.postgres.client import StatementError
+from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
-from oncecron.stores.postgres.statements import statements
+from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
 from oncecron.stores.postgres.viewed_rows import lease_of, now_and_before, traced_of
 
 if TYPE_CHECKING:
@@ -50,7 +49,15 @@ if TYPE_CHECKING:
 
     Value = TypeVar("Value")
 
-    from oncecron.core.log_rows import Diagnosis, JobKey, LeaseView, LeastRetention, Roles, Traced
+    from oncecron.core.log_rows import (
+        Diagnosis,
+        JobKey,
+        KeyHost,
+        LeaseView,
+        LeastRetention,
+        Roles,
+        Traced,
+    )
     from oncecron.core.model import Request
     from oncecron.core.tick import Tick
 
@@ -58,8 +65,6 @@ _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
 
 _OLDEST_SERVER = 130000
-_UNDEFINED_OBJECT = "42704"
-_READERS_CURE = "{read}"
 _WATCHERS_CURE = "to read, {read}; to stop and release, {operate}"
 _OPERATORS_CURE = "{operate}"
 _ENDERS_CURE = (
@@ -67,20 +72,16 @@ _ENDERS_CURE = (
     "`select pg_terminate_backend({pid})`"
 )
 _OWNERS_CURE = "run it as {owner}, who owns the schema"
-_INIT_CURE = "run it as {owner}, the owner, or have a DBA run the SQL that {print_sql} prints"
 
 
-class PostgresInspector:
+class PostgresInspector(Connection):
     """The people's half of the store on PostgreSQL; see `oncecron.stores.api.Inspector`."""
 
     has_roles = True
 
     def __init__(self, url: str, *, namespace: str) -> None:
         """Connect at the first call. Raises `ConfigurationError` for an invalid namespace."""
-        self._url = url
-        self._namespace = namespace
-        self._sql = statements(namespace)
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        super().__init__(url, namespace)
         self.unreadable = Unreadable()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
@@ -169,16 +170,25 @@ class PostgresInspector:
         found = [self.unreadable.read(f"key {row[0]}", job_key_of, *row) for row in rows]
         return [key for key in found if key]
 
+    def key_hosts(self) -> Sequence[KeyHost]:
+        """Return the hosts that fire each shard of each key."""
+        rows = self._ask("key_hosts", {})
+        found = (
+            self.unreadable.read(f"host {row[2]} of key {row[0]}", key_host_of, *row)
+            for row in rows
+        )
+        return [each for each in found if each]
+
     def namespaces(self) -> list[str]:
         """Return the schemas of oncecron that this role may use; this one may be missing."""
-        with self._explained(_READERS_CURE):
+        with self._explained(READERS_CURE):
             return [name for (name,) in self._connected().execute(self._sql["namespaces"])]
 
     def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Yield rows as the server sends them; only one such query may run at a time."""
         connection = self._installed()
         with (
-            self._explained(_READERS_CURE),
+            self._explained(READERS_CURE),
             connection.transaction(),
             connection.cursor(name=section) as cursor,
         ):
@@ -307,7 +317,7 @@ class PostgresInspector:
 
     def least_retention(self) -> Retention:
         """Return the retention below which no caller's counts."""
-        row = self._ask("least_retention", {}, _READERS_CURE)[0]
+        row = self._ask("least_retention", {}, READERS_CURE)[0]
         return self.unreadable.read("the least retention", Retention, *row) or LEAST
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
@@ -318,7 +328,7 @@ class PostgresInspector:
                 f"PostgreSQL {masked(self._url)}: server version {connection.info.server_version // 10000} "
                 "is too old; oncecron needs 13 or newer"
             )
-        with self._explained(_INIT_CURE):
+        with self._explained(INIT_CURE):
             try:
                 made = self._made(connection, roles, least)
             except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
@@ -368,130 +378,7 @@ class PostgresInspector:
 
     def examine(self) -> Iterator[Diagnosis]:
         """Yield what the server says about itself and this connection; see `Inspector.examine`."""
-        with self._explained(_READERS_CURE):
+        with self._explained(READERS_CURE):
             yield from examine(self._installed(), self._sql)
         with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
             yield from of_foreign_locks(self.leases())
-
-    def close(self) -> None:
-        """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _ask(
-        self, section: str, values: Mapping[str, Any], cure: str = _READERS_CURE
-    ) -> list[tuple[Any, ...]]:
-        connection = self._installed(cure)
-        with self._explained(cure):
-            return connection.execute(self._sql[section], recordable_values(values)).fetchall()
-
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
-        if self._connection is None:
-            try:
-                given = psycopg.conninfo.conninfo_to_dict(self._url)
-                wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", _settings(self._url))
-                unset: dict[str, Any] = {
-                    name: value for name, value in wanted.items() if name not in given
-                }
-                self._connection = psycopg.connect(
-                    self._url, autocommit=True, prepare_threshold=None, **unset
-                )
-            except (psycopg.ProgrammingError, UnicodeError) as error:
-                raise address.broken(str(error), self._url) from error
-            except psycopg.Error as error:
-                raise _unconnected(error, self._url) from error
-            if wrong := address.wrong_server(self._connection.info.parameter_status, self._url):
-                self.close()
-                raise wrong
-        return self._connection
-
-    def _installed(self, cure: str = _READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
-        """Return the connection after checking that the schema exists and has this version."""
-        if self._connection is not None:
-            return self._connection
-        connection = self._connected()
-        try:
-            with self._explained(cure):
-                version = self._version(connection, cure)
-        except StoreError:
-            self.close()
-            raise
-        if version is None:
-            self.close()
-            raise StoreRefusesError(
-                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
-                f"check --namespace, or run {command_line('init', self._url, self._namespace)}"
-            )
-        return connection
-
-    def _version(
-        self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = _INIT_CURE
-    ) -> int | None:
-        """Return the schema's version, which is this program's, or None if there is no schema."""
-        asked = {"namespace": self._namespace, "client_backend": connection.info.backend_pid}
-        answer = connection.execute(self._sql["installed"], asked).fetchone()
-        exists, usable, has_tables, readable, _ = answer or (False,) * 5
-        if exists and not (usable and (readable or not has_tables)):
-            raise StoreRefusesError(
-                f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "
-                f"{self._namespace}; {self._filled(cure)}"
-            )
-        if not has_tables:
-            return None
-        row = connection.execute(self._sql["version"]).fetchone()
-        version: int = row[0] if row else 0
-        if version != schema.VERSION:
-            raise schema.wrong_version(self._namespace, version, self._url)
-        return version
-
-    def _filled(self, cure: str) -> str:
-        """Return a cure with the commands, and with the roles that are meant."""
-        role, owner = "ROLE", "OWNER"
-        with contextlib.suppress(psycopg.Error, StoreError):
-            asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
-            role, owner, _ = self._connected().execute(asked).fetchone() or (role, owner, False)
-        rights = (role, owner, self._url, self._namespace)
-        return cure.format(
-            owner=owner,
-            read=schema.rights_cure(*rights, "read"),
-            operate=schema.rights_cure(*rights, "operator"),
-            print_sql=command_line("init --print-sql", self._url, self._namespace),
-        )
-
-    @contextlib.contextmanager
-    def _explained(self, cure: str) -> Iterator[None]:
-        """Turn an error of psycopg into a one-line error with a cure."""
-        try:
-            yield
-        except psycopg.Error as error:
-            if self._connection is not None and self._connection.broken:
-                self.close()
-            raise self._explain(error, cure) from error
-
-    def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
-        if error.sqlstate is None:
-            return _unconnected(error, self._url)
-        told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
-        if error.sqlstate == schema.INSUFFICIENT_PRIVILEGE:
-            filled = self._filled(cure)
-            return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {filled}")
-        if error.sqlstate in schema.MADE_MEANWHILE:
-            return schema.not_ours(self._namespace, self._url)
-        if error.sqlstate == _UNDEFINED_OBJECT:
-            return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
-        return schema.explain(told, self._namespace, None, self._url)
-
-
-def _settings(url: str) -> dict[str, str | None]:
-    """Return what psycopg's libpq, which may be another one than a firing's, would use for a URL."""
-    text = psycopg.conninfo.make_conninfo(url, **address.NO_CONNECTION)
-    unconnected = psycopg.pq.PGconn.connect_start(os.fsencode(text))
-    found = [(each.keyword.decode(), each.val) for each in unconnected.info]
-    unconnected.finish()
-    return {name: None if value is None else os.fsdecode(value) for name, value in found}
-
-
-def _unconnected(error: psycopg.Error, url: str) -> StoreError:
-    """Return the oncecron error for a failed connection, without psycopg's prefix."""
-    return address.explain(str(error).removeprefix("connection failed: "), url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncecron import __version__
 from oncecron.core import clock
 from oncecron.core.claim import stopped
 from oncecron.core.errors import StoreUnavailable
@@ -129,6 +130,7 @@ class PostgresLeaseStore(PostgresSession):
             *(firing.expected_schedule, firing.zone, firing.starting_deadline),
             *(firing.shards, firing.retries),
             *(client.backend_pid, BACKEND_START, alone),
+            *(__version__, clock.wall(), firing.again),
         )
         row = self._compare_and_set("grant_v1", values, state, deadline)
         if isinstance(row, AskAgain):
@@ -274,7 +276,8 @@ class PostgresLeaseStore(PostgresSession):
         refusal = stopped(*stop_of(row))
         if refusal is not None:
             if self._firing is not None:
-                self.skip(self._firing._replace(shard=lease.shard), refusal, deadline=deadline)
+                firing = self._firing._replace(shard=lease.shard)
+                self._record_skip(firing, refusal, (), deadline)
             return refusal
         if row.execution_id is None:
             return None
@@ -309,10 +312,19 @@ class PostgresLeaseStore(PostgresSession):
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Record a skip that the store did not decide; see `LeaseStore.skip`."""
+        told = (__version__, clock.wall(), firing.again)
+        crontab = (firing.expected_schedule, firing.zone, firing.shown_command)
+        self._record_skip(firing, refusal, (*told, *crontab), deadline)
+
+    def _record_skip(
+        self, firing: Firing, refusal: Refusal, told: tuple[Value, ...], deadline: float
+    ) -> None:
+        """Record a skip, and what a firing tells about its host (`see_v1`)."""
         host, pid, _ = refusal.holder or (None, None, None)
         values = (
             *(firing.key, firing.shard, firing.tick.text, firing.holder.host, refusal.reason),
             *(firing.holder.pid, firing.fired_at, host, pid, refusal.detail, None, 1, None),
+            *told,
         )
         places = ",".join(f"${number}" for number in range(1, len(values) + 1))
         sources = f"{self._schema}.skip_v1({places})"

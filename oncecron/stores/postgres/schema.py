@@ -14,7 +14,7 @@ from oncecron.core.errors import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST
-from oncecron.core.timing import CALL_TIMEOUT
+from oncecron.core.timing import CALL_TIMEOUT, HOST_FORGOTTEN_AFTER
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres.client import StatementError
 
@@ -32,7 +32,7 @@ MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
 _PARTS = (
-    *("tables.sql", "shared.sql", "look.sql", "grant.sql"),
+    *("tables.sql", "presence.sql", "shared.sql", "look.sql", "grant.sql"),
     *("lease.sql", "prune.sql", "deliver.sql", "operator.sql"),
 )
 """The files of the schema; each needs those before it."""
@@ -46,8 +46,8 @@ _OPERATING = (
     *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1", "unblock_v1"),
     "forget_v1",
 )
-_READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses")
-_WATCHING = ("meta", "keys", "executions", "skips", "leases", "pauses")
+_READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses", "key_hosts")
+_WATCHING = ("meta", "keys", "executions", "skips", "leases", "pauses", "key_hosts")
 """The views that an operator reads: what to stop, release or drain, and how it ended."""
 _RESERVED = ("public", "information_schema")
 MADE_MEANWHILE = ("42P06", "23505")
@@ -80,6 +80,7 @@ def script(namespace: str) -> str:
         with open(os.path.join(directory, name), encoding="utf-8") as file:
             parts.append(file.read())
     text = "\n".join(parts).replace("{ns}", quoted(namespace))
+    text = text.replace("{host_forgotten_after}", str(HOST_FORGOTTEN_AFTER))
     for name, seconds in LEAST._asdict().items():
         text = text.replace("{least_" + name + "}", str(seconds))
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, lease_of, stored_request, trust_after
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending, Firing, Lease, Request, Retention
@@ -51,6 +52,7 @@ def of_retention(retention: Retention | None, most: int) -> Values:
         "keep_most": most,
         "least_executions": LEAST.executions,
         "least_skips": LEAST.skips,
+        "host_forgotten_after": HOST_FORGOTTEN_AFTER,
     }
 
 

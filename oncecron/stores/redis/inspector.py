@@ -23,6 +23,7 @@ from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
+    key_host_in,
     key_of,
     lease_of,
     order_of,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         Diagnosis,
         HistoryQuery,
         JobKey,
+        KeyHost,
         LeaseView,
         LeastRetention,
         Pause,
@@ -257,6 +259,22 @@ class RedisInspector:
             for shard, values in zip(shards, answers, strict=True)
         )
         return sorted(filter(None, found), key=lambda key: (key.key, key.shard))
+
+    def key_hosts(self) -> Sequence[KeyHost]:
+        """Return the hosts that fire each shard of each key."""
+        shards = self._shards(None)
+        names = [self._names.of_shard("hosts", shard) for shard in shards]
+        (now, _), *hashes = self._pipeline.ask([("TIME",), *(("HGETALL", name) for name in names)])
+        found = (
+            self.unreadable.read(
+                f"host {host.decode('utf-8', 'replace')} of {shard}",
+                key_host_in,
+                *(shard, host, text, int(now)),
+            )
+            for shard, hosts in zip(shards, hashes, strict=True)
+            for host, text in pairs(hosts)
+        )
+        return sorted(filter(None, found))
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces among the first 100,000 names of this server; in a cluster, of this node."""

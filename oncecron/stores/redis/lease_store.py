@@ -102,9 +102,8 @@ class RedisLeaseStore:
             "if_version": version,
             "attempt": grant.attempt,
             "cause": grant.cause,
-            "schedule": firing.expected_schedule,
-            "zone": firing.zone,
             "expected_within": firing.starting_deadline,
+            **look.seen(firing),
         }
         return self._granted("grant", firing, values, deadline)
 
@@ -255,7 +254,8 @@ class RedisLeaseStore:
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Count a skip that the store did not decide; see `LeaseStore.skip`."""
         shard = scripts.shard_of(firing.key, firing.shard)
-        self._count_skip(shard, firing.tick.text, firing.holder, refusal, deadline)
+        told = look.seen(firing)
+        self._count_skip(shard, firing.tick.text, firing.holder, refusal, deadline, told)
 
     def _record_refusal(
         self, lease: Lease, asker: dict[str, str], refusal: Refusal, deadline: float
@@ -270,8 +270,15 @@ class RedisLeaseStore:
             return  # a skip that cannot be recorded does not change the answer
 
     def _count_skip(
-        self, shard: str, tick: str | None, asker: Holder, refusal: Refusal, deadline: float
+        self,
+        shard: str,
+        tick: str | None,
+        asker: Holder,
+        refusal: Refusal,
+        deadline: float,
+        told: Values | None = None,
     ) -> None:
+        """Count a skip; `told`: what the firing tells about its host."""
         host, pid, _ = refusal.holder or (None, None, None)
         values: Values = {
             "tick": tick,
@@ -281,6 +288,7 @@ class RedisLeaseStore:
             "detail": refusal.detail,
             "holder_host": host,
             "holder_pid": pid,
+            **(told or {}),
         }
         self._step("skip", shard, values, deadline)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from oncecron import __version__
+from oncecron.core import clock
 from oncecron.core.claim import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Holder
@@ -50,6 +52,18 @@ def described(firing: Firing) -> Values:
         "fired_at": firing.fired_at,
         "shards": firing.shards,
         "retries": firing.retries,
+    }
+
+
+def seen(firing: Firing) -> Values:
+    """Return what a firing tells about its host and its crontab."""
+    return {
+        "version": __version__,
+        "host_now": clock.wall(),
+        "again": firing.again,
+        "schedule": firing.expected_schedule,
+        "zone": firing.zone,
+        "shown_command": firing.shown_command,
     }
 
 

@@ -50,7 +50,7 @@ _OF_A_RUN = (
     *("renew", "keep", "retry", "finish", "deliver"),
 )
 _OF_NAMESPACE = ("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains")
-_OF_SHARD = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows")
+_OF_SHARD = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows", "hosts")
 
 
 _read: dict[str, str] = {}

@@ -12,11 +12,14 @@ never differ. Only a derived tick far ahead of the present time shows that the c
 
 from __future__ import annotations
 
+from oncecron import __version__
 from oncecron.core import clock
 from oncecron.core.claim import Attempt, HeldLease, State, Stop
+from oncecron.core.errors import UNREADABLE
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Holder, lease_of
 from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.units import HOUR
 
 if TYPE_CHECKING:
     from typing import Any
@@ -99,6 +102,7 @@ def grant(
     asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
     store.execute("insert_lease", **asked)
     store.execute("mark_key", **asked)
+    see(store, firing, now["now"], won=True)
     return lease_of(
         firing,
         sent=now["lease_now"],
@@ -108,6 +112,54 @@ def grant(
         started_at=asked["now"],
         cause=granted.cause,
     )
+
+
+def see(store: Connection, firing: Firing, now: float, *, won: bool) -> None:
+    """Write what a firing tells about its host, when it has won its tick or has skipped it."""
+    place = {"key": firing.key, "shard": firing.shard, "host": firing.holder.host}
+    row = store.one("find_key_host", **place)
+    try:
+        told = _told(row and dict(row), firing, now, won=won)
+    except UNREADABLE:
+        told = _told(None, firing, now, won=won)
+    store.execute("put_key_host", **place, **told, now=now, version=__version__)
+
+
+def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
+    """Return the row of a host. A firing by hand (`again`) fires no tick, and tells nothing about the crontab."""
+    hour, nothing = int(now // HOUR), ""
+    before = row or {
+        "ticks": nothing,
+        "ticks_at": nothing,
+        "hour": hour,
+        "wins": nothing,
+        "skips": nothing,
+    }
+    ticks, ticks_at = before["ticks"].split(), before["ticks_at"].split()
+    if not firing.again and firing.tick.text is not None and firing.tick.text not in ticks:
+        ticks, ticks_at = [firing.tick.text, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+    crontab: Values = {
+        "schedule": firing.schedule,
+        "zone": firing.zone,
+        "command": firing.shown_command,
+    }
+    if firing.again:
+        crontab = {name: before.get(name) for name in crontab}
+    passed = hour - before["hour"]
+    return {
+        **crontab,
+        "ticks": " ".join(ticks),
+        "ticks_at": " ".join(ticks_at),
+        "hour": hour,
+        "wins": _counted(before["wins"], passed, int(won)),
+        "skips": _counted(before["skips"], passed, int(not won)),
+    }
+
+
+def _counted(counts: str, hours: int, more: int) -> str:
+    """Return the counts of 24 hours, the newest last, `hours` later and with `more` in the newest."""
+    hourly = [*([0] * 24), *map(int, counts.split()), *([0] * min(hours, 24))][-24:]
+    return " ".join(map(str, [*hourly[:-1], hourly[-1] + more]))
 
 
 def expire(store: Connection, firing: Firing, now: Values, seen: State, note: str) -> None:

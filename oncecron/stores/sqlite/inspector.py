@@ -23,12 +23,15 @@ from oncecron.core.log_rows import (
     Traced,
     TracedSkip,
     Unblocked,
+    count_of_last_day,
     job_key_of,
+    key_host_of,
     owner_digest,
 )
 from oncecron.core.model import LEAST, Output
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
+from oncecron.core.units import HOUR
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
@@ -42,6 +45,7 @@ from oncecron.stores.sqlite.retention import (
     NAMES_KEPT,
     at_least,
     expire_executions,
+    expire_hosts,
     expire_names,
     expire_skips,
     least_retention,
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import JobKey, LeastRetention, Roles
+    from oncecron.core.log_rows import JobKey, KeyHost, LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.tick import Tick
     from oncecron.stores.sqlite.connection import Connection
@@ -134,6 +138,18 @@ class SQLiteInspector:
             rows = store.execute("keys")
             found = [self.unreadable.read(f"key {row['key']}", job_key_of, *row) for row in rows]
         return [key for key in found if key]
+
+    def key_hosts(self) -> Sequence[KeyHost]:
+        """Return the hosts that fire each shard of each key."""
+        with self._handle.until(_deadline()) as store:
+            hour = clock.wall() // HOUR
+            found = [
+                self.unreadable.read(
+                    f"host {row['host']} of key {row['key']}", _key_host, hour, *row
+                )
+                for row in store.execute("key_hosts")
+            ]
+        return [each for each in found if each]
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces with a file in the same directory."""
@@ -277,6 +293,8 @@ class SQLiteInspector:
                 return expire_names(store, part, before, names_kept=names_kept, most=most)
 
             executions += self._in_steps(step)
+        with self._handle.until(_deadline()) as store, store.writing(durable=False):
+            expire_hosts(store, now)
         return executions, skips
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
@@ -344,6 +362,12 @@ def _history_statement(query: HistoryQuery) -> str:
     if query.key is None:
         return "history"
     return "history_of_key" if query.tick is None else "history_of_tick"
+
+
+def _key_host(now: float, *values: Any) -> KeyHost:
+    *told, wins, skips, hour = values
+    counts = (count_of_last_day(counts, int(now) - hour) for counts in (wins, skips))
+    return key_host_of(*told, *counts)
 
 
 def _traced(row: Any) -> Traced:

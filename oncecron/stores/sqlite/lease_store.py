@@ -148,6 +148,7 @@ class SQLiteLeaseStore:
                 detail=refusal.detail,
                 at=clock.wall(),
             )
+            claim.see(store, firing, clock.wall(), won=False)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, Retention
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
     from oncecron.stores.sqlite.connection import Connection
@@ -41,6 +42,12 @@ def expire(store: Connection, part: Part, wanted: Retention, now: float) -> None
     most -= expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
     expire_skips(store, now - kept.skips, most=most)
     store.execute("expire_pauses", now=now)
+    expire_hosts(store, now)
+
+
+def expire_hosts(store: Connection, now: float) -> None:
+    """Remove the hosts of a key that have not fired it for long."""
+    store.execute("expire_key_hosts", before=now - HOST_FORGOTTEN_AFTER)
 
 
 def expire_executions(store: Connection, before: float, *, most: int) -> int:

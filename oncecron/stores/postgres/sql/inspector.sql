@@ -188,6 +188,12 @@ select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadlin
   from {ns}.keys k
  order by k.key, k.shard
 
+-- name: key_hosts
+select h.key, h.shard, h.host, extract(epoch from h.seen_at)::float8, h.version, h.clock_ahead, h.ticks, h.ticks_at,
+       h.schedule, h.zone, h.command, h.wins, h.skips
+  from {ns}.key_hosts h
+ order by h.key, h.shard, h.host
+
 -- name: leases
 -- With the session's application_name, which names the holder of a lock without a lease, and the store's clock.
 select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",

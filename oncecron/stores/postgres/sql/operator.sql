@@ -29,6 +29,17 @@ create view {ns}.skips as
          s.tick as tick_name  -- of the primary key; '' for no tick
     from {ns}.skip s join {ns}.job_key k using (key_id);
 
+-- The hosts of each key; ticks and their times separated by blanks, and the counts of the last 24 hours.
+create view {ns}.key_hosts as
+  select k.key, k.shard, h.host, h.seen_at, h.version, h.clock_ahead, pg_catalog.array_to_string(h.ticks, ' ') as ticks,
+         (select pg_catalog.string_agg(pg_catalog.date_part('epoch', t.at)::text, ' ' order by t.place)
+            from pg_catalog.unnest(h.ticks_at) with ordinality t (at, place)) as ticks_at,
+         h.schedule, h.zone, h.command,
+         (select pg_catalog.sum(x) from pg_catalog.unnest(h.wins[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as wins,
+         (select pg_catalog.sum(x) from pg_catalog.unnest(h.skips[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as skips
+    from (select pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.now()) / 3600)::integer as hour) n
+   cross join {ns}.key_host h join {ns}.job_key k using (key_id);
+
 -- Leases and session locks side by side: also a lease without its lock, and a lock without a lease.
 create view {ns}.leases as
   select k.key, k.shard, e.tick, k.execution_id, e.attempt,

@@ -52,6 +52,9 @@ begin
   select count(*) into skips from gone;
   delete from {ns}.pause x where (x.kind, x.name) in (
     select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
+  delete from {ns}.key_host x where (x.key_id, x.host) in (
+    select y.key_id, y.host from {ns}.key_host y
+     where y.key_id = p_key_id and y.seen_at < now() - make_interval(secs => {host_forgotten_after}) for update skip locked);
   select y.execution_id into v_name from {ns}.job_execution y
     where y.key_id = p_key_id and y.tick is not null and y.tick_at is null order by y.execution_id desc offset p_names limit 1;
   if v_name is not null then

@@ -76,9 +76,9 @@ $$;
 
 -- That state, if the row still has the version that was read before it: locks are not part of a snapshot. Otherwise the
 -- lock is another firing's, which the row does not tell about. VOLATILE: it has a snapshot of its own, a newer one.
-create function {ns}.lock_state_of_v1(p_key_id integer, p_version bigint, p_state text) returns text
+create function {ns}.lock_state_of_v1(p_key_id integer, p_oncecron bigint, p_state text) returns text
 language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select case when p_state = 'none' or k.version = p_version then p_state else 'busy' end
+  select case when p_state = 'none' or k.version = p_oncecron then p_state else 'busy' end
     from {ns}.job_key k where k.key_id = p_key_id
 $$;
 
@@ -115,17 +115,19 @@ $$;
 
 -- A skip is a row per (key, tick, host, reason) with a count. It does not wait for the disk, unless it is delivered
 -- from a spool, where it is then removed; a delivered one is identified by its firing's owner, and its host's clock may
--- have been ahead. No answer: the shard is not registered.
+-- have been ahead. From p_oncecron on, the values are those of see_v1(). A grant locks the key's row before the host's,
+-- so this does too. No answer: the shard is not registered.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
-  p_delivered_of text
+  p_delivered_of text, p_oncecron text default null, p_host_now double precision default null, p_again boolean default null,
+  p_schedule text default null, p_zone text default null, p_command text default null
 ) returns integer
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with k as materialized (
     select x.key_id from {ns}.job_key x
      where x.key = p_key and x.shard = p_shard
-       and (p_at is not null or set_config('synchronous_commit', 'off', true) is not null)),
+       and (p_at is not null or set_config('synchronous_commit', 'off', true) is not null) for key share of x),
   put as (
     insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
       select k.key_id, coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
@@ -136,6 +138,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
   select k.key_id from k
+   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 0, 1)
 $$;
 
 -- Join notes into one text without repetition, of at most 10,000 characters: an end must be recorded, whatever another

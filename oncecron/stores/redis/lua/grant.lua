@@ -25,11 +25,11 @@ local function grant(key)
   local marks = expectation(key)
   if is_new_mark(given.tick_instant, key) then marks.high_water = given.tick_instant end
   if next(marks) then set(own.key, marks) end
-  if next(marks) then set(own.key, marks) end
   divide(row)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
     set(shared.namespace, {largest_ttl = given.ttl})
   end
+  see(1, 0)
   notify('granted')
   return granted(id, row)
 end

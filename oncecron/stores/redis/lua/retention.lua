@@ -96,7 +96,19 @@ local function expire_skips(part, most)
   return #members
 end
 
+-- The hosts that have not fired the part for long: once an hour, because all of them have to be read.
+local function forget_hosts(part)
+  local hour = whole(math.floor(now / 3600))
+  if redis.call('HGET', part.key, 'hosts_at') == hour then return end
+  redis.call('HSET', part.key, 'hosts_at', hour)
+  for host, text in pairs(hash(part.hosts)) do
+    local readable, silent_for = pcall(function() return now - cjson.decode(text).seen_at end)
+    if not readable or silent_for > tonumber(given.host_forgotten_after) then redis.call('HDEL', part.hosts, host) end
+  end
+end
+
 local function expire(part, most, names)
+  forget_hosts(part)
   local executions, more = expire_executions(part, most, names)
   return executions, expire_skips(part, most), more
 end

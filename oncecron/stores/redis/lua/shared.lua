@@ -22,6 +22,7 @@
 --   log         stream   EXECUTION_ID-0: which executions there are, in order
 --   skips       zset     JSON of [tick, host, reason], by when it last happened
 --   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count, delivered
+--   hosts       hash     host that fires the part -> JSON: what its last firing told, see `tell_of_host`
 
 local function fields(flat)
   local found = {}
@@ -40,7 +41,7 @@ end
 
 local function part_at(first)
   local found = {}
-  for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows'}) do
+  for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows', 'hosts'}) do
     found[name] = KEYS[first + i - 1]
   end
   return found
@@ -48,7 +49,7 @@ end
 
 local shared = {}
 for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains'}) do shared[name] = KEYS[i] end
-local own, other = part_at(8), part_at(16)
+local own, other = part_at(8), part_at(17)
 local given = fields(ARGV)
 
 local time = redis.call('TIME')
@@ -335,6 +336,42 @@ local function count_skip(skip)
   row.pid, row.holder_host, row.holder_pid, row.detail = skip.pid, skip.holder_host, skip.holder_pid, skip.detail
   redis.call('ZADD', own.skips, 'GT', seconds(math.min(skip.at or now, now)), member)
   redis.call('HSET', own.skip_rows, member, cjson.encode(row))
+end
+
+-- The counts of 24 hours, separated by blanks and the newest last, so many hours later and with some more in the newest.
+local function counted(counts, hours, more)
+  local hourly = {}
+  for _ = 1, 24 do hourly[#hourly + 1] = '0' end
+  for count in string.gmatch(counts or '', '%d+') do hourly[#hourly + 1] = count end
+  for _ = 1, math.min(hours, 24) do hourly[#hourly + 1] = '0' end
+  hourly[#hourly] = whole(hourly[#hourly] + more)
+  return table.concat(hourly, ' ', #hourly - 23)
+end
+
+-- What a firing that reaches the store tells about its host, when it has won its tick or has skipped it: `ticks`, the last three
+-- that it fired, the newest first, and when it first fired each of them; the counts of its starts and skips in each of 24 hours up
+-- to `hour`. One by hand fires no tick, and tells nothing about the crontab.
+local function tell_of_host(before, wins, skips)
+  local row = {seen_at = seconds(now), version = given.version, clock_ahead = seconds(given.host_now - now),
+    ticks = before.ticks, ticks_at = before.ticks_at, hour = whole(math.floor(now / 3600)),
+    schedule = given.schedule, zone = given.zone, command = given.shown_command}
+  if given.again then
+    row.schedule, row.zone, row.command = before.schedule, before.zone, before.command
+  elseif given.tick and not string.find(' ' .. (row.ticks or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
+    local last, last_at = string.gmatch(row.ticks or '', '%S+'), string.gmatch(row.ticks_at or '', '%S+')
+    row.ticks = table.concat({given.tick, last(), last()}, ' ')
+    row.ticks_at = table.concat({row.seen_at, last_at(), last_at()}, ' ')
+  end
+  local passed = row.hour - (before.hour or row.hour)
+  row.wins, row.skips = counted(before.wins, passed, wins), counted(before.skips, passed, skips)
+  return cjson.encode(row)
+end
+
+-- A row that cannot be read is replaced.
+local function see(wins, skips)
+  local known = redis.call('HGET', own.hosts, given.host) or '{}'
+  local readable, text = pcall(function() return tell_of_host(cjson.decode(known), wins, skips) end)
+  redis.call('HSET', own.hosts, given.host, readable and text or tell_of_host({}, wins, skips))
 end
 
 -- A pause that has not ended.

@@ -217,6 +217,15 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
    SET count = count + 1, pid = excluded.pid, holder_host = excluded.holder_host,
        holder_pid = excluded.holder_pid, detail = excluded.detail, at = max(at, excluded.at)
 
+-- name: find_key_host
+SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips
+  FROM key_host WHERE key = :key AND shard = :shard AND host = :host
+
+-- name: put_key_host
+INSERT OR REPLACE INTO key_host
+       (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips)
+VALUES (:key, :shard, :host, :now, :version, :ticks, :ticks_at, :schedule, :zone, :command, :hour, :wins, :skips)
+
 -- name: deliver_skip
 -- Identified by its firing's owner, of 36 characters.
 INSERT INTO skip (key, shard, tick, host, reason, pid, holder_host, holder_pid, at, count, detail, delivered)

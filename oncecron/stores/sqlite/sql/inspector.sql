@@ -96,6 +96,10 @@ SELECT {traced_columns}
 SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_since, high_water, last_start, forgotten_at
   FROM job_key ORDER BY key, shard
 
+-- name: key_hosts
+SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, hour
+  FROM key_host ORDER BY key, shard, host
+
 -- name: leases
 -- `stale`: expired by the lease clock, or not renewed for more than two heartbeats. The time left comes from the lease clock
 -- too: `asked_at` is the wall time now, as if the wall clock had not been set since the last heartbeat.

@@ -35,6 +35,9 @@ DELETE FROM job_execution WHERE execution_id IN (
 -- name: expire_pauses
 DELETE FROM pause WHERE until <= :now
 
+-- name: expire_key_hosts
+DELETE FROM key_host WHERE seen_at < :before
+
 -- name: expire_skips
 DELETE FROM skip WHERE (key, tick, shard, host, reason) IN (
   SELECT key, tick, shard, host, reason FROM skip WHERE at < :before ORDER BY at LIMIT :most)

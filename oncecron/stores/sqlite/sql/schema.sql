@@ -143,6 +143,25 @@ CREATE TABLE skip (
   PRIMARY KEY (key, tick, shard, host, reason)
 ) WITHOUT ROWID
 
+-- name: key_host
+-- The hosts that fire a key: what the last firing of each told.
+CREATE TABLE key_host (
+  key      TEXT    NOT NULL,
+  shard    INTEGER NOT NULL,
+  host     TEXT    NOT NULL,
+  seen_at  REAL    NOT NULL,
+  version  TEXT    NOT NULL,  -- of oncecron
+  ticks    TEXT    NOT NULL,  -- the last three that it fired, separated by blanks, the newest first; none by --again
+  ticks_at TEXT    NOT NULL,  -- when it first fired each of them
+  schedule TEXT,              -- as it was fired last, but not by --again
+  zone     TEXT,
+  command  TEXT,              -- its beginning
+  hour     INTEGER NOT NULL,  -- since the epoch, of the last of the counts
+  wins     TEXT    NOT NULL,  -- its starts in each of 24 hours, separated by blanks
+  skips    TEXT    NOT NULL,
+  PRIMARY KEY (key, shard, host)
+) WITHOUT ROWID
+
 -- name: skips_by_age
 CREATE INDEX skip_age ON skip (at)
 

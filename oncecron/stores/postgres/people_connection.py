@@ -1,0 +1,159 @@
+"""The connection of the commands for people to PostgreSQL, with psycopg: it explains every error, with a cure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import psycopg
+
+from oncecron.core.errors import StoreError, StoreRefusesError
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import recordable_values
+from oncecron.core.timing import INSPECTOR_TIMEOUT
+from oncecron.stores.address import command_line, masked
+from oncecron.stores.postgres import address, schema
+from oncecron.stores.postgres.client import StatementError
+from oncecron.stores.postgres.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+_UNDEFINED_OBJECT = "42704"
+READERS_CURE = "{read}"
+INIT_CURE = "run it as {owner}, the owner, or have a DBA run the SQL that {print_sql} prints"
+
+
+class Connection:
+    """A connection to one namespace, made at the first call. A cure is a text with the places of `_filled`."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        """Raise `ConfigurationError` for an invalid namespace."""
+        self._url = url
+        self._namespace = namespace
+        self._sql = statements(namespace)
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _ask(
+        self, section: str, values: Mapping[str, Any], cure: str = READERS_CURE
+    ) -> list[tuple[Any, ...]]:
+        connection = self._installed(cure)
+        with self._explained(cure):
+            return connection.execute(self._sql[section], recordable_values(values)).fetchall()
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is None:
+            try:
+                given = psycopg.conninfo.conninfo_to_dict(self._url)
+                wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", _settings(self._url))
+                unset: dict[str, Any] = {
+                    name: value for name, value in wanted.items() if name not in given
+                }
+                self._connection = psycopg.connect(
+                    self._url, autocommit=True, prepare_threshold=None, **unset
+                )
+            except (psycopg.ProgrammingError, UnicodeError) as error:
+                raise address.broken(str(error), self._url) from error
+            except psycopg.Error as error:
+                raise _unconnected(error, self._url) from error
+            if wrong := address.wrong_server(self._connection.info.parameter_status, self._url):
+                self.close()
+                raise wrong
+        return self._connection
+
+    def _installed(self, cure: str = READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return the connection after checking that the schema exists and has this version."""
+        if self._connection is not None:
+            return self._connection
+        connection = self._connected()
+        try:
+            with self._explained(cure):
+                version = self._version(connection, cure)
+        except StoreError:
+            self.close()
+            raise
+        if version is None:
+            self.close()
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
+                f"check --namespace, or run {command_line('init', self._url, self._namespace)}"
+            )
+        return connection
+
+    def _version(
+        self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = INIT_CURE
+    ) -> int | None:
+        """Return the schema's version, which is this program's, or None if there is no schema."""
+        asked = {"namespace": self._namespace, "client_backend": connection.info.backend_pid}
+        answer = connection.execute(self._sql["installed"], asked).fetchone()
+        exists, usable, has_tables, readable, _ = answer or (False,) * 5
+        if exists and not (usable and (readable or not has_tables)):
+            raise StoreRefusesError(
+                f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "
+                f"{self._namespace}; {self._filled(cure)}"
+            )
+        if not has_tables:
+            return None
+        row = connection.execute(self._sql["version"]).fetchone()
+        version: int = row[0] if row else 0
+        if version != schema.VERSION:
+            raise schema.wrong_version(self._namespace, version, self._url)
+        return version
+
+    def _filled(self, cure: str) -> str:
+        """Return a cure with the commands, and with the roles that are meant."""
+        role, owner = "ROLE", "OWNER"
+        with contextlib.suppress(psycopg.Error, StoreError):
+            asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
+            role, owner, _ = self._connected().execute(asked).fetchone() or (role, owner, False)
+        rights = (role, owner, self._url, self._namespace)
+        return cure.format(
+            owner=owner,
+            read=schema.rights_cure(*rights, "read"),
+            operate=schema.rights_cure(*rights, "operator"),
+            print_sql=command_line("init --print-sql", self._url, self._namespace),
+        )
+
+    @contextlib.contextmanager
+    def _explained(self, cure: str) -> Iterator[None]:
+        """Turn an error of psycopg into a one-line error with a cure."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if self._connection is not None and self._connection.broken:
+                self.close()
+            raise self._explain(error, cure) from error
+
+    def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
+        if error.sqlstate is None:
+            return _unconnected(error, self._url)
+        told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
+        if error.sqlstate == schema.INSUFFICIENT_PRIVILEGE:
+            filled = self._filled(cure)
+            return StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {told}; {filled}")
+        if error.sqlstate in schema.MADE_MEANWHILE:
+            return schema.not_ours(self._namespace, self._url)
+        if error.sqlstate == _UNDEFINED_OBJECT:
+            return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
+        return schema.explain(told, self._namespace, None, self._url)
+
+
+def _settings(url: str) -> dict[str, str | None]:
+    """Return what psycopg's libpq, which may be another one than a firing's, would use for a URL."""
+    text = psycopg.conninfo.make_conninfo(url, **address.NO_CONNECTION)
+    unconnected = psycopg.pq.PGconn.connect_start(os.fsencode(text))
+    found = [(each.keyword.decode(), each.val) for each in unconnected.info]
+    unconnected.finish()
+    return {name: None if value is None else os.fsdecode(value) for name, value in found}
+
+
+def _unconnected(error: psycopg.Error, url: str) -> StoreError:
+    """Return the oncecron error for a failed connection, without psycopg's prefix."""
+    return address.explain(str(error).removeprefix("connection failed: "), url)

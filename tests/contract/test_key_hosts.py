@@ -1,0 +1,227 @@
+"""Which hosts fire a key: what each firing tells about its host, on every store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hosts import COMMAND, EVERYTHING, KEY, Host, ending, minute, skip_record
+
+from oncecron import __version__
+from oncecron.core import clock
+from oncecron.core.model import COMMAND_SHOWN, Lease, Refusal, Retention
+from oncecron.core.tick import named_tick
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
+from oncecron.core.units import HOUR
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+    from oncecron.core.log_rows import KeyHost
+
+
+def seen(log: Log) -> dict[str, KeyHost]:
+    """Return the hosts of the only key, by name."""
+    found = {each.host: each for each in log.people.key_hosts()}
+    assert {each.key for each in found.values()} <= {KEY}
+    return found
+
+
+def ticks(host: KeyHost) -> list[str]:
+    """Return the ticks without their times."""
+    return [tick for tick, _ in host.ticks]
+
+
+def test_winner_and_loser_are_seen(a: Host, b: Host, log: Log) -> None:
+    """With version and clock, tick and crontab, and what came of it."""
+    before = clock.wall() - 1
+    crontab: dict[str, Any] = {"schedule": "*/5 * * * *", "zone": "Europe/Berlin"}
+    a.run(minute(5), **crontab)
+    b.lose(minute(5))
+    won, lost = seen(log).values()
+    assert (won.host, won.wins, won.skips) == ("a.example", 1, 0)
+    assert (lost.host, lost.wins, lost.skips) == ("bb.example", 0, 1)
+    assert (won.schedule, won.zone, won.command) == ("*/5 * * * *", "Europe/Berlin", COMMAND)
+    assert (lost.schedule, lost.zone, lost.command) == (None, None, COMMAND)
+    for each in (won, lost):
+        assert (each.key, each.shard, each.version) == (KEY, 0, __version__)
+        assert abs(each.clock_ahead) < 5
+        assert ticks(each) == [minute(5).text]
+        assert before < each.seen_at <= clock.wall() + 1
+        assert before < each.ticks[0][1] <= each.seen_at + 0.001
+
+
+def test_every_skip_of_a_host_is_seen(a: Host, store: StoreKind, log: Log) -> None:
+    """Whoever decides it: a pause, a drain, or the host itself."""
+    a.store.skip(a.firing(minute(1)), Refusal("broken"), deadline=a.deadline())
+    store.pause(KEY, "root@db", None, None)
+    a.lose(minute(2))
+    store.drain("a.example", "root@db")
+    a.lose(minute(3))
+    [host] = seen(log).values()
+    assert ticks(host) == [minute(3).text, minute(2).text, minute(1).text]
+    assert (host.wins, host.skips) == (0, 3)
+
+
+def test_the_last_three_ticks_are_known(a: Host, log: Log) -> None:
+    """Each once, however often it is fired, and with the time of the first firing."""
+    for number in (1, 2, 3):
+        a.run(minute(number))
+    [before] = seen(log).values()
+    for number in (1, 2, 3):
+        a.lose(minute(number))
+    [after] = seen(log).values()
+    assert after.ticks == before.ticks
+    assert (after.wins, after.skips) == (3, 3)
+    a.run(minute(4))
+    [last] = seen(log).values()
+    assert ticks(last) == [minute(number).text for number in (4, 3, 2)]
+    assert last.ticks[1:] == before.ticks[:2]
+
+
+def test_names_are_ticks_too(a: Host, log: Log) -> None:
+    """Also one that contains another; without a tick only the firing is seen."""
+    for name in ("2026-03", "2026-03-b", "03"):
+        a.run(named_tick(name))
+    a.run(minute(1)._replace(text=None, instant=None, rule="none"))
+    [host] = seen(log).values()
+    assert ticks(host) == ["03", "2026-03-b", "2026-03"]
+    assert host.wins == 4
+
+
+def test_a_repetition_by_hand_says_nothing_about_the_crontab(a: Host, b: Host, log: Log) -> None:
+    """It counts, but its host does not fire the key thereby."""
+    crontab: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
+    a.run(minute(1), **crontab)
+    a.run(minute(2), again=True, schedule="0 0 1 1 *", command="./other.sh")
+    b.run(minute(2), again=True)
+    before, by_hand = seen(log).values()
+    assert ticks(before) == [minute(1).text]
+    assert (before.schedule, before.zone, before.command) == ("* * * * *", "UTC", COMMAND)
+    assert before.wins == 2
+    assert by_hand[6:] == ((), None, None, None, 1, 0)
+
+
+def test_the_last_firing_counts(a: Host, log: Log) -> None:
+    """A crontab that was changed is seen with the next firing."""
+    a.run(minute(1), schedule="* * * * *", zone="UTC")
+    a.run(minute(2), command="./é" + "x" * 2 * COMMAND_SHOWN)
+    [host] = seen(log).values()
+    assert (host.schedule, host.zone) == (None, None)
+    assert host.command == "./é" + "x" * (COMMAND_SHOWN - 3)
+
+
+def test_each_shard_is_seen(a: Host, log: Log) -> None:
+    """A host takes one after another."""
+    for shard in (0, 1):
+        a.run(minute(1), shard=shard, shards=2)
+    assert [(each.shard, each.wins) for each in log.people.key_hosts()] == [(0, 1), (1, 1)]
+
+
+def test_the_last_day_is_counted(a: Host, store: StoreKind, log: Log) -> None:
+    """By whole hours: after 24 of them a count has gone."""
+    a.run(minute(1))
+    a.lose(minute(1))
+    store.age(20 * HOUR)
+    a.run(minute(2))
+    [host] = seen(log).values()
+    assert (host.wins, host.skips) == (2, 1)
+    store.age(4 * HOUR)
+    [host] = seen(log).values()
+    assert (host.wins, host.skips) == (1, 0)
+    a.lose(minute(2))
+    [host] = seen(log).values()
+    assert (host.wins, host.skips) == (1, 1)
+    store.age(100 * HOUR)
+    a.lose(minute(2))
+    [host] = seen(log).values()
+    assert (host.wins, host.skips) == (0, 1)
+
+
+def test_a_clock_that_was_set_back_changes_no_count(a: Host, store: StoreKind, log: Log) -> None:
+    """Hours that are still to come count as now."""
+    a.run(minute(1))
+    store.age(-5 * HOUR)
+    [host] = seen(log).values()
+    assert host.wins == 1
+    a.lose(minute(1))
+    [host] = seen(log).values()
+    assert (host.wins, host.skips) == (1, 1)
+
+
+def test_a_clock_that_is_wrong_is_seen(
+    a: Host, store: StoreKind, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By how much the host's clock is ahead of the store's, as long as they can differ."""
+    if not store.own_clock:
+        pytest.skip("one machine, one clock")
+    real = clock.wall
+    a.run(minute(1))
+    monkeypatch.setattr(clock, "wall", lambda: real() + 100)
+    a.lose(minute(1))
+    [host] = seen(log).values()
+    assert 99 < host.clock_ahead < 101
+    monkeypatch.setattr(clock, "wall", lambda: real() - 50)
+    a.run(minute(2))
+    [host] = seen(log).values()
+    assert -51 < host.clock_ahead < -49
+
+
+def test_what_comes_later_is_no_sign_of_life(a: Host, b: Host, log: Log) -> None:
+    """A spooled record says that a host did not reach the store."""
+    a.run(minute(1))
+    b.deliver(skip_record(b.firing(minute(1)), "no-store", clock.wall()))
+    assert list(seen(log)) == ["a.example"]
+
+
+def test_a_host_that_has_gone_is_forgotten(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """With an end of the key, and by a prune; however long records are kept."""
+    b.run(minute(1))
+    store.age(HOST_FORGOTTEN_AFTER - HOUR)
+    a.run(minute(2))
+    assert len(seen(log)) == 2
+    store.age(2 * HOUR)
+    a.run(minute(3))
+    assert list(seen(log)) == ["a.example"]
+    store.age(HOST_FORGOTTEN_AFTER + HOUR)
+    log.people.prune(Retention(executions=1e9, skips=1e9))
+    assert seen(log) == {}
+
+
+def test_a_retry_is_the_same_firing(a: Host, store: StoreKind, log: Log) -> None:
+    """Neither its start nor a pause that prevents it counts anew."""
+    lease = a.win(minute(1), retries=2)
+    assert a.keep(lease, "failed")
+    second = a.retry(lease)
+    assert isinstance(second, Lease)
+    assert a.keep(second, "failed")
+    store.pause(KEY, "root@db", None, None)
+    assert isinstance(a.retry(second), Refusal)
+    assert a.store.finish(second, ending("failed"), EVERYTHING, deadline=a.deadline())
+    [host] = seen(log).values()
+    assert (host.wins, host.skips) == (1, 0)
+
+
+def test_a_damaged_row_does_not_keep_a_firing_from_its_start(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """What another program has written there is replaced, as far as it cannot be read."""
+    a.run(minute(1))
+    damage_host(store)
+    a.run(minute(2))
+    a.lose(minute(2))
+    [host] = seen(log).values()
+    assert minute(2).text in ticks(host)
+    assert (host.wins, host.skips) == (1, 1)
+
+
+def damage_host(store: Any) -> None:
+    """Make the only row of a host one that cannot be read."""
+    if hasattr(store, "database"):
+        hours = "update oncecron.key_host set hour = -2147483648, wins = '{}', skips = '{null}'"
+        store.database.execute(hours)
+    elif hasattr(store, "client"):
+        store.client.hset("oncecron:{oncecron}:hosts:nightly#0", "a.example", '{"hour": "soon"}')
+    else:
+        store.run("UPDATE key_host SET hour = 'soon', wins = x'ff'")
