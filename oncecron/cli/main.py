@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Run a job": ("run",),
-    "See what happened": ("history", "why", "jobs", "locks", "next", "audit", "check", "metrics"),
+    "See what happened": (
+        "history",
+        "why",
+        "jobs",
+        "hosts",
+        "locks",
+        "next",
+        "audit",
+        "check",
+        "metrics",
+    ),
     "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),
     "Set up": ("doctor", "config", "crontab", "init", "prune", "flush", "completion"),
 }

@@ -11,6 +11,7 @@ from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
 from oncecron.reports.due import MISSED_AT_MOST
+from oncecron.reports.hosts import HostSummary
 from oncecron.reports.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.reports.stop_request import Fate
 from oncecron.reports.upcoming import Coming
@@ -89,6 +90,14 @@ def _paused(record: JobSummary, clock: Clock) -> str:
     )
     reason = f": {record.paused_reason}" if record.paused_reason else ""
     return visible(f"by {record.paused_by}{until}{reason}")
+
+
+def _clock_ahead(record: HostSummary, _clock: Clock) -> str:
+    return f"{record.clock_ahead:+.1f}s".replace("-0.0", "+0.0")
+
+
+def _drained(record: HostSummary, _clock: Clock) -> str:
+    return ABSENT if record.drained_by is None else visible(f"by {record.drained_by}")
 
 
 def _diagnosis(record: Diagnosis, _clock: Clock) -> str:
@@ -263,6 +272,21 @@ PAUSES = Kind(
         *(Column(name.upper(), _plain(name)) for name in ("key", "host")),
         *(Column(name.upper(), _time(name)) for name in ("since", "until")),
         *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
+    ),
+)
+HOSTS = Kind(
+    HostSummary._fields,
+    frozenset({"seen_at"}),
+    (
+        Column("HOST", _plain("host")),
+        Column("SEEN", _time("seen_at")),
+        Column("VERSION", _plain("version")),
+        Column("CLOCK", _clock_ahead, right=True),
+        Column("KEYS", _plain("keys"), right=True),
+        Column("WINS", _plain("wins"), right=True),
+        Column("SKIPS", _plain("skips"), right=True),
+        Column("DRAINED", _drained),
+        Column("SILENT ON", _plain("silent_on")),
     ),
 )
 FATES = Kind(Fate._fields, frozenset({"acknowledged_at", "lease_ends_at"}), ())

@@ -27,6 +27,7 @@ ASKING = {
         for name in (
             "history",
             "jobs",
+            "hosts",
             "locks",
             "audit",
             "check",

@@ -65,6 +65,7 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
             "init --keep-executions 0s --keep-skips 0s",
             "locks --json",
             "jobs",
+            "hosts",
             "why k",
             "audit",
             "flush",
@@ -101,7 +102,7 @@ def test_a_reader_has_the_rights_that_the_manual_names(
     server.connect().execute_command(*reader.split())
     assert host().run("k", "--tick", "t", "--", "true").status == 0
     reads = Oncecron(server.url(login=f"reader:{PASSWORD}"), public_path, "host-b")
-    for command in ("history", "history --skips", "locks", "jobs", "why k", "audit"):
+    for command in ("history", "history --skips", "locks", "jobs", "hosts", "why k", "audit"):
         ended = reads(*command.split())
         assert (ended.status, ended.err) == (0, ""), (command, ended)
     refused = reads.run("k", "--tick", "t2", "--", "true")

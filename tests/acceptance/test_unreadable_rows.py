@@ -33,7 +33,8 @@ create schema saved;
 create table saved.job_key as table oncecron.job_key;
 create table saved.job_execution as table oncecron.job_execution;
 create table saved.skip as table oncecron.skip;
-create table saved.pause as table oncecron.pause
+create table saved.pause as table oncecron.pause;
+create table saved.key_host as table oncecron.key_host
 """
 RESTORE = """
 update oncecron.job_key k set heartbeat_at = s.heartbeat_at, acquired_at = s.acquired_at, ttl = s.ttl,
@@ -45,10 +46,13 @@ delete from oncecron.skip;
 insert into oncecron.skip table saved.skip;
 delete from oncecron.pause;
 insert into oncecron.pause table saved.pause;
+delete from oncecron.key_host;
+insert into oncecron.key_host table saved.key_host;
 drop schema saved cascade
 """
 PREFIX = "oncecron:{oncecron}:"
 TICK = "where tick = 'two'"
+OF_K = "from oncecron.job_key k where k.key_id = h.key_id and k.key = 'k'"
 
 POSTGRES = {
     "a start that never comes": f"update oncecron.job_execution set started_at = 'infinity' {TICK}",
@@ -68,6 +72,10 @@ POSTGRES = {
     "an endless expectation": "update oncecron.job_key set expected_since = 'infinity' where key = 'other'",
     "an endless heartbeat": "update oncecron.job_key set heartbeat_at = 'infinity' where key = 'held'",
     "an endless ttl": "update oncecron.job_key set ttl = '178000000 y', acquired_at = '-infinity' where key = 'held'",
+    "a host that is never seen": f"update oncecron.key_host h set seen_at = 'infinity' {OF_K}",
+    "a host without a clock": f"update oncecron.key_host h set clock_ahead = 'nan' {OF_K}",
+    "a host whose ticks never come": f"update oncecron.key_host h set ticks_at = '{{infinity}}' {OF_K}",
+    "a host with ticks without times": f"update oncecron.key_host h set ticks_at = '{{}}' {OF_K}",
 }
 SQLITE = {
     "a start that never comes": f"update job_execution set started_at = 9e999 {TICK}",
@@ -82,6 +90,10 @@ SQLITE = {
     "an endless lease": "update lease set heartbeat_at = 9e999 where key = 'held'",
     "a lease of bytes": "update lease set acquired_at = x'ff' where key = 'held'",
     "bytes for a schedule": "update job_key set schedule = x'ff' where key = 'other'",
+    "a host that is never seen": "update key_host set seen_at = 9e999 where key = 'k'",
+    "a host with a text for a count": "update key_host set wins = 'many' where key = 'k'",
+    "a host without ticks": "update key_host set ticks = x'ff' where key = 'k'",
+    "a host with ticks without times": "update key_host set ticks_at = '' where key = 'k'",
 }
 REDIS: dict[str, tuple[str, dict[str, Any] | str]] = {
     "no JSON": ("execution", "{"),
@@ -104,6 +116,10 @@ REDIS: dict[str, tuple[str, dict[str, Any] | str]] = {
     "a lease without a number": ("lease", {"heartbeat_at": "x"}),
     "a lease without its time": ("lease", {"expires_at": None}),
     "a shard without a number": ("shard", ""),
+    "a host without JSON": ("host", "{"),
+    "a host without an hour": ("host", {"hour": None}),
+    "a host that is never seen": ("host", {"seen_at": "inf"}),
+    "a host with ticks without times": ("host", {"ticks_at": "x"}),
 }
 
 
@@ -139,12 +155,17 @@ def damage_redis(client: Any, kind: str, change: dict[str, Any] | str) -> None:
         for field, value in change.items():
             client.hdel(name, field) if value is None else client.hset(name, field, value)
         return
-    names = {"execution": "executions", "skip": "skip_rows:k#0", "pause": "pauses"}
+    names = {
+        "execution": "executions",
+        "skip": "skip_rows:k#0",
+        "pause": "pauses",
+        "host": "hosts:k#0",
+    }
     name = PREFIX + names[kind]
     [field] = [
         field
         for field, text in client.hgetall(name).items()
-        if kind == "pause" or '"two"' in (text if kind == "execution" else field)
+        if kind in ("pause", "host") or '"two"' in (text if kind == "execution" else field)
     ]
     if isinstance(change, dict):
         row = json.loads(client.hget(name, field)) | change
@@ -179,7 +200,7 @@ COMMANDS = (
         ("why", "k", "--tick", "two", "--json"),
     ),
     *(("audit",), ("audit", "--json"), ("why", "held"), ("why", "other"), ("next", "other")),
-    *(("check",), ("check", "--json")),
+    *(("check",), ("check", "--json"), ("hosts",), ("hosts", "--json")),
 )
 
 

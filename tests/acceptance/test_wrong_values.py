@@ -229,6 +229,7 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["history", "--id", "1", "--host", "h"], "leave out --host"),
         (["locks", "k"], "unexpected argument"),
         (["jobs", "k"], "unexpected argument"),
+        (["hosts", "web1"], "unexpected argument"),
         (["audit", "k"], "unexpected argument"),
         (["why"], "missing argument"),
         (["why", ""], UNSET),

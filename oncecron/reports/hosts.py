@@ -1,0 +1,142 @@
+"""Which hosts fire which keys, and which host has stopped to.
+
+A host is silent on a key that it used to fire, when other hosts fired the last three ticks of the key and it did not.
+A drained host is not: somebody knows about it. What a firing by hand (--again) did counts as a win or a skip, and
+nothing else. A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is none of its hosts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
+from oncecron.core.units import DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import KeyHost, Pause
+
+LAST_TICKS = 3
+"""A host that has fired none of so many last ticks of a key is silent."""
+
+
+class HostSummary(NamedTuple):
+    """A host at a glance, in the order of its published fields."""
+
+    host: str
+    seen_at: float
+    """When its last firing reached the store."""
+    version: str
+    """Of oncecron, at that firing."""
+    clock_ahead: float
+    """Seconds by which its clock was ahead of the store's."""
+    drained_by: str | None
+    keys: int
+    """How many keys it fires."""
+    wins: int
+    """How often it started a command in the last 24 hours, counted by whole hours."""
+    skips: int
+    """How often it skipped a tick."""
+    silent_on: str | None
+    """The keys on which it is silent, joined by commas."""
+
+
+class Silence(NamedTuple):
+    """A host that is silent on a key."""
+
+    host: str
+    since: float
+    """When it last fired the key."""
+
+
+class KeyHosts(NamedTuple):
+    """Who fired the last ticks of a key."""
+
+    ticks: tuple[str, ...]
+    """The last three, the newest first; fewer if there are no more."""
+    hosts: frozenset[str]
+    """Those that fired one of them."""
+    silent: tuple[Silence, ...]
+
+
+def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Iterator[HostSummary]:
+    """Yield every host by name."""
+    known = list(recent(rows, now))
+    drained = {pause.host: pause.author for pause in pauses if pause.host is not None}
+    silent: dict[str, list[str]] = {}
+    for key, each in sorted(last_ticks(known, drained).items()):
+        for host, _ in each.silent:
+            silent.setdefault(host, []).append(key)
+    of_host: dict[str, list[KeyHost]] = {}
+    for row in known:
+        of_host.setdefault(row.host, []).append(row)
+    for host, of_keys in sorted(of_host.items()):
+        newest = max(of_keys, key=lambda row: row.seen_at)
+        yield HostSummary(
+            host,
+            newest.seen_at,
+            newest.version,
+            newest.clock_ahead,
+            drained.get(host),
+            len({row.key for row in of_keys if fires(row)}),
+            sum(row.wins for row in of_keys),
+            sum(row.skips for row in of_keys),
+            ",".join(silent.get(host, ())) or None,
+        )
+
+
+def recent(rows: Iterable[KeyHost], now: float) -> Iterator[KeyHost]:
+    """Yield the rows that retention keeps, or would remove with the next end of the key."""
+    return (row for row in rows if row.seen_at >= now - HOST_FORGOTTEN_AFTER)
+
+
+def fires(row: KeyHost) -> bool:
+    """Return whether the host has fired the key by itself, and not only by hand."""
+    return row.command is not None
+
+
+def last_ticks(rows: Iterable[KeyHost], drained: Mapping[str, str]) -> dict[str, KeyHosts]:
+    """Return by key who fired its last ticks; a drained host is not silent.
+
+    Ticks are in the order in which their first firings reached the store.
+    """
+    of_key: dict[str, list[KeyHost]] = {}
+    for row in rows:
+        of_key.setdefault(row.key, []).append(row)
+    return {key: _of_key(of_hosts, drained) for key, of_hosts in of_key.items()}
+
+
+def _of_key(rows: Sequence[KeyHost], drained: Mapping[str, str]) -> KeyHosts:
+    first: dict[str, float] = {}
+    for row in rows:
+        for tick, at in row.ticks:
+            first[tick] = min(at, first.get(tick, at))
+    newest = tuple(sorted(first, key=lambda tick: (-first[tick], tick))[:LAST_TICKS])
+    fired: dict[str, float] = {}
+    present: set[str] = set()
+    for row in rows:
+        for tick, at in row.ticks:
+            fired[row.host] = max(at, fired.get(row.host, at))
+            if tick in newest:
+                present.add(row.host)
+    silent = (
+        Silence(host, at)
+        for host, at in sorted(fired.items())
+        if len(newest) == LAST_TICKS and host not in present and host not in drained
+    )
+    return KeyHosts(newest, frozenset(present), tuple(silent))
+
+
+def of_last_day(rows: Iterable[KeyHost]) -> dict[str, list[KeyHost]]:
+    """Return by key the hosts that fired it within a day of its last firing: their crontabs can be compared."""
+    newest: dict[str, float] = {}
+    found: dict[str, list[KeyHost]] = {}
+    for row in rows:
+        if fires(row):
+            newest[row.key] = max(row.seen_at, newest.get(row.key, row.seen_at))
+            found.setdefault(row.key, []).append(row)
+    return {
+        key: [row for row in of_key if row.seen_at >= newest[key] - DAY]
+        for key, of_key in found.items()
+    }

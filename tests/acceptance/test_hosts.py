@@ -1,0 +1,90 @@
+"""`oncecron hosts`: who fires which keys, by the installed console script."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from servers.oncecron import Oncecron
+
+from oncecron import __version__
+
+Hosts = Callable[..., Oncecron]
+FIELDS = [
+    *("host", "seen_at", "version", "clock_ahead", "drained_by"),
+    *("keys", "wins", "skips", "silent_on"),
+]
+
+
+def shown(host: Oncecron) -> dict[str, dict[str, Any]]:
+    """Return the hosts by name."""
+    ended = host("hosts", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    return {each["host"]: each for each in json.loads(ended.out)}
+
+
+def test_hosts_at_a_glance(new_host: Hosts) -> None:
+    """Each with what it did; one that has stopped to fire a key is silent on it, until it fires again."""
+    a, b = new_host("host-a"), new_host("host-b")
+    before = time.time()
+    for tick in ("1", "2"):
+        for host in (a, b):
+            host.run("k", "--tick", tick, "--", "true")
+    b.run("only-b", "--no-tick", "--", "true")
+    found = shown(a)
+    assert list(found) == ["host-a", "host-b"]
+    assert list(found["host-a"]) == FIELDS
+    assert (found["host-a"]["keys"], found["host-a"]["wins"], found["host-a"]["skips"]) == (1, 2, 0)
+    assert (found["host-b"]["keys"], found["host-b"]["wins"], found["host-b"]["skips"]) == (2, 1, 2)
+    for each in found.values():
+        assert each["version"] == __version__
+        assert abs(each["clock_ahead"]) < 5
+        assert (each["silent_on"], each["drained_by"]) == (None, None)
+        assert before - 60 < parsed(each["seen_at"]) < time.time() + 60
+    for tick in ("3", "4", "5"):
+        assert shown(a)["host-b"]["silent_on"] is None
+        a.run("k", "--tick", tick, "--", "true")
+    assert shown(a)["host-b"]["silent_on"] == "k"
+    b.run("k", "--tick", "5", "--", "true")
+    assert shown(a)["host-b"]["silent_on"] is None
+
+
+def parsed(time_: str) -> float:
+    """Return a published time."""
+    from datetime import datetime
+
+    return datetime.fromisoformat(time_).timestamp()
+
+
+def test_the_table_and_the_other_formats(new_host: Hosts) -> None:
+    """One line per host; a drained host is marked, and is not silent."""
+    a, b = new_host("host-a"), new_host("host-b")
+    b.run("k", "--tick", "1", "--", "true")
+    for tick in ("2", "3", "4"):
+        a.run("k", "--tick", tick, "--", "true")
+    title, *lines = a("hosts").out.decode().splitlines()
+    assert title.split() == [
+        *("HOST", "SEEN", "VERSION", "CLOCK", "KEYS"),
+        *("WINS", "SKIPS", "DRAINED", "SILENT", "ON"),
+    ]
+    assert [line.split()[0] for line in lines] == ["host-a", "host-b"]
+    assert [line.split()[-2:] for line in lines] == [["-", "-"], ["-", "k"]]
+    assert a("drain", "host-b").status == 0
+    assert a("hosts").out.decode().splitlines()[2].split()[-1] == "-"
+    assert shown(a)["host-b"]["drained_by"]
+    assert a("hosts", "--format", "csv").out.decode().splitlines()[0] == ",".join(FIELDS)
+
+
+def test_no_hosts(new_host: Hosts) -> None:
+    """Before the first firing there is nothing to show."""
+    host = new_host("host-a")
+    assert host("init").status == 0
+    ended = host("hosts", "--json")
+    assert (ended.status, ended.out, ended.err) == (0, b"[]\n", "")
+
+
+def test_a_host_that_cannot_start_the_command_is_seen(new_host: Hosts) -> None:
+    """It skips before it claims."""
+    host = new_host("host-a")
+    assert host.run("k", "--tick", "1", "--", "/no/such/program").status == 127
+    assert (shown(host)["host-a"]["keys"], shown(host)["host-a"]["skips"]) == (1, 1)
