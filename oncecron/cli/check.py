@@ -22,11 +22,13 @@ from oncecron.config.options import Option
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER, SLOW_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import TextIO
 
     from oncecron.config.settings import Settings
+    from oncecron.core.log_rows import KeyHost
     from oncecron.reports.check import Checked
+    from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -50,6 +52,16 @@ OPTIONS = (
         str(SLOW_TIMES),
         minimum=1,
         maximum=1000,
+    ),
+    Option(
+        "min-hosts",
+        "integer",
+        "Report a key as `silent_host` if fewer than N hosts fired one of its last three ticks.",
+        "N",
+        "What counts",
+        "1",
+        minimum=1,
+        maximum=10_000,
     ),
     Option(
         "warning",
@@ -151,11 +163,21 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
         for key in sorted(keys - known):
             every = {part.key for part in store.job_keys()}
             raise NotFoundError(f"no host has fired key {key}{near(key, every)}")
-    limits = Limits(settings["failures"], settings["slow"], states)
-    checked = check(found, leases, spooled_records(settings), limits, now, Clock(settings["utc"]))
+        hosts, drained = hosts_of_keys(store, states)
+    limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
+    spooled, shown = spooled_records(settings), Clock(settings["utc"])
+    checked = check(found, leases, spooled, limits, now, shown, hosts, drained)
     if not checked.state and incomplete(store, log):
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
     return checked
+
+
+def hosts_of_keys(store: Inspector, states: Mapping[str, int]) -> tuple[Sequence[KeyHost], set[str]]:
+    """Return the hosts of all keys, which may be many, if they are looked for; and the drained hosts."""
+    if not states["silent_host"] and not states["clock"]:
+        return (), set()
+    drained = {pause.host for pause in store.pauses() if pause.host is not None}
+    return store.key_hosts(), drained
 
 
 def spooled_records(settings: Settings) -> int:

@@ -71,9 +71,10 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
 
 def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
     """Judge the store, or the log beside it; an error ends what can be known of it."""
+    from oncecron.core import clock
     from oncecron.core.errors import OncecronError
     from oncecron.core.log_rows import Diagnosis
-    from oncecron.reports.doctor import of_commands
+    from oncecron.reports.doctor import of_hosts
     from oncecron.stores import open_inspector
     from oncecron.stores.address import masked
 
@@ -86,8 +87,8 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                 if number == 0:
                     yield Diagnosis("ok", name, where)
                 yield each
-            if name == "log" or settings.log() is None:
-                yield of_commands(inspector)
+            if name == "store":
+                yield from of_hosts(inspector.key_hosts(), clock.wall())
         finally:
             inspector.close()
     except OncecronError as error:

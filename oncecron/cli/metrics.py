@@ -156,7 +156,7 @@ def _failed(error: OncecronError) -> Reading:
 
 
 def _reading(settings: Settings) -> Reading:
-    from oncecron.cli.check import spooled_records
+    from oncecron.cli.check import hosts_of_keys, spooled_records
     from oncecron.core import clock
     from oncecron.core.text import Clock
     from oncecron.reports.check import KINDS, Limits, check
@@ -169,7 +169,9 @@ def _reading(settings: Settings) -> Reading:
         leases = store.leases()
         found = list(jobs(store, log, now, leases=leases))
         limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
-        checked = check(found, leases, spooled, limits, now, Clock(utc=True))
+        hosts, drained = hosts_of_keys(store, KINDS)
+        clock_ = Clock(utc=True)
+        checked = check(found, leases, spooled, limits, now, clock_, hosts, drained)
         return Reading(now, spooled, found, checked.findings, bool(incomplete(store, log)))
 
 

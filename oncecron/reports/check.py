@@ -8,6 +8,8 @@ expired     a lease has expired, and no host has taken the key over since
 slow        the job has been running for --slow times its usual duration, and for a minute more
 overrun     scheduled ticks were skipped since the newest start, because it was still running
 spooled     records wait in the spool of this host
+silent_host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
+clock       the clock of a host differs from the store's
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.text import part_of
-from oncecron.core.timing import SLOW_AND_MORE
-from oncecron.core.units import format_duration
+from oncecron.core.timing import NOTABLE_CLOCK_SKEW, SLOW_AND_MORE
+from oncecron.core.units import DAY, format_duration
 from oncecron.reports.due import MISSED_AT_MOST
+from oncecron.reports.hosts import LAST_TICKS, clock_difference, last_ticks, newest_rows, recent
 from oncecron.reports.jobs import NO_END, STREAK_AT_MOST, is_living
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import LeaseView
+    from oncecron.core.log_rows import KeyHost, LeaseView
     from oncecron.core.text import Clock
     from oncecron.reports.jobs import JobSummary
 
@@ -41,6 +44,8 @@ KINDS = {
     "slow": WARNING,
     "overrun": WARNING,
     "spooled": WARNING,
+    "silent_host": WARNING,
+    "clock": WARNING,
 }
 """The kinds of findings, and the state that each has by default."""
 
@@ -72,6 +77,8 @@ class Limits(NamedTuple):
     """How many times the usual duration."""
     states: Mapping[str, int]
     """The state of each kind of finding; `OK`: it is not looked for."""
+    min_hosts: int = 1
+    """How many hosts have to fire the last three ticks of a key."""
 
 
 class Checked(NamedTuple):
@@ -96,11 +103,16 @@ def check(
     limits: Limits,
     now: float,
     clock: Clock,
+    hosts: Iterable[KeyHost] = (),
+    drained: Collection[str] = (),
 ) -> Checked:
-    """Return what is wrong with these keys; `spooled`: records that wait on this host."""
+    """Return what is wrong with these keys; `spooled`: records that wait on this host; `hosts`: those of all keys."""
     keys = {job.key for job in jobs}
     found = [each for job in jobs for each in _of_key(job, limits, now, clock)]
     found += _expired([lease for lease in leases if lease.key in keys], now, clock)
+    found += _of_hosts(
+        [each for each in recent(hosts, now) if each.key in keys], drained, limits, now
+    )
     if spooled:
         waiting = f"{_many(spooled, 'record')} in the spool of this host: the store was unreachable"
         found.append(_finding("spooled", None, spooled, waiting))
@@ -167,6 +179,23 @@ def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[
         yield _finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
 
 
+def _of_hosts(
+    rows: Sequence[KeyHost], drained: Collection[str], limits: Limits, now: float
+) -> Iterator[Finding]:
+    for key, (ticks, present, silent) in sorted(last_ticks(rows, drained).items()):
+        for host, since in silent:
+            reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
+            yield _finding("silent_host", key, 1, reason, since=since)
+        if len(ticks) == LAST_TICKS and len(present) < limits.min_hosts:
+            few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
+            missing = limits.min_hosts - len(present)
+            yield _finding("silent_host", key, missing, f"{few}, and not by {limits.min_hosts}")
+    for row in newest_rows(rows, now - DAY):
+        if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
+            reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
+            yield _finding("clock", None, 1, reason, since=row.seen_at)
+
+
 def _finding(
     kind: str,
     key: str | None,
@@ -216,7 +245,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count(checked: Checked, kind: str) -> int:
-    return sum(each.count if kind in ("missed", "overrun", "spooled") else 1
+    return sum(each.count if kind in ("missed", "overrun", "spooled", "silent_host") else 1
                for each in checked.findings if each.finding == kind)  # fmt: skip
 
 

@@ -5,31 +5,34 @@ Each thing that was looked at is a `Diagnosis`: ok, warn or fail, with the cure.
 
 from __future__ import annotations
 
-import collections
 import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
 
 from oncecron.core.errors import OncecronError
-from oncecron.core.log_rows import Diagnosis, HistoryQuery
+from oncecron.core.log_rows import Diagnosis
 from oncecron.core.safe_paths import unsafe
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
+from oncecron.core.timing import NOTABLE_CLOCK_SKEW
+from oncecron.core.units import DAY
+from oncecron.reports.hosts import clock_difference, newest_rows, of_last_day, recent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from oncecron.core.log_rows import KeyHost
     from oncecron.crontab.crons import Cron
     from oncecron.run.spool import Spool
-    from oncecron.stores.api import Inspector
 
 _CRON_PATH = "/usr/bin:/bin"
 """PATH in the environment of cron's jobs, unless the crontab sets it."""
 
 _DAEMONS = ("cron", "crond", "bcron-start", "bcron-sched", "supercronic", "fcron", "busybox")
-_RUNS_READ = 500
 _NAMED = 5
+_SHOWN = 100
+"""So many characters of a command are shown."""
 
 
 def of_spool(spool: Spool) -> Iterator[Diagnosis]:
@@ -91,17 +94,82 @@ def of_zone() -> Diagnosis:
         return Diagnosis("warn", "zone", str(error), "give --tz, or correct /etc/localtime")
 
 
-def of_commands(log: Inspector) -> Diagnosis:
-    """Compare what the hosts ran last under each key."""
-    newest: dict[str, dict[str, str]] = collections.defaultdict(dict)
-    for each in log.history(HistoryQuery(limit=_RUNS_READ)):
-        newest[each.key].setdefault(each.host, each.command)
-    different = sorted(key for key, hosts in newest.items() if len({*hosts.values()}) > 1)
-    if not different:
-        return Diagnosis("ok", "commands", "all hosts run the same command under each key")
-    text = f"hosts ran different commands under {_listed(different)}"
-    cure = f"`oncecron history {different[0]}` shows them; make the crontabs equal, or give each job its own key"
-    return Diagnosis("warn", "commands", text, cure)
+def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
+    """Compare the hosts that fired in the last day: versions, clocks, and the crontabs of each key."""
+    rows = list(recent(rows, now))
+    found = newest_rows(rows, now - DAY)
+    yield _of_versions(found)
+    yield _of_clocks(found)
+    crontabs = of_last_day(rows)
+    schedules = _different(crontabs, lambda row: (row.schedule, row.zone))
+    if schedules:
+        text = f"hosts fire {_listed(schedules)} by different schedules, or in different zones"
+        yield Diagnosis(
+            "warn", "schedules", text, _crontabs_cure(crontabs, schedules[0], _schedule)
+        )
+    else:
+        yield Diagnosis("ok", "schedules", "all hosts fire each key by the same schedule")
+    commands = _different(crontabs, lambda row: row.command)
+    if commands:
+        text = f"hosts have different commands under {_listed(commands)}"
+        cure = _crontabs_cure(crontabs, commands[0], lambda row: row.command or "-")
+        yield Diagnosis("warn", "commands", text, f"{cure}, or give each job its own key")
+    else:
+        yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
+
+
+def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
+    versions: dict[str, list[str]] = {}
+    for row in hosts:
+        versions.setdefault(row.version, []).append(row.host)
+    if not versions:
+        return Diagnosis("ok", "versions", "no host has fired in the last day")
+    if len(versions) == 1:
+        text = (
+            f"oncecron {visible(*versions)} on every host that fired in the last day ({len(hosts)})"
+        )
+        return Diagnosis("ok", "versions", text)
+    named = (
+        f"{visible(version)} ({_listed(names)})" for version, names in sorted(versions.items())
+    )
+    text = f"hosts have different versions: {', '.join(named)}"
+    return Diagnosis("warn", "versions", text, "upgrade oncecron on the other hosts")
+
+
+def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
+    wrong = [row for row in hosts if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW]
+    if not wrong:
+        return Diagnosis("ok", "clocks", "the clocks of all hosts agree with the store's")
+    named = _listed(
+        [f"the clock of {row.host} {clock_difference(row.clock_ahead)}" for row in wrong]
+    )
+    return Diagnosis("warn", "clocks", named, "start a time service (chrony) on each host")
+
+
+def _different(
+    crontabs: Mapping[str, Sequence[KeyHost]], part: Callable[[KeyHost], object]
+) -> list[str]:
+    """Return the keys whose hosts differ in a part of their crontabs."""
+    return sorted(key for key, rows in crontabs.items() if len({part(row) for row in rows}) > 1)
+
+
+def _crontabs_cure(
+    crontabs: Mapping[str, Sequence[KeyHost]], key: str, part: Callable[[KeyHost], str]
+) -> str:
+    """Show a part of the crontabs of a key, and say what to do."""
+    hosts: dict[str, list[str]] = {}
+    for row in crontabs[key]:
+        hosts.setdefault(part(row), []).append(row.host)
+    shown = "; ".join(
+        f"{visible(text[:_SHOWN])} on {_listed(names)}" for text, names in sorted(hosts.items())
+    )
+    return f"make the crontabs equal: {visible(key)} is {shown}"
+
+
+def _schedule(row: KeyHost) -> str:
+    if row.schedule is None:
+        return "without --schedule"
+    return f"{row.schedule!r} in {row.zone or 'the zone of the host'}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import KeyHost, Pause
 
@@ -71,8 +71,8 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
     of_host: dict[str, list[KeyHost]] = {}
     for row in known:
         of_host.setdefault(row.host, []).append(row)
-    for host, of_keys in sorted(of_host.items()):
-        newest = max(of_keys, key=lambda row: row.seen_at)
+    for newest in newest_rows(known, 0.0):
+        host, of_keys = newest.host, of_host[newest.host]
         yield HostSummary(
             host,
             newest.seen_at,
@@ -86,6 +86,20 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
         )
 
 
+def newest_rows(rows: Iterable[KeyHost], since: float) -> list[KeyHost]:
+    """Return the newest row of each host, by name; of those that have been seen since then."""
+    newest: dict[str, KeyHost] = {}
+    for row in rows:
+        if row.seen_at >= since and row.seen_at >= newest.get(row.host, row).seen_at:
+            newest[row.host] = row
+    return sorted(newest.values(), key=lambda row: row.host)
+
+
+def clock_difference(ahead: float) -> str:
+    """Say how far a host's clock is ahead of the store's."""
+    return f"is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's"
+
+
 def recent(rows: Iterable[KeyHost], now: float) -> Iterator[KeyHost]:
     """Yield the rows that retention keeps, or would remove with the next end of the key."""
     return (row for row in rows if row.seen_at >= now - HOST_FORGOTTEN_AFTER)
@@ -96,7 +110,7 @@ def fires(row: KeyHost) -> bool:
     return row.command is not None
 
 
-def last_ticks(rows: Iterable[KeyHost], drained: Mapping[str, str]) -> dict[str, KeyHosts]:
+def last_ticks(rows: Iterable[KeyHost], drained: Collection[str]) -> dict[str, KeyHosts]:
     """Return by key who fired its last ticks; a drained host is not silent.
 
     Ticks are in the order in which their first firings reached the store.
@@ -107,7 +121,7 @@ def last_ticks(rows: Iterable[KeyHost], drained: Mapping[str, str]) -> dict[str,
     return {key: _of_key(of_hosts, drained) for key, of_hosts in of_key.items()}
 
 
-def _of_key(rows: Sequence[KeyHost], drained: Mapping[str, str]) -> KeyHosts:
+def _of_key(rows: Sequence[KeyHost], drained: Collection[str]) -> KeyHosts:
     first: dict[str, float] = {}
     for row in rows:
         for tick, at in row.ticks:

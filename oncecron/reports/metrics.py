@@ -29,6 +29,10 @@ FINDINGS = {
     "expired": ("expired_leases", "Leases that have expired and that no host has taken over."),
     "slow": ("slow", "1: the job runs for more than three times its usual duration, and a minute."),
     "overrun": ("overrun_ticks", "Ticks since the newest start that were skipped during the run."),
+    "silent_host": (
+        "silent_hosts",
+        "Hosts that used to fire the key and have fired none of its last three ticks.",
+    ),
 }
 """The metric and its help for each finding of a key that `oncecron check` can have."""
 

@@ -43,9 +43,17 @@ def test_a_host_that_is_well(store: Store, new_host: Hosts) -> None:
     host.run("k", "--tick", "t", "--", "true")
     found = diagnoses(host)
     assert wrong(host) == {}
-    assert {"configuration", "zone", "cron", "path", "store", "server", "spool", "commands"} <= {
-        *found
-    }
+    assert {
+        "configuration",
+        "zone",
+        "cron",
+        "path",
+        "store",
+        "server",
+        "spool",
+        "commands",
+        "schedules",
+    } <= {*found}
     heading, *rows = host("doctor").out.decode().splitlines()
     assert heading.split() == ["STATE", "SUBJECT", "FINDING"]
     assert {row.split()[0] for row in rows} <= {"ok", "warn"}
@@ -129,7 +137,8 @@ def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hos
     a.run("k", "--tick", "1", "--", "true")
     b.run("k", "--tick", "2", "--", "true", "or", "false")
     found = diagnoses(a)["commands"]
-    assert (found["state"], found["text"]) == ("warn", "hosts ran different commands under k")
+    assert (found["state"], found["text"]) == ("warn", "hosts have different commands under k")
+    assert "k is true on host-a; true or false on host-b" in found["cure"]
     path = Path(any_store.url.removeprefix("sqlite://"))
     away = path.rename(path.with_suffix(".away"))
     path.mkdir()

@@ -32,7 +32,7 @@ TIMES = {
 }
 OLDER_HOSTS = """
 update oncecron.key_host h set hour = hour - {0} / 3600,
-    ticks_at = array(select at - make_interval(secs => {0})
+    ticks_at = array(select at - {0}
                      from unnest(ticks_at) with ordinality t (at, place) order by place)
 """
 

@@ -177,7 +177,7 @@ class PostgresInspector(Connection):
             self.unreadable.read(f"host {row[2]} of key {row[0]}", key_host_of, *row)
             for row in rows
         )
-        return [each for each in found if each]
+        return sorted(each for each in found if each)
 
     def namespaces(self) -> list[str]:
         """Return the schemas of oncecron that this role may use; this one may be missing."""

@@ -189,10 +189,10 @@ select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadlin
  order by k.key, k.shard
 
 -- name: key_hosts
+-- In no order: to sort by the rules of the database's language would take most of the time.
 select h.key, h.shard, h.host, extract(epoch from h.seen_at)::float8, h.version, h.clock_ahead, h.ticks, h.ticks_at,
        h.schedule, h.zone, h.command, h.wins, h.skips
   from {ns}.key_hosts h
- order by h.key, h.shard, h.host
 
 -- name: leases
 -- With the session's application_name, which names the holder of a lock without a lease, and the store's clock.

@@ -32,8 +32,7 @@ create view {ns}.skips as
 -- The hosts of each key; ticks and their times separated by blanks, and the counts of the last 24 hours.
 create view {ns}.key_hosts as
   select k.key, k.shard, h.host, h.seen_at, h.version, h.clock_ahead, pg_catalog.array_to_string(h.ticks, ' ') as ticks,
-         (select pg_catalog.string_agg(pg_catalog.date_part('epoch', t.at)::text, ' ' order by t.place)
-            from pg_catalog.unnest(h.ticks_at) with ordinality t (at, place)) as ticks_at,
+         pg_catalog.array_to_string(h.ticks_at, ' ') as ticks_at,
          h.schedule, h.zone, h.command,
          (select pg_catalog.sum(x) from pg_catalog.unnest(h.wins[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as wins,
          (select pg_catalog.sum(x) from pg_catalog.unnest(h.skips[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as skips

@@ -23,7 +23,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
         (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour, wins, skips)
       select p_key_id, p_host, n.at, left(p_oncecron, 100), greatest(least(p_host_now - date_part('epoch', n.at), 1e9), -1e9),
              case when p_again or p_tick is null then '{}' else array[p_tick] end,
-             case when p_again or p_tick is null then '{}' else array[n.at] end,
+             case when p_again or p_tick is null then '{}' else array[date_part('epoch', n.at)] end,
              case when not p_again then left(p_schedule, 1000) end, case when not p_again then left(p_zone, 1000) end,
              case when not p_again then left(p_command, 1000) end, floor(date_part('epoch', n.at) / 3600),
              array_fill(0, array[23]) || p_won, array_fill(0, array[23]) || p_skipped

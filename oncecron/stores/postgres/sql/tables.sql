@@ -179,7 +179,7 @@ create table {ns}.key_host (
   version     text not null,                 -- of oncecron
   clock_ahead double precision not null,     -- seconds by which the host's clock was ahead of this server's
   ticks       text[] not null,               -- the last three that it fired, the newest first; none by --again
-  ticks_at    timestamptz[] not null,        -- when it first fired each of them
+  ticks_at    double precision[] not null,   -- when it first fired each of them, since the epoch
   schedule    text,                          -- as it was fired last, but not by --again
   zone        text,
   command     text,                          -- its beginning
