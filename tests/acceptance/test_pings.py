@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import sys
+import syslog
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ from log_of import Store
 from servers import Answer, Certificates, Received, Recorder, descendants, eventually
 from servers.oncecron import SHORT_TTL, Oncecron
 from servers.process import Process, process_table, wait_gone
+from servers.require import require_root
 
 from oncecron.core.log_rows import owner_digest
 
@@ -589,10 +593,49 @@ def test_the_first_process_of_a_container_waits_for_the_end(
     any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
 ) -> None:
     """Its exit would kill the ping."""
+    require_root("a container of its own")
     configure("healthchecks", f"{recorder.url}/x")
     host.prefix = ["unshare", "--pid", "--fork", "--mount-proc"]
     assert host.run("k", "--tick", "t", "--", "false").status == 1
     assert paths(recorder.received) == ["/x/start", "/x/1"]
+
+
+def test_a_ping_needs_little_memory(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """Where the limit of the address space is low, as on a host that has many jobs."""
+    configure("healthchecks", f"{recorder.url}/x")
+    host.prefix = ["sh", "-c", 'ulimit -v 500000; exec "$@"', "sh"]
+    assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert paths(recorder.wait_for(2)) == ["/x/start", "/x/0"]
+
+
+def test_the_system_log_has_what_failed(
+    any_store: Store,
+    host: Oncecron,
+    recorder: Recorder,
+    configure: Callable[..., Path],
+    public_path: Path,
+) -> None:
+    """Under cron nothing else is printed; the line names the key, the service and the reason."""
+    require_root("a system log of its own")
+    recorder.close()
+    configure("healthchecks", f"{recorder.url}/s3cret")
+    device = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9"
+    mounts = f'{device} && ln -s {public_path}/log /dev/log && exec "$@"'
+    host.prefix = ["unshare", "--mount", "sh", "-c", mounts, "sh"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(public_path / "log"))
+        log.settimeout(30)
+        assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
+        lines = [log.recv(4096).decode() for _ in range(2)]
+    priority = syslog.LOG_CRON | syslog.LOG_WARNING
+    for line, kind in zip(lines, ("start", "end"), strict=True):
+        assert line.startswith(f"<{priority}>")
+        expected = (
+            f"key k: the {kind} ping to healthchecks {recorder.url}/*** failed: Connection refused"
+        )
+        assert re.search(rf" oncecron\[[0-9]+\]: {re.escape(expected)}$", line.rstrip("\0\n")), line
 
 
 # What a firing imports for it

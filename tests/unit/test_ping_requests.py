@@ -2,9 +2,12 @@
 
 import json
 import marshal
+import socket
 import syslog
+import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
@@ -211,10 +214,10 @@ def test_the_summary_says_what_happened() -> None:
     """In one line, without what is usual."""
     assert summary("start", record()) == "started on web1 (bill, tick t, execution 5)"
     ended = record(
-        outcome="failed", exit_code=3, attempt=2, shard=1, shards=4, note="why", tick=None
+        outcome="failed", exit_code=3, attempt=2, shard=1, shards=4, note="w\nhy", tick=None
     )
     assert summary("end", ended) == (
-        "failed on web1 after 1.2 s: exit status 3; why (bill, shard 1 of 4, attempt 2, execution 5)"
+        "failed on web1 after 1.2 s: exit status 3; w\\nhy (bill, shard 1 of 4, attempt 2, execution 5)"
     )
 
 
@@ -263,6 +266,28 @@ def test_a_closed_connection_is_no_answer(new_recorder: Callable[..., Recorder])
     recorder = new_recorder(lambda _: None)
     with pytest.raises(RequestError, match="closed the connection without an answer"):
         send(Request("GET", recorder.url), 5)
+
+
+def test_an_answer_must_be_whole_in_time() -> None:
+    """A server that sends a little again and again would else hold the ping up for ever."""
+    over = threading.Event()
+
+    def drip() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not over.wait(0.05):  # far below the timeout: no single read ever takes so long
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with pytest.raises(RequestError, match=r"no answer within 0\.5 s"):
+                send(Request("GET", f"http://127.0.0.1:{server.getsockname()[1]}/"), 0.5)
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_port_that_cannot_be_is_no_crash() -> None:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from oncecron.run.pings.services import PingKind
     from oncecron.run.spec import RunSpec
 
-_LARGEST_READ = 1 << 30
-
 
 def deliver(spec: RunSpec, events: int, woken: int) -> None:
     """Ping until wrapper and guard have exited and every ping has been sent or given up."""
@@ -39,14 +37,18 @@ def deliver(spec: RunSpec, events: int, woken: int) -> None:
 def _pings(story: Story, events: int, woken: int) -> Iterator[tuple[PingKind, dict[str, Any]]]:
     at, more = 0, b"\0"
     while more:
-        found, size = events_in(os.pread(events, _LARGEST_READ, at))
+        found, size = _events_from(events, at)
         at += size
         for kind, record in found:
             yield from story.take(kind, record)
         more = os.read(woken, 4096)
-    for kind, record in events_in(os.pread(events, _LARGEST_READ, at))[0]:
+    for kind, record in _events_from(events, at)[0]:
         yield from story.take(kind, record)
     yield from story.close()
+
+
+def _events_from(events: int, at: int) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]:
+    return events_in(os.pread(events, os.fstat(events).st_size - at, at))
 
 
 class Story:

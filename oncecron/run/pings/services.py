@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import owner_digest
+from oncecron.core.stderr import visible
 from oncecron.core.text import Clock
 from oncecron.run.pings.request import Request
 
@@ -61,15 +62,17 @@ def summary(kind: PingKind, record: Record) -> str:
     attempt = [f"attempt {record['attempt']}"] if (record["attempt"] or 1) > 1 else []
     execution = [f"execution {record['execution_id']}"] if record["execution_id"] else []
     where = ", ".join([record["key"], *tick, *shard, *attempt, *execution])
-    if kind == "start":
-        return f"started on {record['host']} ({where})"
+    what = "started" if kind == "start" else record["outcome"]
+    how = _how(record) if kind == "end" else ""
+    return visible(f"{what} on {record['host']}{how} ({where})")
+
+
+def _how(record: Record) -> str:
     how = [f"exit status {record['exit_code']}"] if record["exit_code"] else []
     how += [f"signal {record['signal']}"] if record["signal"] else []
     how += [record["note"]] if record["note"] else []
     why = f": {'; '.join(how)}" if how else ""
-    return (
-        f"{record['outcome']} on {record['host']} after {record['duration']:.1f} s{why} ({where})"
-    )
+    return f" after {record['duration']:.1f} s{why}"
 
 
 def _healthchecks(url: str, kind: PingKind, record: Record, limit: int) -> Request:
