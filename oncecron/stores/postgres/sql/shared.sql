@@ -76,9 +76,9 @@ $$;
 
 -- That state, if the row still has the version that was read before it: locks are not part of a snapshot. Otherwise the
 -- lock is another firing's, which the row does not tell about. VOLATILE: it has a snapshot of its own, a newer one.
-create function {ns}.lock_state_of_v1(p_key_id integer, p_oncecron bigint, p_state text) returns text
+create function {ns}.lock_state_of_v1(p_key_id integer, p_version bigint, p_state text) returns text
 language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select case when p_state = 'none' or k.version = p_oncecron then p_state else 'busy' end
+  select case when p_state = 'none' or k.version = p_version then p_state else 'busy' end
     from {ns}.job_key k where k.key_id = p_key_id
 $$;
 
