@@ -120,6 +120,9 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_client_backend": 0,
         "p_backend_start": None,
         "p_alone": True,
+        "p_oncecron": "1.0",
+        "p_host_now": clock.wall(),
+        "p_again": False,
     }
 
 
@@ -135,6 +138,9 @@ def adopting(key: str) -> dict[str, Any]:
         "zone",
         "starting_deadline",
         "alone",
+        "oncecron",
+        "host_now",
+        "again",
     ):
         del common[f"p_{name}"]
     now = clock.wall()
@@ -187,6 +193,7 @@ TEXTS = (
         "divisions",
         "note",
         "detail",
+        "oncecron",
     ),
     *("reason", "outcome", "lost_reason", "request", "requested_by", "output", "holder_host"),
 )
@@ -233,6 +240,7 @@ def assert_shown(granted: Database, path: Path, keys: list[str]) -> None:
     for words in (
         *[("history", "--limit", "0"), ("history", "--limit", "0", "--json"), ("jobs",)],
         *[("history", "--skips", "--limit", "0"), ("locks",), ("audit",)],
+        *[("hosts",), ("hosts", "--json"), ("doctor",)],
         *[("why", key) for key in keys[::10]],
     ):
         ended = owner(*words)
@@ -368,6 +376,12 @@ def test_skips_with_arguments_of_ones_own_making(
         "p_at": now,
         "p_count": 1,
         "p_delivered_of": str(uuid.uuid4()),
+        "p_oncecron": "1.0",
+        "p_host_now": now,
+        "p_again": False,
+        "p_schedule": "* * * * *",
+        "p_zone": "UTC",
+        "p_command": "true",
     }
     runner("register_v1", p_key="k", p_shard=0)
     for changed in variants(skip, TEXTS):
