@@ -40,6 +40,7 @@ _WHOLE = {
     "fencing_token": (0, _EXACT),
     "output_cut": (0, _EXACT),
     "count": (0, _EXACT),
+    "version": (0, _EXACT - 1),
 }
 _LENGTHS = {
     "key": 200,
@@ -54,6 +55,8 @@ _LENGTHS = {
     "detail": 1 << 20,
     "refused": 1 << 20,
     "output": 8 << 20,
+    "channel": 1020,
+    "document": 8 << 20,
 }
 """In bytes of UTF-8."""
 

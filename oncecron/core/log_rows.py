@@ -251,6 +251,16 @@ class Pause(NamedTuple):
     """None: until it is resumed."""
 
 
+class Notice(NamedTuple):
+    """What a channel of `oncecron notify` was notified of."""
+
+    channel: str
+    version: int
+    """How often the document was written; 0: never."""
+    document: str
+    """JSON; see `oncecron.reports.notify.notified`."""
+
+
 class Released(NamedTuple):
     """The result of a release."""
 

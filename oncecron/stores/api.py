@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         KeyHost,
         LeaseView,
         LeastRetention,
+        Notice,
         Pause,
         Released,
         Roles,
@@ -248,6 +249,15 @@ class Inspector(Protocol):
         session lock without a lease, or nothing; any lease is `other` then. A lease that ends too far ahead is cut, as
         by a claim. `force` ends the session that still holds the lock, or the job's transaction that holds the fence.
         Raises `StoreRefusesError` where that is not allowed.
+        """
+
+    def notices(self) -> Sequence[Notice]:
+        """Return what each channel of `oncecron notify` was notified of, by name."""
+
+    def put_notice(self, notice: Notice) -> bool:
+        """Write the document of a channel, if its version is still that of the notice; return False if it is not.
+
+        The version rises by one. Version 0: the channel has none yet. Raises `RecordRefusedError`.
         """
 
     def least_retention(self) -> Retention:

@@ -13,12 +13,14 @@ import time
 
 import psycopg
 
+from oncecron.core import bounds
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
     Execution,
     HistoryQuery,
+    Notice,
     Pause,
     Released,
     Skip,
@@ -67,6 +69,7 @@ _BATCH = 5000  # rows that one step of retention removes
 _OLDEST_SERVER = 130000
 _WATCHERS_CURE = "to read, {read}; to stop and release, {operate}"
 _OPERATORS_CURE = "{operate}"
+_RUNNERS_CURE = "{run}"
 _ENDERS_CURE = (
     "do it as a role that has that session's rights, or have a superuser run "
     "`select pg_terminate_backend({pid})`"
@@ -241,6 +244,17 @@ class PostgresInspector(Connection):
     def forget(self, key: str) -> bool:
         """Expect no further runs of a key; see `Inspector.forget`."""
         return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
+
+    def notices(self) -> list[Notice]:
+        """Return what each channel was notified of."""
+        rows = self._ask("notices", {}, _WATCHERS_CURE)
+        found = [self.unreadable.read(f"the notice of {row[0]}", Notice._make, row) for row in rows]
+        return [notice for notice in found if notice]
+
+    def put_notice(self, notice: Notice) -> bool:
+        """Write what a channel was notified of; see `Inspector.put_notice`."""
+        bounds.check(notice._asdict())
+        return bool(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
 
     def _stop_starts(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
         """Ask until no write is under way. Each try is short, because heartbeats wait behind it."""

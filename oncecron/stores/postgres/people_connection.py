@@ -116,6 +116,7 @@ class Connection:
         rights = (role, owner, self._url, self._namespace)
         return cure.format(
             owner=owner,
+            run=schema.rights_cure(*rights, "run"),
             read=schema.rights_cure(*rights, "read"),
             operate=schema.rights_cure(*rights, "operator"),
             print_sql=command_line("init --print-sql", self._url, self._namespace),

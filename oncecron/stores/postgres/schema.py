@@ -40,14 +40,14 @@ _PARTS = (
 _FIRING = (
     *("look_v1", "look_at_log_v1", "register_v1", "grant_v1", "expire_v1", "cut_v1"),
     *("fence_holder_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
-    *("skip_v1", "deliver_v1"),
+    *("skip_v1", "deliver_v1", "put_notice_v1"),
 )
 _OPERATING = (
     *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1", "unblock_v1"),
     "forget_v1",
 )
-_READING = ("meta", "keys", "executions", "outputs", "skips", "leases", "pauses", "key_hosts")
-_WATCHING = ("meta", "keys", "executions", "skips", "leases", "pauses", "key_hosts")
+_WATCHING = (*("meta", "keys", "executions", "skips", "leases", "pauses", "key_hosts", "notices"),)
+_READING = (*_WATCHING, "outputs")
 """The views that an operator reads: what to stop, release or drain, and how it ended."""
 _RESERVED = ("public", "information_schema")
 MADE_MEANWHILE = ("42P06", "23505")

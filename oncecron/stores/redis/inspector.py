@@ -16,7 +16,7 @@ from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW
-from oncecron.stores.redis import dead_letters, holding, pauses, scripts
+from oncecron.stores.redis import dead_letters, holding, notices, pauses, scripts
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         KeyHost,
         LeaseView,
         LeastRetention,
+        Notice,
         Pause,
         Roles,
         Skip,
@@ -321,6 +322,14 @@ class RedisInspector:
         for shard in shards:
             self._pipeline.step("forget", [shard], {"part": shard})
         return bool(shards)
+
+    def notices(self) -> Sequence[Notice]:
+        """Return what each channel was notified of."""
+        return notices.listed(self._pipeline, self.unreadable)
+
+    def put_notice(self, notice: Notice) -> bool:
+        """Write what a channel was notified of; see `Inspector.put_notice`."""
+        return notices.put(self._pipeline, notice)
 
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
         return pauses.change(self._pipeline, what, self.unreadable)

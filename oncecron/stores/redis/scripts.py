@@ -41,6 +41,7 @@ _FILES = {
     "prune": ("shared", "retention", "prune"),
     "pause": ("shared", "pause"),
     "forget": ("shared", "forget"),
+    "notice": ("shared", "notice"),
     "request": ("shared", "request"),
     "release": ("shared", "release"),
     "unblock": ("shared", "unblock"),
@@ -49,7 +50,9 @@ _OF_A_RUN = (
     *("grant", "expire", "cut", "regain", "skip"),
     *("renew", "keep", "retry", "finish", "deliver"),
 )
-_OF_NAMESPACE = ("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains")
+_OF_NAMESPACE = (
+    *("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains", "notices"),
+)
 _OF_SHARD = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows", "hosts")
 
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import sqlite3
 
-from oncecron.core import clock
+from oncecron.core import bounds, clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
@@ -16,6 +16,7 @@ from oncecron.core.log_rows import (
     Execution,
     HistoryQuery,
     LeaseView,
+    Notice,
     Pause,
     Released,
     Skip,
@@ -221,6 +222,23 @@ class SQLiteInspector:
         """Expect no further runs of a key; see `Inspector.forget`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget", key=key, now=clock.wall()).rowcount)
+
+    def notices(self) -> list[Notice]:
+        """Return what each channel was notified of."""
+        with self._handle.until(_deadline()) as store:
+            rows = store.execute("notices")
+            found = [
+                self.unreadable.read(f"the notice of {row['channel']}", Notice, *row)
+                for row in rows
+            ]
+        return [notice for notice in found if notice]
+
+    def put_notice(self, notice: Notice) -> bool:
+        """Write what a channel was notified of; see `Inspector.put_notice`."""
+        bounds.check(notice._asdict())
+        statement = "change_notice" if notice.version else "make_notice"
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            return bool(store.execute(statement, **notice._asdict()).rowcount)
 
     def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
         """Set a pause, whose times count from now; return it and the one that was there before."""

@@ -226,6 +226,12 @@ select {pause_columns} from {ns}.undrain_v1(%(host)s) p
 -- name: forget
 select {ns}.forget_v1(%(key)s)
 
+-- name: notices
+select n.channel, n.version, n.document from {ns}.notices n order by n.channel
+
+-- name: put_notice
+select {ns}.put_notice_v1(%(channel)s, %(version)s, %(document)s)
+
 -- name: request
 select {ns}.request_v1(%(key)s, %(shard)s, %(execution_id)s, %(kind)s, %(author)s, %(signal)s, %(grace)s)
 

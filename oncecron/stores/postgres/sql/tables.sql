@@ -189,6 +189,13 @@ create table {ns}.key_host (
   primary key (key_id, host)
 ) with (fillfactor = 50);
 
+-- What each channel of `oncecron notify` was notified of.
+create table {ns}.notice (
+  channel  {ns}.host_name primary key,
+  version  {ns}.exact_integer not null,      -- how often it was written
+  document {ns}.output_text not null         -- JSON
+);
+
 -- The pauses of keys, and the drains of hosts.
 create table {ns}.pause (
   kind       text not null check (kind in ('key', 'host')),

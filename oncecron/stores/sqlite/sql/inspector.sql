@@ -137,6 +137,17 @@ INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
 -- name: take_drain
 DELETE FROM drain WHERE host = :host
 
+-- name: notices
+SELECT channel, version, document FROM notice ORDER BY channel
+
+-- name: make_notice
+-- Nothing, if the channel has one.
+INSERT INTO notice (channel, version, document) VALUES (:channel, 1, :document) ON CONFLICT (channel) DO NOTHING
+
+-- name: change_notice
+-- Nothing, if another version was written meanwhile.
+UPDATE notice SET version = version + 1, document = :document WHERE channel = :channel AND version = :version
+
 -- name: wrong_marks
 -- What a wrong clock has left: no claim may be that far ahead.
 SELECT shard, CASE WHEN high_water > :latest THEN high_water END, CASE WHEN last_start > :latest THEN last_start END

@@ -183,5 +183,13 @@ CREATE TABLE drain (
   at     REAL NOT NULL
 ) WITHOUT ROWID
 
+-- name: notice
+-- What each channel of `oncecron notify` was notified of.
+CREATE TABLE notice (
+  channel  TEXT    NOT NULL PRIMARY KEY,
+  version  INTEGER NOT NULL,  -- how often it was written
+  document TEXT    NOT NULL   -- JSON
+) WITHOUT ROWID
+
 -- name: version
 INSERT INTO meta (name, value) VALUES ('schema_version', '1')

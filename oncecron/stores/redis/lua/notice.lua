@@ -1,0 +1,6 @@
+-- Write what a channel was notified of, if its version is still the given one. Returns whether it was.
+local before = redis.call('HGET', shared.notices, given.channel)
+local version = before and string.match(before, '^(%d+):') or '0'
+if version ~= given.version then return 0 end
+redis.call('HSET', shared.notices, given.channel, whole(version + 1) .. ':' .. given.document)
+return 1

@@ -1,0 +1,77 @@
+"""What the channels of `oncecron notify` were notified of: a document for each, written by compare-and-set."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncecron.core.errors import RecordRefusedError
+from oncecron.core.log_rows import Notice
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+WRITERS = 8
+
+
+def test_a_channel_has_no_document_before_the_first_one(log: Log) -> None:
+    """Only version 0 makes it."""
+    assert list(log.people.notices()) == []
+    assert not log.people.put_notice(Notice("ops", 1, "{}"))
+    assert list(log.people.notices()) == []
+    assert log.people.put_notice(Notice("ops", 0, "{}"))
+    assert list(log.people.notices()) == [Notice("ops", 1, "{}")]
+
+
+def test_a_document_is_replaced_only_as_it_was_read(log: Log) -> None:
+    """A writer that has read an older version changes nothing; channels are apart and come by name."""
+    assert log.people.put_notice(Notice("ops", 0, "first"))
+    assert log.people.put_notice(Notice("a channel", 0, ""))
+    assert log.people.put_notice(Notice("ops", 1, "second: 'ü' \\ \"\n{ns} %s"))
+    for stale in (0, 1, 3):
+        assert not log.people.put_notice(Notice("ops", stale, "late"))
+    assert list(log.people.notices()) == [
+        Notice("a channel", 1, ""),
+        Notice("ops", 2, "second: 'ü' \\ \"\n{ns} %s"),
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_one_of_many_writers_succeeds(store: StoreKind, log: Log, version: int) -> None:
+    """Whichever is the first; the others learn that they were late."""
+    if version:
+        assert log.people.put_notice(Notice("ops", 0, "before"))
+    inspectors = [store.people() for _ in range(WRITERS)]
+    ready, answers = threading.Barrier(WRITERS), dict.fromkeys(range(WRITERS), False)
+
+    def write(number: int) -> None:
+        ready.wait(30)
+        notice = Notice("ops", version, f"by {number}")
+        answers[number] = inspectors[number].put_notice(notice)
+
+    for inspector in inspectors:
+        list(inspector.notices())  # connected
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    [winner] = [number for number, answer in answers.items() if answer]
+    assert list(log.people.notices()) == [Notice("ops", version + 1, f"by {winner}")]
+
+
+def test_a_large_document_is_kept_and_a_larger_one_refused(log: Log) -> None:
+    """Tens of thousands of findings fit; nobody can fill the store with one document."""
+    most = "x" * (8 << 20)
+    assert log.people.put_notice(Notice("ops", 0, most))
+    for notice in (
+        Notice("ops", 1, most + "x"),
+        Notice("o" * 1021, 0, "{}"),
+        Notice("ops", -1, "{}"),
+    ):
+        with pytest.raises(RecordRefusedError):
+            log.people.put_notice(notice)
+    assert list(log.people.notices()) == [Notice("ops", 1, most)]
