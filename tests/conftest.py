@@ -32,6 +32,7 @@ from servers import (
     RedisCluster,
     RedisServer,
     Sentinels,
+    SmtpSink,
 )
 from servers.process import public_directory, remove_directory
 from servers.require import NOT_PROVEN, everything_required
@@ -251,6 +252,14 @@ def new_recorder() -> Iterator[Callable[..., Recorder]]:
             return recorder
 
         yield make
+
+
+@pytest.fixture
+def smtp_sink() -> Iterator[SmtpSink]:
+    """Start an SMTP server that keeps the mails."""
+    sink = SmtpSink()
+    yield sink
+    sink.close()
 
 
 @pytest.fixture

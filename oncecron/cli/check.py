@@ -18,74 +18,21 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
+from oncecron.config.findings import OPTIONS as WHAT_COUNTS
 from oncecron.config.options import Option
-from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER, SLOW_TIMES
+from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from typing import TextIO
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import KeyHost
     from oncecron.reports.check import Checked
-    from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = (
-    Option(
-        "failures",
-        "integer",
-        "Report a key as failed after N ticks in a row that ended badly.",
-        "N",
-        "What counts",
-        "1",
-        minimum=1,
-        maximum=100,
-    ),
-    Option(
-        "slow",
-        "integer",
-        "Report a job as slow when it runs N times as long as usual, and a minute longer.",
-        "N",
-        "What counts",
-        str(SLOW_TIMES),
-        minimum=1,
-        maximum=1000,
-    ),
-    Option(
-        "min-hosts",
-        "integer",
-        "Report a key as `silent_host` if fewer than N hosts fired one of its last three ticks.",
-        "N",
-        "What counts",
-        "1",
-        minimum=1,
-        maximum=10_000,
-    ),
-    Option(
-        "warning",
-        "text",
-        "Let these findings be warnings, such as `failed,lost`.",
-        "FINDING,...",
-        "What counts",
-        short="w",
-    ),
-    Option(
-        "critical",
-        "text",
-        "Let these findings be critical, such as `slow,overrun`.",
-        "FINDING,...",
-        "What counts",
-        short="c",
-    ),
-    Option(
-        "ignore",
-        "text",
-        "Do not look for these findings.",
-        "FINDING,...",
-        "What counts",
-    ),
+    *WHAT_COUNTS,
     Option(
         "timeout",
         "duration",
@@ -131,19 +78,13 @@ def _check(given: dict[str, str], words: list[str]) -> int:
 
 def _states(settings: Settings) -> Mapping[str, int]:
     """Return the state of each kind of finding. Raises `UsageError` for an unknown kind."""
+    from oncecron.config.findings import states_of
     from oncecron.core.errors import UsageError
-    from oncecron.reports.check import CRITICAL, KINDS, OK, WARNING
 
-    states = dict(KINDS)
-    given = {"warning": WARNING, "critical": CRITICAL, "ignore": OK}
-    for option, state in given.items():
-        for kind in (settings[option] or "").split(","):
-            name = kind.strip()
-            if name and name not in KINDS:
-                raise UsageError(f"--{option}: no finding {name!r}; use {', '.join(KINDS)}")
-            if name:
-                states[name] = state
-    return states
+    try:
+        return states_of({name: settings[name] for name in ("warning", "critical", "ignore")})
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
 
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
@@ -151,33 +92,21 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError, StoreError
     from oncecron.core.text import Clock
-    from oncecron.reports.check import Limits, check
-    from oncecron.reports.jobs import jobs
+    from oncecron.reports.check import Limits
+    from oncecron.reports.findings import look
 
     keys = {named_key(word) for word in words}
     now = clock.wall()
+    limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
     with store_and_log(settings) as (store, log):
-        leases = store.leases()
-        found = list(jobs(store, log, now, keys or None, leases=leases))
-        known = {job.key for job in found}
-        for key in sorted(keys - known):
+        spooled = spooled_records(settings)
+        found = look(store, log, limits, now, Clock(settings["utc"]), spooled=spooled, keys=keys)
+        for key in sorted(keys - {job.key for job in found.jobs}):
             every = {part.key for part in store.job_keys()}
             raise NotFoundError(f"no host has fired key {key}{near(key, every)}")
-        hosts, drained = hosts_of_keys(store, states)
-    limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
-    spooled, shown = spooled_records(settings), Clock(settings["utc"])
-    checked = check(found, leases, spooled, limits, now, shown, hosts, drained)
-    if not checked.state and incomplete(store, log):
+    if not found.checked.state and incomplete(store, log):
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
-    return checked
-
-
-def hosts_of_keys(store: Inspector, states: Mapping[str, int]) -> tuple[Sequence[KeyHost], set[str]]:
-    """Return the hosts of all keys, which may be many, if they are looked for; and the drained hosts."""
-    if not states["silent_host"] and not states["clock"]:
-        return (), set()
-    drained = {pause.host for pause in store.pauses() if pause.host is not None}
-    return store.key_hosts(), drained
+    return found.checked
 
 
 def spooled_records(settings: Settings) -> int:
@@ -187,8 +116,8 @@ def spooled_records(settings: Settings) -> int:
 
 def _as_json(checked: Checked, utc: bool) -> str:
     from oncecron.cli import output
+    from oncecron.config.findings import STATES
     from oncecron.core.text import Clock
-    from oncecron.reports.check import STATES
 
     shown = Clock(utc)
     findings = [{**each._asdict(), "since": shown.exactly(each.since)} for each in checked.findings]

@@ -33,6 +33,7 @@ SECTIONS = {
         "next",
         "audit",
         "check",
+        "notify",
         "metrics",
     ),
     "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),

@@ -156,23 +156,21 @@ def _failed(error: OncecronError) -> Reading:
 
 
 def _reading(settings: Settings) -> Reading:
-    from oncecron.cli.check import hosts_of_keys, spooled_records
+    from oncecron.cli.check import spooled_records
+    from oncecron.config.findings import KINDS
     from oncecron.core import clock
     from oncecron.core.text import Clock
-    from oncecron.reports.check import KINDS, Limits, check
-    from oncecron.reports.jobs import jobs
+    from oncecron.reports.check import Limits
+    from oncecron.reports.findings import look
     from oncecron.reports.metrics import Reading
 
     now = clock.wall()
     spooled = spooled_records(settings)
     with store_and_log(settings) as (store, log):
-        leases = store.leases()
-        found = list(jobs(store, log, now, leases=leases))
         limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
-        hosts, drained = hosts_of_keys(store, KINDS)
-        clock_ = Clock(utc=True)
-        checked = check(found, leases, spooled, limits, now, clock_, hosts, drained)
-        return Reading(now, spooled, found, checked.findings, bool(incomplete(store, log)))
+        found = look(store, log, limits, now, Clock(utc=True), spooled=spooled)
+        unreadable = bool(incomplete(store, log))
+        return Reading(now, spooled, found.jobs, found.checked.findings, unreadable)
 
 
 def _replace(path: str, text: bytes) -> None:

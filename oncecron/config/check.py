@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parsed, read_private
+from oncecron.config.notify import parsed_notify
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts
 from oncecron.config.settings import Settings
@@ -31,6 +32,7 @@ def check_file(path: str) -> list[FileProblem]:
     except ConfigurationError as error:
         return list(dict.fromkeys([*found, FileProblem(path, _reason(error, path))]))
     found += file.problems
+    found += parsed_notify(file)[1]
     found += _of_addresses(file, FileProblem(path, ""), None)
     for key, section in file.jobs.items():
         place = FileProblem(path, "", job_section(key), keys=(key,))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SYSTEM_FILE = "/etc/oncecron.toml"
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
+_TABLES = {"job": "[job.KEY]", "notify": "[notify]"}
 _BARE = KEY_LETTERS.difference("./:@")  # allowed in a TOML name without quotes
 _PASSWORD = "a password"  # noqa: S105 - the word
 COMMAND_KEY = "command"  # the same as --shell on the command line
@@ -67,6 +68,10 @@ class File(NamedTuple):
     retention: Retention
     redis: tuple[tuple[str, str], ...] = ()
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
+    notify: Mapping[str, Any] = {}
+    """The table [notify] as it stands there; see `oncecron.config.notify`."""
+    mode: int = 0
+    """The permissions of the file."""
     problems: tuple[FileProblem, ...] = ()
     """What is wrong; from `read_file`, with single jobs alone."""
     pings: tuple[Ping, ...] = ()
@@ -111,8 +116,8 @@ def parsed(path: str, text: str, mode: int) -> File:
     reader = _Reader(path)
     jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
     store_file = reader.store_file(data)
-    pings = reader.pings(data)
-    also = ("store_file", "job", "redis", "retention", "ping")
+    pings, notify = reader.pings(data), reader.table(data, "notify")
+    also = ("store_file", "job", "notify", "redis", "retention", "ping")
     file = File(
         path,
         reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
@@ -120,6 +125,8 @@ def parsed(path: str, text: str, mode: int) -> File:
         store_file,
         reader.retention(retention),
         reader.redis(redis),
+        notify,
+        mode,
         pings=pings,
     )
     if (secret := _secret_of(file)) and (why := _world_readable(path, mode, secret)):
@@ -271,15 +278,20 @@ def job_section(key: str) -> str:
 
 
 def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
-    """Return what to write instead of an unknown key: a similar one, else all that are known."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
-
+    """Return what to write instead of an unknown key."""
     if not section and name in _JOB_KEYS:
         return "it belongs in a [job.KEY] section"
-    keys = sorted([*(option.replace("-", "_") for option in known), *also])
+    return did_you_mean(name, (*(option.replace("-", "_") for option in known), *also))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the known key that is similar to an unknown one, else all that are known."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
+
+    keys = sorted(known)
     near = get_close_matches(name.replace("-", "_"), keys, 1)
     if near:
-        return f"did you mean {near[0] if near[0] != 'job' else '[job.KEY]'}?"
+        return f"did you mean {_TABLES.get(near[0], near[0])}?"
     return f"known keys: {', '.join(keys)}"
 
 

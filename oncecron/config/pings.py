@@ -37,7 +37,7 @@ class Ping(NamedTuple):
 
     def is_for(self, key: str) -> bool:
         """Return whether the service is pinged for a key."""
-        return any(_matches(key, pattern) for pattern in self.keys)
+        return any(is_like(key, pattern) for pattern in self.keys)
 
     def url_of(self, key: str, shard: int) -> str:
         """Return the URL for a key and a shard.
@@ -84,7 +84,7 @@ def _is_well(
     url_problem = _wrong_url(table.get("url"))
     if url_problem:
         wrong(section, url_problem, "url")
-    keys_problem = _wrong_keys(table.get("keys", list(_ALL)))
+    keys_problem = wrong_keys(table.get("keys", list(_ALL)))
     if keys_problem:
         wrong(section, keys_problem, "keys")
     return not (unknown or service not in SERVICES or url_problem or keys_problem)
@@ -124,7 +124,7 @@ def _place(url: str) -> tuple[str, str]:
     return scheme, rest.rpartition("@")[2]
 
 
-def _matches(key: str, pattern: str) -> bool:
+def is_like(key: str, pattern: str) -> bool:
     """Return whether a key has the form of a pattern; `fnmatch` would cost a firing the import of `re`."""
     first, *parts = pattern.split(_ANY)
     if not parts:
@@ -142,7 +142,8 @@ def _matches(key: str, pattern: str) -> bool:
     return True
 
 
-def _wrong_keys(keys: Any) -> str | None:
+def wrong_keys(keys: Any) -> str | None:
+    """Return what is wrong with patterns of keys."""
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
         return 'keys must be a list of keys or patterns, such as ["billing-*"]'
     for key in keys:

@@ -301,6 +301,33 @@ METRICS_WITHIN = 8.0
 SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
 """The bounds of `check --timeout`."""
 
+NOTIFY_TTL = 15.0
+"""The ttl of a pass of `notify`: the pass of a dead host is over before the next minute."""
+
+NOTIFY_TIMEOUT = 50.0
+"""A pass of `notify` is stopped after this long, before the next minute."""
+
+CHANNEL_TIMEOUT = 20.0
+"""A channel of `notify` acknowledges a message within this time, unless its `timeout` says otherwise."""
+
+LONGEST_CHANNEL_TIMEOUT = 40.0
+"""The longest `timeout` of a channel: the pass has to record what was sent before it is stopped itself."""
+
+CHANNEL_REPORTS = 0.5
+"""A channel gets this much beyond its timeout, to report by itself that it failed."""
+
+PING_TIMEOUT = 5.0
+"""The ping at the end of a pass has this long: nothing waits for it but the end of the pass."""
+
+SHORTEST_REMINDER = 600.0
+"""The least that `remind` may be: more often, it would be noise."""
+
+CHANNEL_TRIES = 2
+"""A channel that fails this many times in a row is a finding: a single failure is sent again a minute later."""
+
+CHANNEL_FORGOTTEN = 3600.0
+"""A channel that failed, and was not tried again for this long, is no longer configured."""
+
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
 

@@ -7,6 +7,7 @@ lost        the newest execution was lost, or has no end on record and no living
 expired     a lease has expired, and no host has taken the key over since
 slow        the job has been running for --slow times its usual duration, and for a minute more
 overrun     scheduled ticks were skipped since the newest start, because it was still running
+channel     messages of `oncecron notify` to a channel fail
 spooled     records wait in the spool of this host
 silent_host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
 clock       the clock of a host differs from the store's
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.config.findings import CRITICAL, KINDS, OK, STATES, WARNING
 from oncecron.core.text import part_of
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW, SLOW_AND_MORE
 from oncecron.core.units import DAY, format_duration
@@ -29,25 +31,6 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import KeyHost, LeaseView
     from oncecron.core.text import Clock
     from oncecron.reports.jobs import JobSummary
-
-OK, WARNING, CRITICAL = range(3)
-"""The exit statuses of a monitoring plugin; `EX_UNKNOWN` is the fourth."""
-
-STATES = ("ok", "warning", "critical")
-
-KINDS = {
-    "missed": CRITICAL,
-    "silent": CRITICAL,
-    "failed": CRITICAL,
-    "lost": CRITICAL,
-    "expired": CRITICAL,
-    "slow": WARNING,
-    "overrun": WARNING,
-    "spooled": WARNING,
-    "silent_host": WARNING,
-    "clock": WARNING,
-}
-"""The kinds of findings, and the state that each has by default."""
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
 _NAMED_FINDINGS = 3
@@ -66,6 +49,10 @@ class Finding(NamedTuple):
     """The first one that is meant."""
     since: float | None
     reason: str
+    host: str | None = None
+    """The host that is meant."""
+    channel: str | None = None
+    """The channel of `notify` that is meant."""
 
 
 class Limits(NamedTuple):
@@ -105,6 +92,7 @@ def check(
     clock: Clock,
     hosts: Iterable[KeyHost] = (),
     drained: Collection[str] = (),
+    others: Iterable[Finding] = (),
 ) -> Checked:
     """Return what is wrong with these keys; `spooled`: records that wait on this host; `hosts`: those of all keys."""
     keys = {job.key for job in jobs}
@@ -115,7 +103,8 @@ def check(
     )
     if spooled:
         waiting = f"{_many(spooled, 'record')} in the spool of this host: the store was unreachable"
-        found.append(_finding("spooled", None, spooled, waiting))
+        found.append(finding("spooled", None, spooled, waiting))
+    found += others
     judged = [
         each._replace(state=STATES[limits.states[each.finding]])
         for each in found
@@ -128,7 +117,7 @@ def check(
 def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterator[Finding]:
     if job.missed:
         many = _many(job.missed, "tick", MISSED_AT_MOST)
-        yield _finding(
+        yield finding(
             "missed",
             job.key,
             job.missed,
@@ -137,10 +126,10 @@ def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterat
         )
     if job.silent_since is not None:
         since = clock.seconds(job.silent_since)
-        yield _finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
+        yield finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
     if job.outcome in ("lost", NO_END):
         reason = "was lost: its host died or was cut off"
-        yield _finding("lost", job.key, 1, reason, since=job.started_at)
+        yield finding("lost", job.key, 1, reason, since=job.started_at)
     elif _is_failed(job) and job.streak >= limits.failures:
         many = _many(job.streak, "run", STREAK_AT_MOST)
         how = (
@@ -148,10 +137,10 @@ def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterat
             if job.streak > 1
             else f"{job.outcome}{_status(job)}"
         )
-        yield _finding("failed", job.key, job.streak, how, since=job.failed_at)
+        yield finding("failed", job.key, job.streak, how, since=job.failed_at)
     if job.overruns:
         skipped = _many(job.overruns, "tick", MISSED_AT_MOST)
-        yield _finding(
+        yield finding(
             "overrun", job.key, job.overruns, f"skipped {skipped}: the run before was still running"
         )
     yield from _slow(job, limits, now)
@@ -164,7 +153,7 @@ def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
     if ran > limits.slow * job.usual_duration and ran > job.usual_duration + SLOW_AND_MORE:
         usual = format_duration(round(job.usual_duration, 1))
         reason = f"has been running on {job.running_host} for {format_duration(round(ran))}, usually {usual}"
-        yield _finding("slow", job.key, 1, reason, since=job.running_since)
+        yield finding("slow", job.key, 1, reason, since=job.running_since)
 
 
 def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[Finding]:
@@ -176,7 +165,7 @@ def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[
         reason = (
             f"{shard}the lease of {lease.host} has expired at {since}, and no host has taken over"
         )
-        yield _finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
+        yield finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
 
 
 def _of_hosts(
@@ -185,18 +174,18 @@ def _of_hosts(
     for key, (ticks, present, silent) in sorted(last_ticks(rows, drained).items()):
         for host, since in silent:
             reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
-            yield _finding("silent_host", key, 1, reason, since=since)
+            yield finding("silent_host", key, 1, reason, since=since, host=host)
         if len(ticks) == LAST_TICKS and len(present) < limits.min_hosts:
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
             missing = limits.min_hosts - len(present)
-            yield _finding("silent_host", key, missing, f"{few}, and not by {limits.min_hosts}")
+            yield finding("silent_host", key, missing, f"{few}, and not by {limits.min_hosts}")
     for row in newest_rows(rows, now - DAY):
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
             reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
-            yield _finding("clock", None, 1, reason, since=row.seen_at)
+            yield finding("clock", None, 1, reason, since=row.seen_at, host=row.host)
 
 
-def _finding(
+def finding(
     kind: str,
     key: str | None,
     count: int,
@@ -205,8 +194,12 @@ def _finding(
     tick: str | None = None,
     since: float | None = None,
     shard: int | None = None,
+    host: str | None = None,
+    channel: str | None = None,
 ) -> Finding:
-    return Finding(kind, STATES[KINDS[kind]], key, shard, count, tick, since, reason)
+    """Return a finding in the default state of its kind."""
+    state = STATES[KINDS[kind]]
+    return Finding(kind, state, key, shard, count, tick, since, reason, host, channel)
 
 
 def _is_failed(job: JobSummary) -> bool:
@@ -230,7 +223,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     The format is of the Monitoring Plugins Development Guidelines: `TEXT | LABEL=VALUE;WARN;CRIT ...`, where `;0`
     as the limit of WARN or CRIT says that every value above 0 has this state.
     """
-    named = [_sentence(each) for each in checked.findings[:_NAMED_FINDINGS]]
+    named = [sentence(each) for each in checked.findings[:_NAMED_FINDINGS]]
     if len(checked.findings) > _NAMED_FINDINGS:
         named.append(f"and {len(checked.findings) - _NAMED_FINDINGS} more")
     named.append(f"{checked.well} of {_many(checked.keys, 'key')} ok")
@@ -241,7 +234,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     text = without_bars("; ".join(named))
     yield f"ONCECRON {STATES[checked.state].upper()}: {text} | {' '.join(data)} keys={checked.keys}"
     for each in checked.findings:
-        yield without_bars(f"{each.state}: {_sentence(each)}")
+        yield without_bars(f"{each.state}: {sentence(each)}")
 
 
 def _count(checked: Checked, kind: str) -> int:
@@ -249,7 +242,8 @@ def _count(checked: Checked, kind: str) -> int:
                for each in checked.findings if each.finding == kind)  # fmt: skip
 
 
-def _sentence(finding: Finding) -> str:
+def sentence(finding: Finding) -> str:
+    """Return the key and what is wrong with it."""
     return f"{finding.key} {finding.reason}" if finding.key else finding.reason
 
 

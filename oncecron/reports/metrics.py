@@ -96,6 +96,8 @@ class Readings(Collector):
             "spooled_records", "Records that wait in the spool of this host.", reading.spooled
         )
         if reading.error is None:
+            failing = sum(each.finding == "channel" for each in reading.findings)
+            yield _of_host("failing_channels", "Channels of notify whose messages fail.", failing)
             yield _of_host(
                 "incomplete", "1: a row of the store cannot be read.", float(reading.unreadable)
             )

@@ -38,6 +38,7 @@ ASKING = {
             "init",
         )
     },
+    "notify": ["notify", "--dry-run"],
     "prune": ["prune"],
     "run": ["run", "--key", "k", "--", "true"],
 }
@@ -96,9 +97,11 @@ def test_a_connection_takes_no_standard_descriptor(
     public_path: Path, command: str, kind: str
 ) -> None:
     """Of no command, whichever are closed."""
+    file = public_path / "notify.toml"
+    file.write_text('[notify.channel.log]\ncommand = "true"\n')
     for closed in CLOSED:
         if command == "run" or "1>" not in closed:  # others refuse a closed standard output first
-            check(kind, public_path, closed, *ASKING[command])
+            check(kind, public_path, closed, *ASKING[command], ONCECRON_CONFIG=str(file))
 
 
 def test_the_shell_of_a_crontab_takes_none(public_path: Path) -> None:

@@ -116,3 +116,34 @@ def test_what_a_firing_refuses_is_refused(host: Oncecron) -> None:
     assert host("config", "show", "bill").status == 0
     refused(host("config", "show", "a b"), 64, "'a b' is not a valid key")
     refused(host("config", "show", "--config", "/none"), 78, "/none cannot be read")
+
+
+def test_the_channels_of_notify_are_shown_without_their_secrets(
+    host: Oncecron, public_path: Path
+) -> None:
+    """Those that are for a key, or all of them with their keys."""
+    path = public_path / "notify.toml"
+    path.write_text(
+        "[notify.channel.ops]\nto = 'ops@example.com'\nkeys = ['bi*']\n"
+        "[notify.channel.chat]\nurl = 'https://chat.example.com/hooks/s3cret'\nform = 'slack'\n"
+        "[notify.channel.log]\ncommand = 'tell --token s3cret'\nkeys = ['x']\n"
+    )
+    path.chmod(0o600)
+
+    def channels(*words: str) -> list[tuple[str, str]]:
+        ended = host("config", "show", "--config", path, "--json", *words)
+        assert ended.status == 0
+        assert b"s3cret" not in ended.out
+        rows = [row for row in json.loads(ended.out) if row["option"] == "channel"]
+        return [(row["value"], row["source"].removeprefix(f"{path} ")) for row in rows]
+
+    hook = "https://chat.example.com/***"
+    assert channels("bill") == [
+        ("ops@example.com", "[notify.channel.ops]"),
+        (hook, "[notify.channel.chat]"),
+    ]
+    assert channels() == [
+        ("ops@example.com (bi*)", "[notify.channel.ops]"),
+        (f"{hook} (*)", "[notify.channel.chat]"),
+        ("tell --token *** (x)", "[notify.channel.log]"),
+    ]

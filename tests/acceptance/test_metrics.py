@@ -65,10 +65,10 @@ def test_keys_at_a_glance(host: Oncecron) -> None:
 
 def test_every_finding_of_a_key_is_a_metric() -> None:
     """A new kind of finding has to be one, too."""
-    from oncecron.reports.check import KINDS
+    from oncecron.config.findings import KINDS
     from oncecron.reports.metrics import FINDINGS
 
-    assert set(FINDINGS) | {"spooled", "clock"} == set(KINDS)
+    assert set(FINDINGS) | {"channel", "clock", "spooled"} == set(KINDS)
 
 
 def test_a_store_that_is_away_is_no_old_answer(host: Oncecron, public_path: Path) -> None:

@@ -152,7 +152,7 @@ EVERY = [
     for case in wrong(option)
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
-BEFORE = {"run": ["--key", "k"]}
+BEFORE = {"run": ["--key", "k"], "notify": ["--dry-run"]}
 BEHIND = {
     "run": ["--", "touch", "ran"],
     "completion": ["bash"],
@@ -184,6 +184,9 @@ def test_a_wrong_option_is_told_with_its_cure(
     """Of every command; whatever comes from a shell, also bytes that are no UTF-8."""
     host("init")
     (public_path / "crontab").touch()
+    if name == "notify":  # without a channel it asks no store
+        (public_path / "notify.toml").write_text('[notify.channel.log]\ncommand = "true"\n')
+        host.environment["ONCECRON_CONFIG"] = str(public_path / "notify.toml")
     for case in (case for command_name, case in EVERY if command_name == name):
         if name in ("check", "doctor", "metrics") and case.status == 78:
             continue  # it is in their answer, on standard output: test_check.py and so on

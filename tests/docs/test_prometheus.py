@@ -16,7 +16,7 @@ from oncecron.reports.metrics import FINDINGS, OF_JOBS, Reading, text_of
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RULES = DOCS / "prometheus" / "rules.yml"
 METRIC = re.compile(r"\boncecron_[a-z_]+")
-OF_HOST = {"up", "collected_timestamp_seconds", "spooled_records", "incomplete"}
+OF_HOST = {"up", "collected_timestamp_seconds", "spooled_records", "incomplete", "failing_channels"}
 EVERY = {
     f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *(name for name, _ in FINDINGS.values())}
 }

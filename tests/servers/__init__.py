@@ -18,6 +18,7 @@ from servers.redis import RedisServer
 from servers.redis_groups import RedisCluster, Sentinels
 from servers.require import not_proven
 from servers.skew import SteppedClock, skewed
+from servers.smtp import SmtpSink
 from servers.waiting import eventually
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "RedisCluster",
     "RedisServer",
     "Sentinels",
+    "SmtpSink",
     "SteppedClock",
     "assert_exclusive",
     "assert_tokens_rise",

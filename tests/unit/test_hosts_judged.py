@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_hosts_report import NOW, row
 
+from oncecron.config.findings import KINDS
 from oncecron.core.text import Clock
 from oncecron.core.units import DAY, HOUR
-from oncecron.reports.check import KINDS, Limits, check
+from oncecron.reports.check import Limits, check
 from oncecron.reports.doctor import of_hosts
 from oncecron.reports.jobs import JobSummary
 

@@ -70,6 +70,20 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     for ping in file.pings if key is None else file.pings_for(key):
         keys = f" ({', '.join(ping.keys)})" if key is None else ""
         yield ConfiguredValue("ping", f"{ping.shown}{keys}", f"{file.path} [[ping]]")
+    yield from _channels(settings, key)
+
+
+def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
+    """Yield where `oncecron notify` sends what it finds, about a key or at all."""
+    from oncecron.config.notify import channel_section, parsed_notify
+    from oncecron.run.spec import shown_words
+
+    for channel in parsed_notify(settings.file)[0].channels:
+        if channel.is_for(key):
+            shown = shown_words([channel.shown], "masked")[0]
+            keys = f" ({', '.join(channel.keys)})" if key is None else ""
+            place = f"{settings.file.path} {channel_section(channel.name)}"
+            yield ConfiguredValue("channel", f"{shown}{keys}", place)
 
 
 def _source(settings: Settings, name: str) -> str | None:
@@ -87,7 +101,7 @@ COMMAND = TableCommand(
     short="Show every value of the configuration, and where it comes from.",
     about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would use, "
     "and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. The last lines are the services "
-    "that are pinged. No store is contacted.",
+    "that are pinged, and the channels of `oncecron notify`. No store is contacted.",
     examples=("oncecron config show", "oncecron config show billing-nightly"),
     words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
 )

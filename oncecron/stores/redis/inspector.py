@@ -23,6 +23,7 @@ from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
+    is_wanted,
     key_host_in,
     key_of,
     lease_of,
@@ -84,7 +85,7 @@ class RedisInspector:
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
         found: Iterator[StoredExecution] = (
-            row for row in self._rows(query) if _is_wanted(row.traced.execution, query)
+            row for row in self._rows(query) if is_wanted(row.traced.execution, query)
         )
         if query.exhausted:
             found = dead_letters.exhausted(self._pipeline, found, self.unreadable)
@@ -209,7 +210,7 @@ class RedisInspector:
                 for (member, at), text in zip(pairs(flat), texts, strict=True)
                 if text is not None
             )
-            found = (each for each in skips if each and _is_wanted(each.skip, query))
+            found = (each for each in skips if each and is_wanted(each.skip, query))
             yield from sorted(found, key=order_of)
             if len(members) < size:
                 return
@@ -472,20 +473,6 @@ def _page(stream: str, after: str, forward: bool, size: int) -> Command:
 
 def _start(row: StoredExecution) -> float:
     return row.traced.execution.started_at
-
-
-def _is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
-    """Return whether a row of the right key matches the query."""
-    if isinstance(row, Execution):
-        at, result = row.started_at, row.outcome
-    else:
-        at, result = row.at, row.reason
-    return (
-        (query.host is None or row.host == query.host)
-        and (query.outcome is None or result == query.outcome)
-        and (query.tick is None or row.tick == query.tick)
-        and (query.since is None or at >= query.since)
-    )
 
 
 def _skip_name(shard: str, member: bytes) -> str:

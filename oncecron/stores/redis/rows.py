@@ -27,6 +27,8 @@ from oncecron.stores.redis.resp import pairs
 if TYPE_CHECKING:
     from typing import Any
 
+    from oncecron.core.log_rows import HistoryQuery
+
 _INTEGERS = (
     *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
     *("holder_pid", "count", "execution_id", "shards", "retries"),
@@ -208,4 +210,18 @@ def lease_of(
         requested_by=lease.get("requested_by"),
         request_acknowledged_at=lease.get("request_acknowledged_at"),
         asked_at=asked_at,
+    )
+
+
+def is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
+    """Return whether a row of the right key matches the query."""
+    if isinstance(row, Execution):
+        at, result = row.started_at, row.outcome
+    else:
+        at, result = row.at, row.reason
+    return (
+        (query.host is None or row.host == query.host)
+        and (query.outcome is None or result == query.outcome)
+        and (query.tick is None or row.tick == query.tick)
+        and (query.since is None or at >= query.since)
     )

@@ -1,0 +1,139 @@
+"""Which findings a channel does not know yet, and which of those that it knows are over.
+
+problem     a finding that is new to the channel
+worse       it was a warning and is critical now
+reminder    it is still there, and `remind` is over
+recovered   it is no longer there
+
+The number of ticks, or the words, may change without a message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.config.findings import STATES
+from oncecron.reports.check import Finding
+from oncecron.reports.notify.notified import Known, Notified, identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oncecron.config.notify import Channel
+    from oncecron.reports.notify.notified import Identity
+
+RECOVERED = "recovered"
+
+
+class Change(NamedTuple):
+    """What is to be said about one finding."""
+
+    change: str
+    finding: Finding
+    """Of a recovery: in the state `ok`."""
+    previous: str
+    """Its state as the channel knows it; `ok` if it does not."""
+
+
+def changes(
+    channel: Channel,
+    notified: Notified,
+    findings: Sequence[Finding],
+    now: float,
+    *,
+    remind: float | None = None,
+    complete: bool = True,
+) -> list[Change]:
+    """Return what a channel is to be notified of, what is worst first.
+
+    `complete`: whether every row of the store could be read. Otherwise a finding that is missing may still be there.
+    """
+    here = present(channel, findings)
+    found = [*_of_present(here, notified, now, remind)]
+    if complete:
+        found += _recovered(channel, here, notified)
+    return found
+
+
+def present(channel: Channel, findings: Sequence[Finding]) -> dict[Identity, Finding]:
+    """Return the findings that are for a channel: not those about itself, which it may not receive."""
+    return {
+        identity(each): each
+        for each in findings
+        if channel.is_for(each.key) and each.channel != channel.name
+    }
+
+
+def _of_present(
+    here: Mapping[Identity, Finding], notified: Notified, now: float, remind: float | None
+) -> Iterator[Change]:
+    for which, found in here.items():
+        before = notified.known.get(which)
+        if before is None or before.sent_at is None:
+            yield Change("problem", found, "ok")
+        elif STATES.index(found.state) > STATES.index(before.state):
+            yield Change("worse", found, before.state)
+        elif remind is not None and abs(now - before.sent_at) >= remind:
+            yield Change("reminder", found, before.state)
+
+
+def _recovered(
+    channel: Channel, here: Mapping[Identity, Finding], notified: Notified
+) -> Iterator[Change]:
+    for which, before in notified.known.items():
+        if which not in here and channel.is_for(which.key):
+            yield Change(RECOVERED, _over(which, before), before.state)
+
+
+def _over(which: Identity, before: Known) -> Finding:
+    how = _OVER.get(which.finding, f"is no longer {which.finding}")
+    about = f"channel {which.channel} of notify " if which.channel else ""
+    about += f"shard {which.shard}: " if which.shard else ""
+    reason = about + how.replace("HOST", which.host or "as many hosts as wanted")
+    where = (which.host, which.channel)
+    return Finding(
+        which.finding, "ok", which.key, which.shard, 0, None, before.since, reason, *where
+    )
+
+
+_OVER = {
+    "missed": "runs again: no tick is missed now",
+    "silent": "runs again",
+    "failed": "no longer fails",
+    "lost": "is no longer lost: a later run has ended, or runs",
+    "expired": "the expired lease is gone",
+    "slow": "is no longer slow",
+    "overrun": "no longer skips ticks",
+    "silent_host": "is fired by HOST again",
+    "clock": "the clock of HOST is right again",
+    "channel": "works again",
+}
+
+
+def tried(notified: Notified, found: Sequence[Change], now: float) -> Notified:
+    """Return what a channel knows while a message is under way: of its changes nobody can tell.
+
+    A reminder changes nothing that it knows.
+    """
+    known = dict(notified.known)
+    for change in found:
+        which = identity(change.finding)
+        before = known.get(which)
+        if change.change == RECOVERED and before:
+            known[which] = before._replace(sent_at=None)
+        elif change.change != "reminder":
+            since = before.since if before else change.finding.since
+            known[which] = Known(change.finding.state, now if since is None else since, None)
+    return notified._replace(known=known)
+
+
+def acknowledged(notified: Notified, found: Sequence[Change], now: float) -> Notified:
+    """Return what a channel knows that has acknowledged a message; `notified`: while that was under way."""
+    known = dict(notified.known)
+    for change in found:
+        which = identity(change.finding)
+        if change.change == RECOVERED:
+            known.pop(which, None)
+        else:
+            known[which] = known[which]._replace(state=change.finding.state, sent_at=now)
+    return Notified(known)

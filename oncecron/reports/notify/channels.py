@@ -1,0 +1,192 @@
+"""Send a message to a channel, and wait for its acknowledgement: sendmail, HTTP, or a command.
+
+A message is acknowledged when sendmail has queued it (exit status 0), when the server has answered with a status 2xx,
+or when the command has ended with exit status 0. All else is a `ChannelError`, and is sent again at the next pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate
+from http.client import HTTPException
+from typing import IO, TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import (
+    HTTPErrorProcessor,
+    HTTPRedirectHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
+
+from oncecron import __version__
+from oncecron.config.notify import shown_url
+from oncecron.config.options import BOURNE_SHELL, LOG, STORE
+from oncecron.core.stderr import visible
+from oncecron.reports.notify import message as form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from oncecron.config.notify import Channel
+    from oncecron.reports.notify.message import Message
+
+_FORMS: dict[str, Callable[[Message], str]] = {
+    "text": form.text,
+    "json": form.as_json,
+    "slack": form.slack,
+    "mattermost": form.mattermost,
+}
+_SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
+_ERROR_SHOWN = 200
+"""How many characters of what a program prints are shown."""
+
+
+class ChannelError(Exception):
+    """A message was not acknowledged."""
+
+
+def rendered(channel: Channel, message: Message) -> str:
+    """Return a message in the form of a channel."""
+    return _FORMS[channel.form](message)
+
+
+def send(channel: Channel, message: Message) -> None:
+    """Send a message. Raises `ChannelError`."""
+    text = rendered(channel, message)
+    if channel.kind == "url":
+        post(channel.target, text, message.message_id, channel.timeout)
+    elif channel.kind == "command":
+        command = [BOURNE_SHELL, "-c", channel.target]
+        _run(command, text.encode(), channel.timeout, _facts(message), "the command")
+    else:
+        mail = mail_of(channel, message, text)
+        _run([_sendmail(), "-i", "-t"], mail, channel.timeout, {}, "sendmail")
+
+
+def mail_of(channel: Channel, message: Message, text: str) -> bytes:
+    """Return a mail as sendmail reads it. The same message has the same Message-ID."""
+    mail = EmailMessage(policy=SMTP.clone(linesep="\n"))
+    mail["To"] = channel.target
+    if channel.sender:
+        mail["From"] = channel.sender
+    mail["Subject"] = form.summary(message)
+    mail["Date"] = formatdate(message.at)
+    mail["Message-ID"] = f"<{message.message_id}@oncecron.invalid>"
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation answers this
+    mail.set_content(text, charset="utf-8")
+    return mail.as_bytes()
+
+
+def _sendmail() -> str:
+    found = shutil.which("sendmail") or next(filter(os.path.exists, _SENDMAIL), None)
+    if found is None:
+        raise ChannelError("sendmail was not found; install a mail program such as msmtp-mta")
+    return found
+
+
+def _facts(message: Message) -> dict[str, str]:
+    """Return what a command gets in its environment."""
+    return {
+        "ONCECRON_NOTIFY_ID": message.message_id,
+        "ONCECRON_NOTIFY_CHANNEL": message.channel,
+        "ONCECRON_NOTIFY_STATE": message.state,
+        "ONCECRON_NOTIFY_SUMMARY": form.summary(message),
+        "ONCECRON_NOTIFY_CHANGES": str(len(message.changes)),
+        "ONCECRON_NOTIFY_OPEN": str(message.open),
+    }
+
+
+def _run(
+    command: list[str], given: bytes, timeout: float, facts: Mapping[str, str], what: str
+) -> None:
+    """Give a program its standard input and wait for it; on a timeout kill it and what it has started."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (STORE.environment, LOG.environment)
+    }
+    with (
+        tempfile.TemporaryFile() as printed
+    ):  # no pipe: what it leaves running would keep that open
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=printed,
+                env={**environment, **facts},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ChannelError(f"{what} cannot be started: {error.strerror}") from error
+        with process:
+            try:
+                process.communicate(given, timeout)
+            except subprocess.TimeoutExpired as error:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise ChannelError(
+                    f"{what} has not ended within {timeout:g} s and was killed"
+                ) from error
+        if process.returncode:
+            said = _beginning(printed)
+            raise ChannelError(
+                f"{what} failed with {_status(process.returncode)}{said and f': {said}'}"
+            )
+
+
+def _beginning(printed: IO[bytes]) -> str:
+    """Return the beginning of what a program has printed, on one line."""
+    printed.seek(0)
+    words = printed.read(_ERROR_SHOWN).decode("utf-8", "replace").split()
+    return visible(" ".join(words))
+
+
+def _status(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Follows no redirection: a POST would become a GET, and a webhook's secret would go to another place."""
+
+    def redirect_request(self, *_values: Any) -> None:
+        """Leave the answer as it is: a failure."""
+
+
+def post(url: str, text: str, message_id: str, timeout: float) -> None:
+    """Send JSON to a URL. Raises `ChannelError`."""
+    headers = {"Content-Type": "application/json; charset=utf-8", "Idempotency-Key": message_id}
+    _answered(Request(url, text.encode(), headers), timeout)  # noqa: S310 - the configuration has checked the scheme
+
+
+def ping(url: str, timeout: float) -> None:
+    """Ask for a URL. Raises `ChannelError`."""
+    _answered(Request(url), timeout)  # noqa: S310 - as above
+
+
+def _answered(request: Request, timeout: float) -> None:
+    """Send a request, by no proxy: a variable such as `http_proxy` must not give a secret to another server."""
+    request.add_header("User-Agent", f"oncecron/{__version__}")
+    opener = build_opener(_NoRedirect(), ProxyHandler({}), HTTPErrorProcessor())
+    where = shown_url(request.full_url)
+    try:
+        with opener.open(request, timeout=timeout):
+            return
+    except HTTPError as error:
+        with error:
+            moved = ", a redirection, which is not followed; use the new URL"
+            why = (
+                f"answered with HTTP status {error.code}{moved if 300 <= error.code < 400 else ''}"  # noqa: PLR2004
+            )
+    except (OSError, HTTPException, ValueError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        why = f"cannot be reached: {visible(str(reason) or type(reason).__name__)[:_ERROR_SHOWN]}"
+    raise ChannelError(f"{where} {why}")

@@ -1,0 +1,259 @@
+"""What a channel is notified of: once in both directions, and again where nobody can tell whether it knows."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncecron.config.notify import Channel
+from oncecron.core.log_rows import Notice
+from oncecron.core.timing import CHANNEL_FORGOTTEN
+from oncecron.reports.check import finding
+from oncecron.reports.notify.changes import acknowledged, changes, tried
+from oncecron.reports.notify.message import message_id
+from oncecron.reports.notify.notified import (
+    Failing,
+    Notified,
+    failed,
+    failing_channels,
+    identity,
+    read,
+    written,
+)
+
+if TYPE_CHECKING:
+    from oncecron.reports.check import Finding
+    from oncecron.reports.notify.changes import Change
+
+NOW = 1_795_400_000.0
+DAY = 86400.0
+OPS = Channel("ops", "command", "true", "text")
+FAILED = finding("failed", "billing", 1, "failed (exit status 3)", since=NOW - 60)
+SLOW = finding("slow", "import", 1, "has been running for 3h", since=NOW - 7200)
+MISSED = finding("missed", "billing", 2, "missed 2 ticks", tick="2026-11-20T02:00Z")
+
+
+def said(found: list[Change]) -> list[tuple[str, str, str | None, str]]:
+    """Return what changes say."""
+    return [
+        (each.change, each.finding.finding, each.finding.key, each.finding.state) for each in found
+    ]
+
+
+def know(*findings: Finding, at: float = NOW) -> Notified:
+    """Return what a channel knows that has acknowledged these findings."""
+    found = changes(OPS, Notified(), findings, at)
+    return acknowledged(tried(Notified(), found, at), found, at)
+
+
+def test_a_finding_is_told_once_and_its_end_once() -> None:
+    """In both directions; a count that grows, other words and a later tick are no change."""
+    [problem] = changes(OPS, Notified(), [FAILED], NOW)
+    assert said([problem]) == [("problem", "failed", "billing", "critical")]
+    known = know(FAILED)
+    grown = FAILED._replace(count=7, reason="failed, 7 runs in a row", since=NOW, tick="t")
+    assert changes(OPS, known, [grown], NOW + DAY) == []
+    [over] = changes(OPS, known, [], NOW + 120)
+    assert said([over]) == [("recovered", "failed", "billing", "ok")]
+    assert (over.previous, over.finding.since) == ("critical", FAILED.since)
+    known = acknowledged(tried(known, [over], NOW + 120), [over], NOW + 120)
+    assert known == Notified()
+    assert changes(OPS, known, [], NOW + 180) == []
+
+
+def test_what_gets_worse_is_a_change_and_what_gets_better_is_none() -> None:
+    """A warning that becomes critical; after that, a warning again is nothing new."""
+    known = know(SLOW)
+    worse = SLOW._replace(state="critical")
+    [change] = changes(OPS, known, [worse], NOW)
+    assert (change.change, change.previous) == ("worse", "warning")
+    known = acknowledged(tried(known, [change], NOW), [change], NOW)
+    assert changes(OPS, known, [SLOW], NOW) == []
+    assert changes(OPS, known, [worse], NOW) == []
+
+
+def test_findings_of_one_key_are_apart() -> None:
+    """By kind and by shard."""
+    shards = [
+        finding("expired", "billing", 1, "expired", since=NOW, shard=shard) for shard in (0, 1)
+    ]
+    known = know(FAILED, shards[0])
+    found = changes(OPS, known, [FAILED, *shards, MISSED], NOW)
+    assert [(each.finding.finding, each.finding.shard) for each in found] == [
+        ("expired", 1),
+        ("missed", None),
+    ]
+    assert said(changes(OPS, known, [FAILED], NOW)) == [("recovered", "expired", "billing", "ok")]
+
+
+def test_findings_of_one_host_are_apart() -> None:
+    """Each host of a key, each clock; the end names the host."""
+    silent = [
+        finding("silent_host", "billing", 1, "silent", since=NOW, host=host)
+        for host in ("web1", "web2", None)
+    ]
+    clock = finding("clock", None, 1, "wrong", since=NOW, host="web1")
+    known = know(*silent, clock)
+    assert len(known.known) == 4
+    over = changes(OPS, known, [silent[0]], NOW)
+    assert [(each.finding.key, each.finding.reason) for each in over] == [
+        ("billing", "is fired by web2 again"),
+        ("billing", "is fired by as many hosts as wanted again"),
+        (None, "the clock of web1 is right again"),
+    ]
+
+
+def test_a_reminder_comes_after_its_time_and_then_again() -> None:
+    """Whatever the clocks of two hosts differ."""
+    known = know(FAILED)
+    for later in (1.0, -300.0, DAY - 1):
+        assert changes(OPS, known, [FAILED], NOW + later, remind=DAY) == []
+    [reminder] = changes(OPS, known, [FAILED], NOW + DAY, remind=DAY)
+    assert reminder.change == "reminder"
+    under_way = tried(known, [reminder], NOW + DAY)
+    assert under_way == known
+    known = acknowledged(under_way, [reminder], NOW + DAY)
+    assert changes(OPS, known, [FAILED], NOW + DAY + 60, remind=DAY) == []
+    assert len(changes(OPS, known, [FAILED], NOW + 2 * DAY, remind=DAY)) == 1
+    assert changes(OPS, known, [FAILED], NOW + 9 * DAY) == []
+
+
+def test_what_was_not_acknowledged_is_told_again_and_its_end_too() -> None:
+    """Nobody can tell whether the message has arrived; what came and went meanwhile is told as well."""
+    found = changes(OPS, Notified(), [FAILED], NOW)
+    lost = tried(Notified(), found, NOW)
+    assert said(changes(OPS, lost, [FAILED], NOW + 60)) == said(found)
+    assert said(changes(OPS, lost, [], NOW + 60)) == [("recovered", "failed", "billing", "ok")]
+    over = changes(OPS, know(FAILED), [], NOW)
+    lost = tried(know(FAILED), over, NOW)
+    assert said(changes(OPS, lost, [], NOW + 60)) == said(over)
+    assert said(changes(OPS, lost, [FAILED], NOW + 60)) == said(found)
+
+
+def test_a_message_that_is_sent_again_has_the_same_id() -> None:
+    """As long as it says the same; another one, later or for another channel, has another id."""
+    ids = []
+    for at, notified in ((NOW, Notified()), (NOW + 60, None)):
+        before = notified or tried(Notified(), changes(OPS, Notified(), [MISSED], NOW), NOW)
+        found = changes(OPS, before, [MISSED], at)
+        ids.append(message_id("ops", tried(before, found, at), found))
+    assert ids[0] == ids[1]
+    known = know(MISSED)
+    over = changes(OPS, known, [], NOW)
+    ids.append(message_id("ops", tried(known, over, NOW), over))
+    again = changes(OPS, Notified(), [MISSED], NOW + DAY)
+    ids.append(message_id("ops", tried(Notified(), again, NOW + DAY), again))
+    times = (NOW, NOW + DAY)
+    reminders = [
+        changes(OPS, know(MISSED, at=at), [MISSED], NOW + 9 * DAY, remind=DAY) for at in times
+    ]
+    ids += [
+        message_id("ops", know(MISSED, at=at), each)
+        for at, each in zip(times, reminders, strict=True)
+    ]
+    ids.append(message_id("other", tried(Notified(), again, NOW + DAY), again))
+    assert len(set(ids)) == len(ids) - 1
+
+
+def test_a_row_that_cannot_be_read_is_no_recovery() -> None:
+    """What is not seen may still be there; what is new is told all the same."""
+    assert said(changes(OPS, know(FAILED), [SLOW], NOW, complete=False)) == [
+        ("problem", "slow", "import", "warning")
+    ]
+
+
+def test_a_channel_has_its_keys_and_never_its_own_failure() -> None:
+    """A finding of no key is for every channel; what it no longer is for, ends without a word."""
+    mine = OPS._replace(keys=("bill*", "report"))
+    broken = [
+        finding("channel", None, 1, "fails", since=NOW, channel=name) for name in ("ops", "chat")
+    ]
+    found = changes(mine, know(SLOW), [FAILED, *broken], NOW)
+    assert [(each.finding.key, each.finding.channel) for each in found] == [
+        ("billing", None),
+        (None, "chat"),
+    ]
+
+
+def test_no_change_is_ever_forgotten() -> None:
+    """Random findings and passes that are killed anywhere: what a channel was told last is what is, in the end."""
+    random = Random(4711)
+    kinds = [FAILED, SLOW, MISSED, SLOW._replace(state="critical")]
+    for _ in range(200):
+        known, told = Notified(), dict[object, str]()
+        seen, at = set[object](), NOW
+        for _ in range(random.randrange(1, 12)):
+            at += 60
+            present = {identity(each): each for each in random.sample(kinds, random.randrange(4))}
+            found = changes(OPS, known, list(present.values()), at)
+            under_way = tried(known, found, at)
+            fate = random.choice(["before", "lost", "unrecorded", "well"])
+            if fate == "before":
+                continue  # killed before anything was written: the findings are still unknown
+            seen |= set(present)
+            if fate in ("unrecorded", "well"):
+                told |= {identity(each.finding): each.finding.state for each in found}
+            known = acknowledged(under_way, found, at) if fate == "well" else under_way
+        found = changes(OPS, known, [], at + 60)
+        told |= {identity(each.finding): each.finding.state for each in found}
+        assert set(told.values()) <= {"ok"}
+        assert set(told) == seen
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    """With every field; also a failure."""
+    under_way = tried(know(FAILED, SLOW), changes(OPS, know(FAILED, SLOW), [], NOW), NOW)
+    for notified in (
+        Notified(),
+        know(FAILED, SLOW, MISSED),
+        under_way,
+        under_way._replace(failing=Failing(NOW, NOW + 60, 2, "HTTP status 500")),
+    ):
+        assert read(Notice("ops", 3, written(notified))) == notified
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("", "{", "[]", "null", "{}", '{"known": []}', '{"known": [{}], "failing": null}'),
+        '{"known": 3, "failing": null}',
+        '{"known": [], "failing": {}}',
+        '{"known": [], "failing": {"since": 1, "tried_at": 1e300, "tries": 1, "error": ""}}',
+        '{"known": [], "failing": {"since": 1, "tried_at": 1, "tries": "1", "error": ""}}',
+        *(
+            written(know(FAILED)).replace(*swap)
+            for swap in (
+                ('"billing"', "7"),
+                ('"critical"', '"bad"'),
+                ('"shard":null', '"shard":"x"'),
+                (f"{NOW!r}", "Infinity"),
+            )
+        ),
+        "[" * 100_000,
+    ],
+)
+def test_a_document_that_nobody_wrote_counts_as_none(
+    document: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, and everything is told again: a role that may write it can cause noise, not silence."""
+    assert read(Notice("ops\x1b[31m", 1, document)) == Notified()
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith(r"oncecron: what channel ops\x1b[31m was notified of cannot be read")
+
+
+def test_a_channel_that_fails_twice_in_a_row_is_a_finding_as_long_as_it_is_tried() -> None:
+    """A single failure is repaired a minute later, and a channel that was removed is no finding for ever."""
+    failing = None
+    for number, at in enumerate(itertools.islice(itertools.count(NOW, 60.0), 3)):
+        failing = failed(failing, f"HTTP status 50{number}", at)
+        notice = Notice("chat", 1, written(Notified(failing=failing)))
+        found = list(failing_channels([notice], at))
+        assert len(found) == (number > 0)
+    [finding_] = found
+    assert (finding_.channel, finding_.key, finding_.since) == ("chat", None, NOW)
+    assert (finding_.finding, finding_.state) == ("channel", "critical")
+    assert finding_.reason == "channel chat of notify fails: HTTP status 502"
+    assert list(failing_channels([notice], at + CHANNEL_FORGOTTEN + 1)) == []

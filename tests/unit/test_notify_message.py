@@ -1,0 +1,155 @@
+"""The messages of `oncecron notify`: what they say, how long they may be, and that no text in them takes effect."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+
+import pytest
+
+from oncecron.config.notify import Channel
+from oncecron.reports.check import finding
+from oncecron.reports.notify.changes import Change
+from oncecron.reports.notify.channels import mail_of, rendered
+from oncecron.reports.notify.message import Evidence, Message, as_json, summary, text
+
+NOW = 1_795_400_000.0
+FORMS = ("text", "json", "slack", "mattermost")
+HOSTILE = (
+    "x\r\nBcc: eve@example.com\n\n<!channel> <@U1> @all @channel ``` \x1b[31m\u202e & <http://e|x>"
+)
+
+
+def message(*reasons: str, change: str = "problem", **more: object) -> Message:
+    """Return a message with a finding for each reason."""
+    found = [
+        Change(change, finding("failed", f"key{number}", 1, reason, since=NOW), "ok")
+        for number, reason in enumerate(reasons)
+    ]
+    values = {"evidence": {}, "open": len(found), **more}
+    return Message("0" * 32, "ops", "oncecron", "web1", NOW, found, **values)  # type: ignore[arg-type]
+
+
+def channel(form: str) -> Channel:
+    """Return a channel for a form."""
+    return Channel("ops", "to" if form == "text" else "url", "ops@example.com", form)
+
+
+def test_the_summary_names_the_worst_first_and_how_many_follow() -> None:
+    """One line, as the subject of a mail."""
+    assert summary(message("failed")) == "oncecron CRITICAL: key0 failed"
+    assert summary(message("failed", "b", "c")) == "oncecron CRITICAL: key0 failed (and 2 more)"
+    over = message("no longer fails", change="recovered")
+    ended = [over.changes[0]._replace(finding=over.changes[0].finding._replace(state="ok"))]
+    assert summary(over._replace(changes=ended)) == "oncecron OK: key0 no longer fails"
+    assert "oncecron TEST: channel ops works" in text(message()._replace(test=True))
+
+
+def test_a_text_has_each_change_and_the_account_of_its_tick() -> None:
+    """And where it comes from."""
+    evidence = {0: Evidence(["Tick t of key key0 failed on web1."], "one\ntwo\n")}
+    found = message("failed", "missed 2 ticks", evidence=evidence, change="reminder")
+    assert text(found).splitlines() == [
+        "oncecron CRITICAL: key0 failed (and 1 more)",
+        "",
+        "critical (reminder): key0 failed",
+        "critical (reminder): key1 missed 2 ticks",
+        "",
+        "key0:",
+        "  Tick t of key key0 failed on web1.",
+        "  The end of its output:",
+        "  | one",
+        "  | two",
+        "",
+        "Now 2 findings are open. Sent by web1, namespace oncecron, at 2026-11-23T02:13:20Z.",
+    ]
+
+
+def test_the_json_form_has_the_published_fields() -> None:
+    """All of them always; times with their offset."""
+    found = json.loads(as_json(message("failed", evidence={0: Evidence(["a", "b"], None)})))
+    [change] = found.pop("changes")
+    assert found == {
+        "format": 1,
+        "id": "0" * 32,
+        "channel": "ops",
+        "namespace": "oncecron",
+        "host": "web1",
+        "at": "2026-11-23T02:13:20.000Z",
+        "test": False,
+        "state": "critical",
+        "summary": "oncecron CRITICAL: key0 failed",
+        "open": 1,
+    }
+    assert change == {
+        "change": "problem",
+        "finding": "failed",
+        "state": "critical",
+        "key": "key0",
+        "shard": None,
+        "count": 1,
+        "tick": None,
+        "since": "2026-11-23T02:13:20.000Z",
+        "reason": "failed",
+        "host": None,
+        "channel": None,
+        "previous": "ok",
+        "account": ["a", "b"],
+        "output": None,
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_thousand_changes_are_one_message_that_a_chat_accepts(form: str) -> None:
+    """What does not fit is counted; a program gets all of it."""
+    evidence = {place: Evidence(["word " * 500] * 50, "x" * 100_000) for place in range(10)}
+    found = message(*("failed " + "long " * 200 for _ in range(1000)), evidence=evidence)
+    sent = rendered(channel(form), found)
+    if form == "json":
+        assert len(json.loads(sent)["changes"]) == 1000
+        return
+    body = sent if form == "text" else json.loads(sent)["text"]
+    assert len(body) < {"text": 201_000, "slack": 40_000, "mattermost": 16_383}[form]
+    assert "more changes; see `oncecron check`".replace("`", "`" if form == "text" else "'") in body
+    assert "Now 1000 findings are open." in body
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_hostile_text_takes_no_effect(form: str) -> None:
+    """In a reason, an account and an output: no header, no mention, no code of a terminal, no login."""
+    login = "postgresql://u:s3cret@db/x"
+    evidence = {0: Evidence([HOSTILE, login], HOSTILE)}
+    found = message(HOSTILE, f"cannot reach {login}", evidence=evidence)
+    sent = rendered(channel(form), found)
+    if form == "json":
+        assert sent.isascii()
+        assert sent.isprintable()
+        return
+    body = sent if form == "text" else json.loads(sent)["text"]
+    assert all(line.isprintable() or form == "mattermost" for line in body.split("\n"))
+    assert "s3cret" not in body
+    if form == "slack":
+        assert "<" not in body
+        assert ">" not in body
+    if form == "mattermost":
+        assert all(sign not in body for sign in ("@a", "@c", "<!", "<@", "<h"))
+    if form != "text":
+        assert body.count("```") == 2
+        assert body.endswith("\n```")
+
+
+def test_a_hostile_text_adds_no_header_to_a_mail() -> None:
+    """The subject is one line, in ASCII on the wire; the text arrives as it is."""
+    ops = channel("text")._replace(sender="cron@example.com")
+    found = message(HOSTILE + " ü€" * 100)
+    raw = mail_of(ops, found, text(found))
+    mail = email.message_from_bytes(raw, policy=email.policy.default)
+    assert mail.keys() == [
+        *("To", "From", "Subject", "Date", "Message-ID", "Auto-Submitted"),
+        *("Content-Type", "Content-Transfer-Encoding", "MIME-Version"),
+    ]
+    assert raw.partition(b"\n\n")[0].isascii()
+    assert mail["Subject"] == summary(found)
+    assert mail["Message-ID"] == f"<{'0' * 32}@oncecron.invalid>"
+    assert mail.get_content() == text(found)

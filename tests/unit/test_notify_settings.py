@@ -1,0 +1,144 @@
+"""The table [notify] of the configuration file: what it means, and what is wrong in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncecron.config.check import check_file
+from oncecron.config.file import read_file
+from oncecron.config.notify import NOTIFY_KEY, Channel, parsed_notify, read_notify
+from oncecron.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOOK = "https://hooks.slack.com/services/T0/B0/s3cret"
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> str:
+    """Write a configuration file."""
+    file = path / "oncecron.toml"
+    file.write_text(text)
+    file.chmod(mode)
+    return str(file)
+
+
+def problems(path: Path, text: str, mode: int = 0o600) -> list[str]:
+    """Return what `config check` finds, without the path."""
+    file = written(path, text, mode)
+    found = list(map(str, check_file(file)))
+    assert all("s3cret" not in each for each in found)
+    return [each.removeprefix(file).strip() for each in found]
+
+
+def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
+    """By what they have; the rest has defaults."""
+    (tmp_path / "secret").write_text(f"{HOOK}\n")
+    (tmp_path / "secret").chmod(0o600)
+    file = written(
+        tmp_path,
+        '[notify]\nremind = "1d"\nfailures = 3\nslow = 5\nignore = "overrun"\ncritical = "slow"\n'
+        'ping_url = "https://hc.example.com/uuid"\n'
+        '[notify.channel.ops]\nto = ["ops@example.com", "root"]\nfrom = "cron@example.com"\n'
+        '[notify.channel.chat]\nurl_file = "secret"\nform = "slack"\nkeys = ["bill*", "a/b"]\n'
+        '[notify.channel."x.y"]\nurl = "http://[::1]:8080/hook"\ntimeout = "5s"\n'
+        '[notify.channel.log]\ncommand = "logger -t cron"\nform = "json"\n',
+    )
+    notify = read_notify(read_file(file))
+    assert notify.channels == (
+        Channel("ops", "to", "ops@example.com, root", "text", sender="cron@example.com"),
+        Channel("chat", "url", HOOK, "slack", ("bill*", "a/b")),
+        Channel("x.y", "url", "http://[::1]:8080/hook", "json", timeout=5.0),
+        Channel("log", "command", "logger -t cron", "json"),
+    )
+    assert notify.channels[1].shown == "https://hooks.slack.com/***"
+    assert (notify.remind, notify.failures, notify.slow) == (86400.0, 3, 5)
+    assert (notify.states["overrun"], notify.states["slow"], notify.states["failed"]) == (0, 2, 2)
+    assert notify.ping_url == "https://hc.example.com/uuid"
+    assert problems(tmp_path, (tmp_path / "oncecron.toml").read_text()) == []
+    assert [notify.channels[1].is_for(key) for key in ("billing", "a/b", "a/c", None)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+OPS = "[notify.channel.ops]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("notify = 1", ": notify must be a table: [notify]"),
+        ("notfy.x = 1", ": unknown key 'notfy'; did you mean [notify]?"),
+        ("[notify]\nremnd = 1", "[notify]: unknown key 'remnd'; did you mean remind?"),
+        ("[notify]\nremind = '1s'", "[notify]: remind: '1s' is too small; the minimum is 600 s"),
+        ("[notify]\nremind = true", "[notify]: remind: True is neither a text nor a number"),
+        ("[notify]\nfailures = 0", "[notify]: failures: '0' is too small; the minimum is 1"),
+        ("[notify]\nignore = 'faild'", "[notify]: ignore: no finding 'faild'; use missed, "),
+        ("[notify]\nchannel = 1", "[notify]: channel must be tables: [notify.channel.NAME]"),
+        ("[notify.channel]\nops = 1", "[notify.channel.ops]: a channel must be a table"),
+        ("[notify]\nping_url = 'ftp://x/s3cret'", "[notify]: ping_url: this is not a URL; write"),
+        (OPS, "[notify.channel.ops]: set exactly one of to, url, url_file, command"),
+        (OPS + "to = 'a@b'\nurl = 'http://x/'", "[notify.channel.ops]: set exactly one of"),
+        (OPS + "to = 'a b'", "[notify.channel.ops]: to: 'a b' is not a mail address; write"),
+        (OPS + "to = '-x@b'", "[notify.channel.ops]: to: '-x@b' is not a mail address"),
+        (OPS + 'to = "a@b\\nBcc: c@d"', "[notify.channel.ops]: to must be a text of one line"),
+        (OPS + "to = []", "[notify.channel.ops]: to must be a text of one line"),
+        (OPS + "to = 'a@b'\nform = 'json'", "[notify.channel.ops]: form: 'json' is not one of"),
+        (OPS + "to = 'a@b'\nfrom = 3", "[notify.channel.ops]: from must be a mail address"),
+        (OPS + "url = 'file:///etc/passwd'", "[notify.channel.ops]: url: this is not a URL"),
+        (OPS + "url = 'https:///s3cret'", "[notify.channel.ops]: url: this is not a URL"),
+        (OPS + "url = 'https://x/a s3cret'", "[notify.channel.ops]: url: this is not a URL"),
+        (OPS + "url = 'https://x:0/'", "[notify.channel.ops]: url: this is not a URL"),
+        (OPS + "url = 3", "[notify.channel.ops]: url: this is not a URL"),
+        (OPS + "url = 'http://x/'\nfrom = 'a@b'", "[notify.channel.ops]: unknown key 'from'; did"),
+        (OPS + "url_file = 3", "[notify.channel.ops]: url_file must be the path of a file"),
+        (OPS + "url_file = 'none'", "[notify.channel.ops]: url_file: "),
+        (OPS + "command = ''", "[notify.channel.ops]: command must be a text of one line"),
+        (OPS + "command = 'x'\nkeys = 'a'", "[notify.channel.ops]: keys must be a list of keys"),
+        (
+            OPS + "command = 'x'\nkeys = ['a b']",
+            "[notify.channel.ops]: keys: no job can have a key such as 'a b'",
+        ),
+        (OPS + "command = 'x'\ntimeout = '2h'", "[notify.channel.ops]: timeout: '2h' is too large"),
+        (OPS + "command = 'x'\nkind = 1", "[notify.channel.ops]: unknown key 'kind'; known keys: "),
+        ("[notify.channel.ping_url]\nto = 'a@b'", "[notify.channel.ping_url]: 'ping_url' cannot"),
+        ('[notify.channel."a b"]\nto = "a@b"', "[notify.channel.\"a b\"]: 'a b' cannot be the"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    """By `config check`; none of them stops a job."""
+    [found] = problems(tmp_path, text)
+    assert found.startswith(told), found
+    if "notify = 1" not in text and "notfy" not in text:
+        file = read_file(written(tmp_path, text))
+        assert file.notify
+        with pytest.raises(ConfigurationError):
+            read_notify(file)
+        assert all(each.keys == (NOTIFY_KEY,) for each in parsed_notify(file)[1])
+
+
+def test_a_secret_is_not_for_everybody(tmp_path: Path) -> None:
+    """A webhook in a file that all may read is refused; so is its own file. Another URL is no secret."""
+    channel = f'{OPS}url = "{HOOK}"\n'
+    assert problems(tmp_path, channel) == []
+    [found] = problems(tmp_path, channel, 0o644)
+    cure = "move the URL to a file of its own, and name it in url_file"
+    assert found == (
+        f"[notify.channel.ops]: url: this URL is a secret, and the file is world-readable; {cure}"
+    )
+    assert problems(tmp_path, f'{OPS}url = "http://alerts.internal/hook"\n', 0o644) == []
+    (tmp_path / "url").write_text(HOOK)
+    (tmp_path / "url").chmod(0o644)
+    [found] = problems(tmp_path, f'{OPS}url_file = "url"\n', 0o644)
+    assert found.endswith(f"holds a secret and is world-readable; run `chmod 640 {tmp_path}/url`")
+
+
+def test_without_a_channel_there_is_nothing_to_notify(tmp_path: Path) -> None:
+    """The message says where to add one."""
+    with pytest.raises(ConfigurationError, match=r"add a section \[notify.channel.NAME\] to"):
+        read_notify(read_file(written(tmp_path, "[notify]\nremind = '1d'\n")))
