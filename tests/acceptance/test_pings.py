@@ -409,6 +409,7 @@ def test_a_job_without_a_lease_is_reported(
 # What it costs the job
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_costs_the_job_nothing(
     any_store: Store,
     host: Oncecron,
@@ -568,7 +569,7 @@ def test_a_ping_survives_the_firing(
     os.kill(pinger.pid, signal.SIGTERM)  # as systemd does at the end of a unit
     release.set()
     wait_gone([pinger])
-    assert paths(recorder.received) == ["/x/start"]
+    assert set(paths(recorder.received)) == {"/x/start"}
 
 
 def test_a_killed_ping_changes_nothing(

@@ -316,3 +316,18 @@ def test_a_failure_is_reported_in_the_system_log(
         assert logged.pop() == (syslog.LOG_WARNING, text)
         assert opened.pop() == ("oncecron", syslog.LOG_PID, syslog.LOG_CRON)
         assert capfd.readouterr().err == expected
+
+
+def test_a_bug_keeps_no_ping_back(
+    new_recorder: Callable[..., Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported without its text, which may hold the URL; the next ping is sent."""
+    logged: list[str] = []
+    monkeypatch.setattr(syslog, "syslog", lambda _, text: logged.append(text))
+    recorder = new_recorder()
+    channel = Channel(Ping("webhook", f"{recorder.url}/s3cret"), "bill", verbose=0)
+    channel.send("start", record(started_at="s3cret"))
+    channel.send("end", record())
+    channel.finish()
+    assert logged == [f"key bill: the start ping to webhook {recorder.url}/*** failed: TypeError"]
+    assert [json.loads(one.body)["event"] for one in recorder.received] == ["end"]
