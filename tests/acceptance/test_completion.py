@@ -162,13 +162,13 @@ def in_a_shell(*cases: tuple[str, Any], shells: Sequence[str] = SHELLS) -> list[
     ("shell", "line", "offered"),
     [
         *in_each_shell(
-            ("oncecron h", "history"),
+            ("oncecron hi", "history"),
             ("oncecron history --format=n", "--format=ndjson"),
             ("oncecron history --outcome s", "stopped succeeded"),
             ("oncecron crontab lint x /etc/host.con", "/etc/host.conf"),
             ("oncecron history --config=/etc/host.con", "--config=/etc/host.conf"),
-            ("FOO=1 oncecron h", "history"),
-            ("true; oncecron  h", "history"),
+            ("FOO=1 oncecron hi", "history"),
+            ("true; oncecron  hi", "history"),
             ("oncecron why ", "billing db:backup report"),
             ("oncecron nonsense ", ""),
             ("oncecron run --key x getcon", "getconf"),
@@ -342,7 +342,7 @@ def test_a_store_that_is_away_offers_nothing(
     port = deaf if how == "deaf" else free_port()
     environment = environment_in(tmp_path, f"{scheme}://user:secret@127.0.0.1:{port}/")
     at_prompt = new_shell(at, environment)
-    assert_offered(at_prompt, "oncecron h", ["history"])
+    assert_offered(at_prompt, "oncecron hi", ["history"])
     began = time.monotonic()
     assert at_prompt.offered("oncecron why ") == []
     assert time.monotonic() - began < 5  # drivers wait for ten
