@@ -21,7 +21,7 @@ from servers import PostgresServer, RedisServer
 from servers.oncecron import installed
 
 from oncecron.core import clock
-from oncecron.core.model import Ending, Firing, Holder, Lease, Refusal, Retention
+from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Refusal, Retention
 from oncecron.core.tick import Tick, named_tick, scheduled_tick
 from oncecron.stores import open_inspector, open_lease_store
 from oncecron.stores.address import parse_address
@@ -63,6 +63,9 @@ class Filled(Protocol):
     def copy(self, size: Size) -> None:
         """Copy the executions and skips of each key to all ticks but the newest."""
 
+    def copy_hosts(self, size: Size) -> None:
+        """Copy what the store knows of a host that fires a key to all hosts but the first two."""
+
     def stop_for(self, seconds: int) -> None:
         """Let all keys be due every minute, and none have been fired for this long."""
 
@@ -88,6 +91,7 @@ def fill(store: Filled, size: Size) -> None:
     _fire(store, size, oldest, schedule)
     store.copy(size)
     _fire(store, size, newest, schedule)
+    store.copy_hosts(size)
 
 
 def _fire(store: Filled, size: Size, tick: Tick, schedule: str) -> None:
@@ -115,7 +119,8 @@ def claim(url: str, wanted: Firing) -> object:
     """Claim, and end the execution if there is one, as a whole process does; return the answer to the claim."""
     store = open_lease_store(parse_address(url), "oncecron", wanted.ttl)
     deadline = clock.lease_time(store.lease_clock) + 30
-    answer = store.claim(wanted, deadline=deadline)
+    while isinstance(answer := store.claim(wanted, deadline=deadline), AskAgain):
+        time.sleep(answer.after)  # as a firing: the session before has not ended yet
     if isinstance(answer, Lease):
         ended = Ending("succeeded", 0, None, 1.5, None, None, None)
         assert store.finish(answer, ended, _KEPT, deadline=deadline)
@@ -151,6 +156,13 @@ class FilledPostgres:
         cross join generate_series(1, {hosts} - 1) h
        where e.tick_at > (select max(tick_at) from oncecron.job_execution) - {skipped} * interval '1 hour'
     """
+    _HOSTS = """
+    insert into oncecron.key_host
+      select k.key_id, format('app-%s.example.org', to_char(h, 'FM00')), k.seen_at, k.version, k.clock_ahead, k.ticks,
+             k.ticks_at, k.schedule, k.zone, k.command, k.hour, k.wins, k.skips
+        from oncecron.key_host k, generate_series(2, {hosts} - 1) h
+       where k.host = '{host}'
+    """
     _OLD = (
         """
         update oncecron.job_execution
@@ -175,6 +187,11 @@ class FilledPostgres:
         for statement in (self._EXECUTIONS, self._SKIPS, *self._OLD):
             values = {"ticks": size.ticks, "hosts": size.hosts, "skipped": size.skipped}
             self.database.execute(statement.format(**values))
+
+    def copy_hosts(self, size: Size) -> None:
+        """Insert the rows."""
+        self.database.execute(self._HOSTS.format(hosts=size.hosts, host=host(1)))
+        self.database.execute("vacuum (analyze) oncecron.key_host")
 
     def stop_for(self, seconds: int) -> None:
         """Update the rows."""
@@ -211,6 +228,13 @@ class FilledSQLite:
         from skip s join job_execution e using (key, shard), h
        where e.tick_instant > (select max(tick_instant) from job_execution) - {skipped} * 3600
     """
+    _HOSTS = """
+    insert into key_host
+      with recursive h(h) as (select 2 union all select h + 1 from h where h < {hosts} - 1)
+      select key, shard, printf('app-%02d.example.org', h), seen_at, version, ticks, ticks_at, schedule, zone, command,
+             hour, wins, skips
+        from key_host, h where host = '{host}'
+    """
     _OLD = (
         """
         update job_execution set started_at = tick_instant + 1, finished_at = tick_instant + 2.5
@@ -238,6 +262,10 @@ class FilledSQLite:
         """Insert the rows."""
         values = {"ticks": size.ticks, "hosts": size.hosts, "skipped": size.skipped}
         self._run(*(text.format(**values) for text in (self._EXECUTIONS, self._SKIPS, *self._OLD)))
+
+    def copy_hosts(self, size: Size) -> None:
+        """Insert the rows."""
+        self._run(self._HOSTS.format(hosts=size.hosts, host=host(1)))
 
     def stop_for(self, seconds: int) -> None:
         """Update the rows."""
@@ -302,6 +330,14 @@ class FilledRedis:
                     "hosts": size.hosts, "skipped_from": size.ticks - 1 - size.skipped,
                 }  # fmt: skip
                 client.eval(script, len(names), *names, *scripts.arguments(values))
+
+    def copy_hosts(self, size: Size) -> None:
+        """Set the fields."""
+        client: Any = self.server.connect(decode_responses=True)
+        for key in keys_of(size):
+            name = self.names.of_shard("hosts", scripts.shard_of(key, 0))
+            told = client.hget(name, host(1))
+            client.hset(name, mapping={host(number): told for number in range(2, size.hosts)})
 
     def stop_for(self, seconds: int) -> None:
         """Change the hashes."""

@@ -15,6 +15,7 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -35,15 +36,32 @@ COMMANDS: dict[str, list[str]] = {
     "check": ["check"],
     "jobs": ["jobs"],
     "metrics": ["metrics"],
+    "hosts": ["hosts"],
+    "notify": ["notify", "--dry-run"],
 }
 """What is measured: add a command that looks at all keys here."""
 TURN = 0.5
 """Seconds of claims without a break, with or without a check beside them."""
 OUTAGE = 86400
+CONFIGURATION = """\
+[notify.channel.ops]
+to = "ops@example.com"
+"""
+
+
+class Sample(NamedTuple):
+    """One command; seconds."""
+
+    whole: float
+    cpu: float
+    """Of its process alone, without that of the server."""
 
 
 def environment_of(store: Filled, directory: Path) -> dict[str, str]:
-    """Return the environment of a command."""
+    """Return the environment of a command, in whose home there is a configuration."""
+    configuration = directory / ".config" / "oncecron" / "config.toml"
+    configuration.parent.mkdir(parents=True, exist_ok=True)
+    configuration.write_text(CONFIGURATION)
     return {
         "PATH": "/usr/bin:/bin",
         "HOME": str(directory),
@@ -61,20 +79,25 @@ class Bench:
         self.environment = environment_of(store, directory)
         self.number = itertools.count(1)
 
-    def command(self, words: list[str]) -> float:
-        """Return the seconds that a command takes as a whole process."""
+    def command(self, words: list[str]) -> Sample:
+        """Return what a command takes as a whole process."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.monotonic()
         done = subprocess.run(
             [self.script, *words], env=self.environment, capture_output=True, check=False
         )
-        took = time.monotonic() - began
+        whole = time.monotonic() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode > 2 or done.stderr:
-            raise RuntimeError(f"{words}: {done.returncode} {done.stderr.decode()}")
-        return took
+            raise RuntimeError(
+                f"{words}: {done.returncode} {(done.stderr or done.stdout).decode()}"
+            )
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Sample(whole, cpu)
 
-    def commands(self, rounds: int) -> dict[str, list[float]]:
+    def commands(self, rounds: int) -> dict[str, list[Sample]]:
         """Return the times of all commands, in turn."""
-        times: dict[str, list[float]] = {name: [] for name in COMMANDS}
+        times: dict[str, list[Sample]] = {name: [] for name in COMMANDS}
         for words in COMMANDS.values():
             self.command(words)
         for _ in range(rounds):
@@ -138,8 +161,8 @@ def report(results: dict[str, Any]) -> str:
         f"|---|{'--:|' * len(results)}",
     ]
     for state, name in itertools.product(("well", "outage"), COMMANDS):
-        cells = (f"{statistics.median(each[state][name]) * 1000:.0f}" for each in results.values())
-        lines.append(f"| {name}, {state}, ms | {' | '.join(cells)} |")
+        cells = (_cell(each[state][name]) for each in results.values())
+        lines.append(f"| {name}, {state}: whole (cpu), ms | {' | '.join(cells)} |")
     for name in ("alone", "beside checks"):
         cells = (
             f"{statistics.median(each['claims'][name]) * 1000:.1f}" for each in results.values()
@@ -149,6 +172,11 @@ def report(results: dict[str, Any]) -> str:
         cells = (f"{ratio(each['claims'], name, 'alone'):.2f}" for each in results.values())
         lines.append(f"| claim {name}, of alone | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _cell(samples: list[Sample]) -> str:
+    whole, cpu = (statistics.median(each) * 1000 for each in zip(*samples, strict=True))
+    return f"{whole:.0f} ({cpu:.0f})"
 
 
 def main() -> None:
@@ -179,6 +207,7 @@ def main() -> None:
                 results[store.name]["claims"] = bench.claims(options.rounds)
                 store.stop_for(OUTAGE)
                 results[store.name]["outage"] = bench.commands(max(1, options.rounds // 4))
+                print(f"{store.name} measured", file=sys.stderr)
             finally:
                 store.close()
     print(
