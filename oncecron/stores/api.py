@@ -204,6 +204,9 @@ class Inspector(Protocol):
     def forget(self, key: str) -> bool:
         """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""
 
+    def forget_host(self, host: str) -> bool:
+        """Expect no further firings of a host until it fires again; return False if it has fired no key."""
+
     def namespaces(self) -> Iterable[str]:
         """Return the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
 

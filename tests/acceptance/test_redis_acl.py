@@ -77,7 +77,7 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
         *("history", "history k --tick t0", "history --id 1", "history --exhausted"),
         *("history --skips", "history k --since 1h", "history --outcome failed"),
         *("pause k", "resume k", "pause --all", "resume --all", "drain web9", "undrain web9"),
-        *("forget k", "check", "notify --now"),
+        *("forget k", "forget --host host-a", "check", "notify --now"),
         *("stop k --signal KILL", "release k"),
     ):
         ended = b(*shlex.split(command))

@@ -189,6 +189,19 @@ def test_a_host_that_has_gone_is_forgotten(a: Host, b: Host, store: StoreKind, l
     assert seen(log) == {}
 
 
+def test_a_retired_host_is_forgotten(a: Host, b: Host, log: Log) -> None:
+    """On every key, until it fires again."""
+    a.run(minute(1))
+    b.run(minute(2))
+    b.run(minute(2), key="other", shard=1, shards=2)
+    assert log.people.forget_host("bb.example")
+    assert [each.host for each in log.people.key_hosts()] == ["a.example"]
+    assert not log.people.forget_host("bb.example")
+    b.run(minute(3))
+    [_, again] = seen(log).values()
+    assert (ticks(again), again.wins) == ([minute(3).text], 1)
+
+
 def test_a_retry_is_the_same_firing(a: Host, store: StoreKind, log: Log) -> None:
     """Neither its start nor a pause that prevents it counts anew."""
     lease = a.win(minute(1), retries=2)

@@ -256,6 +256,10 @@ class PostgresInspector(Connection):
         bounds.check(notice._asdict())
         return bool(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
 
+    def forget_host(self, host: str) -> bool:
+        """Expect no further firings of a host; see `Inspector.forget_host`."""
+        return bool(self._ask("forget_host", {"host": host}, _OPERATORS_CURE)[0][0])
+
     def _stop_starts(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
         """Ask until no write is under way. Each try is short, because heartbeats wait behind it."""
         give_up = time.monotonic() + INSPECTOR_TIMEOUT

@@ -44,7 +44,7 @@ _FIRING = (
 )
 _OPERATING = (
     *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1", "unblock_v1"),
-    "forget_v1",
+    *("forget_v1", "forget_host_v1"),
 )
 _WATCHING = (*("meta", "keys", "executions", "skips", "leases", "pauses", "key_hosts", "notices"),)
 _READING = (*_WATCHING, "outputs")

@@ -16,7 +16,7 @@ from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW
-from oncecron.stores.redis import dead_letters, holding, notices, pauses, scripts
+from oncecron.stores.redis import dead_letters, holding, key_hosts, notices, pauses, scripts
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
@@ -24,7 +24,6 @@ from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
     is_wanted,
-    key_host_in,
     key_of,
     lease_of,
     order_of,
@@ -264,19 +263,7 @@ class RedisInspector:
 
     def key_hosts(self) -> Sequence[KeyHost]:
         """Return the hosts that fire each shard of each key."""
-        shards = self._shards(None)
-        names = [self._names.of_shard("hosts", shard) for shard in shards]
-        (now, _), *hashes = self._pipeline.ask([("TIME",), *(("HGETALL", name) for name in names)])
-        found = (
-            self.unreadable.read(
-                f"host {host.decode('utf-8', 'replace')} of {shard}",
-                key_host_in,
-                *(shard, host, text, int(now)),
-            )
-            for shard, hosts in zip(shards, hashes, strict=True)
-            for host, text in pairs(hosts)
-        )
-        return sorted(filter(None, found))
+        return key_hosts.listed(self._pipeline, self._shards(None), self.unreadable)
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces among the first 100,000 names of this server; in a cluster, of this node."""
@@ -331,6 +318,10 @@ class RedisInspector:
     def put_notice(self, notice: Notice) -> bool:
         """Write what a channel was notified of; see `Inspector.put_notice`."""
         return notices.put(self._pipeline, notice)
+
+    def forget_host(self, host: str) -> bool:
+        """Expect no further firings of a host; see `Inspector.forget_host`."""
+        return key_hosts.forget(self._pipeline, self._shards(None), host)
 
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
         return pauses.change(self._pipeline, what, self.unreadable)

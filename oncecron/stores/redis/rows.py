@@ -8,20 +8,16 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     Execution,
     JobKey,
-    KeyHost,
     LeaseView,
     Skip,
     SkipReason,
     Traced,
     TracedSkip,
-    count_of_last_day,
     job_key_of,
-    key_host_of,
     owner_digest,
 )
 from oncecron.core.model import Output, recordable_values
 from oncecron.core.timing import HEARTBEATS_PER_TTL
-from oncecron.core.units import HOUR
 from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
@@ -114,19 +110,6 @@ def key_of(part: str, values: list[bytes | None]) -> JobKey:
     )
     shards, *times = (None if value is None else float(value) for value in values[2:])
     return job_key_of(key, int(shard), schedule, zone, int(shards or 1), *times)
-
-
-def key_host_in(part: str, host: bytes, text: bytes, now: int) -> KeyHost:
-    """Return a host of a shard of a key, from the hash of the shard."""
-    key, _, shard = part.rpartition("#")
-    row = json_of(text)
-    passed = now // HOUR - int(row["hour"])
-    return key_host_of(
-        *(key, int(shard), host.decode("utf-8", "replace"), float(row["seen_at"]), row["version"]),
-        *(float(row["clock_ahead"]), row.get("ticks"), row.get("ticks_at")),
-        *(row.get("schedule"), row.get("zone"), row.get("command")),
-        *(count_of_last_day(row[name], passed) for name in ("wins", "skips")),
-    )
 
 
 class ShardName(NamedTuple):

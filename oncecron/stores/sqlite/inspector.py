@@ -240,6 +240,11 @@ class SQLiteInspector:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute(statement, **notice._asdict()).rowcount)
 
+    def forget_host(self, host: str) -> bool:
+        """Expect no further firings of a host; see `Inspector.forget_host`."""
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            return bool(store.execute("forget_host", host=host).rowcount)
+
     def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
         """Set a pause, whose times count from now; return it and the one that was there before."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):

@@ -232,6 +232,9 @@ select n.channel, n.version, n.document from {ns}.notices n order by n.channel
 -- name: put_notice
 select {ns}.put_notice_v1(%(channel)s, %(version)s, %(document)s)
 
+-- name: forget_host
+select {ns}.forget_host_v1(%(host)s)
+
 -- name: request
 select {ns}.request_v1(%(key)s, %(shard)s, %(execution_id)s, %(kind)s, %(author)s, %(signal)s, %(grace)s)
 

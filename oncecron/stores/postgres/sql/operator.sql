@@ -142,6 +142,13 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
   select exists (select from forgotten)
 $$;
 
+-- A retired host fires no keys any more. Returns whether it is known.
+create function {ns}.forget_host_v1(p_host text) returns boolean
+language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
+  with forgotten as (delete from {ns}.key_host h where h.host = p_host returning 1)
+  select exists (select from forgotten)
+$$;
+
 -- A request to a holder stays on its lease until the next renewal, which comes soon if the holder listens. The
 -- execution keeps it on record.
 create function {ns}.request_v1(

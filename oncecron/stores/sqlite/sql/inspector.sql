@@ -169,6 +169,9 @@ UPDATE job_key
        forgotten_at = :now
  WHERE key = :key
 
+-- name: forget_host
+DELETE FROM key_host WHERE host = :host
+
 -- name: put_request
 -- In place of an earlier one; it has to be delivered again.
 UPDATE lease
