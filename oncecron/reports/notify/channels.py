@@ -15,22 +15,14 @@ import tempfile
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from http.client import HTTPException
-from typing import IO, TYPE_CHECKING, Any
-from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPErrorProcessor,
-    HTTPRedirectHandler,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
+from typing import IO, TYPE_CHECKING
 
-from oncecron import __version__
 from oncecron.config.notify import shown_url
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.core.stderr import visible
 from oncecron.reports.notify import message as form
+from oncecron.run.pings import request
+from oncecron.run.pings.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,39 +146,19 @@ def _status(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    """Follows no redirection: a POST would become a GET, and a webhook's secret would go to another place."""
-
-    def redirect_request(self, *_values: Any) -> None:
-        """Leave the answer as it is: a failure."""
-
-
 def post(url: str, text: str, message_id: str, timeout: float) -> None:
     """Send JSON to a URL. Raises `ChannelError`."""
-    headers = {"Content-Type": "application/json; charset=utf-8", "Idempotency-Key": message_id}
-    _answered(Request(url, text.encode(), headers), timeout)  # noqa: S310 - the configuration has checked the scheme
+    headers = (("Idempotency-Key", message_id),)
+    _ask(Request("POST", url, text.encode(), "application/json; charset=utf-8", headers), timeout)
 
 
 def ping(url: str, timeout: float) -> None:
     """Ask for a URL. Raises `ChannelError`."""
-    _answered(Request(url), timeout)  # noqa: S310 - as above
+    _ask(Request("GET", url), timeout)
 
 
-def _answered(request: Request, timeout: float) -> None:
-    """Send a request, by no proxy: a variable such as `http_proxy` must not give a secret to another server."""
-    request.add_header("User-Agent", f"oncecron/{__version__}")
-    opener = build_opener(_NoRedirect(), ProxyHandler({}), HTTPErrorProcessor())
-    where = shown_url(request.full_url)
+def _ask(asked: Request, timeout: float) -> None:
     try:
-        with opener.open(request, timeout=timeout):
-            return
-    except HTTPError as error:
-        with error:
-            moved = ", a redirection, which is not followed; use the new URL"
-            why = (
-                f"answered with HTTP status {error.code}{moved if 300 <= error.code < 400 else ''}"  # noqa: PLR2004
-            )
-    except (OSError, HTTPException, ValueError) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        why = f"cannot be reached: {visible(str(reason) or type(reason).__name__)[:_ERROR_SHOWN]}"
-    raise ChannelError(f"{where} {why}")
+        request.send(asked, timeout)
+    except request.RequestError as error:
+        raise ChannelError(f"{shown_url(asked.url)}: {error}") from error

@@ -31,6 +31,8 @@ class Request(NamedTuple):
     url: str
     body: bytes | None = None
     content_type: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    """More of them."""
 
 
 class RequestError(OncecronError):
@@ -78,7 +80,11 @@ def _answer(request: Request, timeout: float) -> Message | RequestError:
 def _sent(request: Request, timeout: float) -> Message:
     place = urlsplit(request.url)
     connection = _connection(place, timeout)
-    headers = {"User-Agent": f"oncecron/{__version__}", "Connection": "close"}
+    headers = {
+        "User-Agent": f"oncecron/{__version__}",
+        "Connection": "close",
+        **dict(request.headers),
+    }
     if request.content_type:
         headers["Content-Type"] = request.content_type
     if place.username is not None:
@@ -92,7 +98,8 @@ def _sent(request: Request, timeout: float) -> Message:
     if 200 <= answer.status < 300:  # noqa: PLR2004 - success (RFC 9110, 15.3)
         return answer.headers
     again = answer.status >= _SERVER_ERROR or answer.status in _TRY_AGAIN
-    raise RequestError(f"HTTP status {answer.status}", again=again)
+    moved = ", a redirection, which is not followed" if 300 <= answer.status < 400 else ""  # noqa: PLR2004 - as above
+    raise RequestError(f"HTTP status {answer.status}{moved}", again=again)
 
 
 def _connection(place: SplitResult, timeout: float) -> HTTPConnection:
