@@ -31,6 +31,8 @@ from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
 from servers.process import public_directory, remove_directory
 from true_time import TrueServer, TrueTime, at
 
+from oncecron.config.notify import NOTIFY_KEY
+
 MINUTES = int(os.environ.get("ONCECRON_TEST_MINUTES", "2"))
 KEYS = ("by-minute", "by-schedule", "fails", "on-redis")
 GUARDED = ("wrapped", "shell")
@@ -44,6 +46,9 @@ connect_timeout = "20s"
 
 [job.by-schedule]
 schedule = "* * * * *"
+
+[notify.channel.file]
+command = "cat >>{told}"
 """
 # /run is a host's own, where the configuration's file is shared as if it had been distributed.
 CRONTAB = """\
@@ -53,6 +58,7 @@ ONCECRON_CONFIG={config}
 * * * * * {oncecron} run --key by-schedule --schedule '* * * * *' -- {quiet}
 * * * * * {oncecron} run --key fails -- {failing}
 * * * * * {oncecron} run --store {redis} --key on-redis -- {quiet}
+* * * * * {oncecron} notify
 # oncecron: key=wrapped
 * * * * * cd / && {quiet}
 # oncecron: key=speaks.wrapped
@@ -84,6 +90,8 @@ class Evidence(NamedTuple):
     ticks: list[str]
     mails: dict[str, list[str]]
     """By host."""
+    told: str
+    """What `oncecron notify` has sent."""
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +121,7 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
             key
         ) in KEYS:  # a cron that is stopped too early has not fired every line of the last minute
             eventually(lambda key=key: fired(logs[key], key) >= 2 * MINUTES, 20)
+        eventually(lambda: fired(logs["fails"], NOTIFY_KEY) >= 2 * MINUTES, 20)
         said = 4 * MINUTES  # two lines once, one on both hosts
         eventually(lambda: sum(len(spoken(host.mails(), "")) for host in hosts) >= said, 30)
         for host in hosts:
@@ -120,13 +129,13 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
             eventually(lambda host=host: not host.processes(), 30)
         ticks = [tick_text(first + 60 * number) for number in range(MINUTES)]
         mails = {host.name: host.mails() for host in hosts}
-        yield Evidence(journal, logs, ticks, mails)
+        yield Evidence(journal, logs, ticks, mails, (path / "told").read_text())
 
 
 def crontab_for(path: Path, url: str, redis: str, journal: Journal) -> str:
     """Return the crontab of both hosts, having written the configuration that it names."""
     config = path / "oncecron.toml"
-    config.write_text(CONFIG.format(url=url))
+    config.write_text(CONFIG.format(url=url, told=path / "told"))
     config.chmod(0o600)
     quiet, failing = (
         shlex.join(job(journal, "--beats", "--sleep", 0.1, *options))
@@ -217,6 +226,18 @@ def test_what_a_guarded_line_says_is_mailed_as_before(evidence: Evidence, said: 
         headers, _, body = mail.partition("\n\n")
         assert "Cron <root@" in headers
         assert body == f"{SPOKEN}{said}\n"
+
+
+def test_a_failure_is_sent_once_by_one_of_the_hosts(evidence: Evidence) -> None:
+    """However often it fails: both hosts start `oncecron notify` each minute, and cron has nothing to mail of it."""
+    sent = [line for line in evidence.told.splitlines() if line.startswith("critical: ")]
+    assert [line for line in sent if " fails failed" in line] == [
+        "critical: fails failed (exit status 3)"
+    ]
+    passes = evidence.logs["fails"].executions(NOTIFY_KEY)
+    assert [(each.tick, each.outcome) for each in passes] == [
+        (tick, "succeeded") for tick in evidence.ticks
+    ]
 
 
 def test_a_line_that_is_off_runs_on_every_host(evidence: Evidence) -> None:

@@ -394,6 +394,25 @@ def test_skips_with_arguments_of_ones_own_making(
     assert_shown(granted, public_path, ["k"])
 
 
+def test_notices_with_arguments_of_ones_own_making(
+    granted: Database, runner: Session, public_path: Path
+) -> None:
+    """They can cause a message too many, and keep no pass from sending."""
+    notice = {"p_channel": "ops", "p_version": 0, "p_document": "{}"}
+    for changed in variants(notice, ("channel", "document")):
+        runner("put_notice_v1", **changed)
+    for version in (*WHOLE, *TOKENS):
+        runner("put_notice_v1", **{**notice, "p_version": version})
+    assert runner.refused >= 4
+    file = public_path / "notify.toml"
+    file.write_text('[notify.channel.ops]\ncommand = "cat >&2; exit 3"\n')
+    owner = Oncecron(granted.url(), public_path, ONCECRON_CONFIG=str(file))
+    assert owner.run("billing", "--tick", "t", "--", "false").status == 1
+    ended = owner("notify", "--now")
+    assert "critical: billing failed" in ended.err
+    assert owner("check").status == 2
+
+
 @pytest.mark.parametrize(
     ("key", "shard"),
     [
