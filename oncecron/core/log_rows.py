@@ -11,6 +11,8 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Literal
 
+    from oncecron.core.items import ItemCounts, ItemList
+
 
 class Execution(NamedTuple):
     """A row of the job-execution log, in the order of its published fields."""
@@ -230,6 +232,9 @@ class LeaseView(NamedTuple):
     """When the holder received the request."""
     asked_at: float | None = None
     """The store's clock at the query, to compare the other times with. Not published."""
+    items_ended: int | None = None
+    """How many items of its tick are done, lost or dead, if it has a list of items."""
+    items_total: int | None = None
 
 
 ALL_KEYS = "*"
@@ -341,3 +346,68 @@ class Diagnosis(NamedTuple):
     text: str
     cure: str | None = None
     """What to do about it."""
+
+
+class ItemQuery(NamedTuple):
+    """Which items of a list to return."""
+
+    items_of: ItemList
+    states: tuple[str, ...] = ()
+    """None given: all."""
+    identity: str | None = None
+    """One item."""
+
+
+class ItemRow(NamedTuple):
+    """An item of a list, in the order of its published fields."""
+
+    key: str
+    tick: str
+    position: int
+    """Its place in the list, from 1."""
+    item: str
+    """Its identity."""
+    item_id: str
+    """`ONCECRON_ITEM_ID`."""
+    state: str
+    attempts: int
+    """How often it has been drawn."""
+    execution_id: int | None
+    """The execution that drew it last."""
+    since: float | None
+    """When it was drawn last, or settled."""
+    not_before: float | None
+    """With `failed`: when its retry is due."""
+    reason: str | None
+    """Why it failed."""
+    payload: str
+
+
+class ListView(NamedTuple):
+    """A list of items that was loaded, in the order of its published fields."""
+
+    key: str
+    tick: str
+    total: int
+    queued: int
+    taken: int
+    done: int
+    failed: int
+    lost: int
+    dead: int
+    loaded_at: float
+    """When items were added last."""
+
+    @property
+    def items_of(self) -> ItemList:
+        """Return what the list belongs to."""
+        from oncecron.core.items import ItemList  # noqa: PLC0415 - no firing of `run` needs it
+
+        return ItemList(self.key, self.tick)
+
+    @property
+    def counts(self) -> ItemCounts:
+        """Return how many items are in which state."""
+        from oncecron.core.items import ItemCounts  # noqa: PLC0415 - no firing of `run` needs it
+
+        return ItemCounts(*self[2:9])

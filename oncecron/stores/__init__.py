@@ -7,7 +7,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
 
 # ruff: noqa: PLC0415 - a firing imports one driver, and only when it needs it
 
@@ -44,6 +44,23 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
     from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
     return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl)
+
+
+def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
+    """Return the items of a firing; it connects at the first call. `ttl` is in seconds."""
+    if address.kind == "sqlite":
+        from oncecron.stores.sqlite.items import SQLiteItemStore
+
+        return SQLiteItemStore(address.target, namespace=namespace)
+    if address.kind == "redis":
+        from oncecron.stores.redis.address import parse
+        from oncecron.stores.redis.items import RedisItemStore
+
+        target = parse(address.target, address.options)
+        return RedisItemStore(target, namespace=namespace, ttl=ttl)
+    from oncecron.stores.postgres.items import PostgresItemStore
+
+    return PostgresItemStore(address.target, namespace=namespace, ttl=ttl)
 
 
 def open_inspector(address: Address, namespace: str) -> Inspector:

@@ -1,4 +1,4 @@
-"""The contract of a store: one protocol for a firing, one for commands that people run.
+"""The contract of a store: one protocol for a firing, one for its items, one for commands that people run.
 
 Every method is one atomic step by the store's clock. A refusal is a value, a broken store raises a `StoreError`, and a
 lease that is lost for good is an answer. After the claim every call takes the lease. An error is `StoreUnavailable`
@@ -20,14 +20,18 @@ from oncecron.core.log_rows import UNCHANGED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from oncecron.core.items import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded
     from oncecron.core.log_rows import (
         Diagnosis,
         Execution,
         HistoryQuery,
+        ItemQuery,
+        ItemRow,
         JobKey,
         KeyHost,
         LeaseView,
         LeastRetention,
+        ListView,
         Notice,
         Pause,
         Released,
@@ -62,6 +66,8 @@ class LeaseStore(Protocol):
 
     lease_clock: int
     """The clock on which trust in a lease is judged (a `time.CLOCK_*` constant)."""
+    survives_fork: bool
+    """Whether a forked process may open the store while the connection of its parent is open."""
 
     def claim(
         self,
@@ -146,6 +152,39 @@ class LeaseStore(Protocol):
 
     def close(self) -> None:
         """Close the connection, which frees the session lock. Never raises, never waits."""
+
+
+class ItemStore(Protocol):
+    """The items of a firing. One thread uses it at a time; it connects at the first call.
+
+    `deadline` and errors are those of `LeaseStore`. Every call is idempotent: one whose answer was lost is repeated.
+    """
+
+    lease_clock: int
+    """The clock of deadlines (a `time.CLOCK_*` constant)."""
+
+    def load(
+        self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
+    ) -> Loaded | None:
+        """Add the next items of a list under a lease of any key; None if the lease is lost: nothing was added.
+
+        What a load adds is invisible until its last chunk, so a load that is cut off leaves nothing. Items that are
+        known stay as they are. Raises `StoreRefusesError` for a number out of turn.
+        """
+
+    def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
+        """Settle the last batch of an execution and take its next one, from the list of its key and tick.
+
+        None if the execution does not hold its lease: nothing was settled, and nothing taken. No two draws take the
+        same item. Items whose retry is due come first. A list that was not loaded is empty. None too if the store has
+        forgotten a batch of this execution, or knows a later one: the execution must not go on.
+        """
+
+    def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
+        """Return the counts of a list; None if it has not been loaded."""
+
+    def close(self) -> None:
+        """Close the connection. Never raises, never waits."""
 
 
 class Inspector(Protocol):
@@ -275,6 +314,15 @@ class Inspector(Protocol):
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
+
+    def item_lists(self, key: str | None = None) -> Sequence[ListView]:
+        """Return the lists of items of a key, or of all keys, with their counts; the newest first."""
+
+    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
+        """Yield the items of one list, in the order of the list."""
+
+    def requeue_items(self, query: ItemQuery) -> int:
+        """Queue the `lost`, `dead` and `failed` items of a query again, to be drawn at once; return how many."""
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create or upgrade the schema, set the given parts of the least retention, and grant rights.

@@ -15,12 +15,13 @@ from redis_stores import RedisKind
 from oncecron.core import clock
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.stores.sqlite.inspector import SQLiteInspector
+from oncecron.stores.sqlite.items import SQLiteItemStore
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
 
 
 class StoreKind(Protocol):
@@ -46,8 +47,14 @@ class StoreKind(Protocol):
     def firing(self) -> LeaseStore:
         """Return the firing half as another host has it."""
 
+    def items(self) -> ItemStore:
+        """Return the items of a firing as the worker of another host has them."""
+
     def people(self) -> Inspector:
         """Return the people's half."""
+
+    def cut(self) -> None:
+        """End all connections of hosts, whatever they are doing."""
 
     def age(self, seconds: float) -> None:
         """Make all that is recorded that much older; negative: as if the store's clock had been set back."""
@@ -85,7 +92,7 @@ class SQLiteKind:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
-        self._given: list[LeaseStore | Inspector] = []
+        self._given: list[LeaseStore | ItemStore | Inspector] = []
         self.people().initialise(Roles(), LeastRetention(0.0, 0.0))
 
     @staticmethod
@@ -99,11 +106,20 @@ class SQLiteKind:
         self._given.append(store)
         return store
 
+    def items(self) -> ItemStore:
+        """Open the file once more for a worker."""
+        store = SQLiteItemStore(self.address, namespace="oncecron")
+        self._given.append(store)
+        return store
+
     def people(self) -> Inspector:
         """Open the file for people."""
         store = SQLiteInspector(self.address, namespace="oncecron")
         self._given.append(store)
         return store
+
+    def cut(self) -> None:
+        """There are none."""
 
     def age(self, seconds: float) -> None:
         """Move every time in every table."""
@@ -117,6 +133,10 @@ class SQLiteKind:
             "skip": ("at",),
             "pause": ("at", "until"),
             "drain": ("at",),
+            "item_list": ("loaded_at",),
+            "item_slot": ("taken_at",),
+            "item_batch": ("taken_at", "settled_at"),
+            "item_mark": ("not_before", "changed_at"),
             "key_host": ("seen_at",),
         }
         statements = ["BEGIN"]
@@ -171,7 +191,9 @@ class SQLiteKind:
 
     def empty(self) -> None:
         """Delete the rows."""
+        items = ("item", "item_slot", "item_batch", "item_mark", "item_list")
         tables = (
+            *items,
             *("lease", "skip", "key_host", "pause", "drain"),
             *("job_execution", "job_key"),
         )

@@ -9,6 +9,7 @@ from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.stores.postgres.inspector import PostgresInspector
+from oncecron.stores.postgres.items import PostgresItemStore
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
 
 TTL = 60.0
 TIMES = {
@@ -28,6 +29,10 @@ TIMES = {
     "job_execution": ("started_at", "finished_at", "lost_at"),
     "skip": ("at",),
     "pause": ("created_at", "until"),
+    "item_list": ("loaded_at",),
+    "item_slot": ("taken_at",),
+    "item_batch": ("taken_at", "settled_at"),
+    "item_mark": ("not_before", "changed_at"),
     "key_host": ("seen_at",),
 }
 OLDER_HOSTS = """
@@ -56,7 +61,7 @@ class PostgresKind:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.database = request.getfixturevalue(self.copy)
-        self._given: list[LeaseStore | Inspector] = []
+        self._given: list[LeaseStore | ItemStore | Inspector] = []
         self.address = self.database.url("runner", via=self.way(request))
 
     @staticmethod
@@ -75,11 +80,24 @@ class PostgresKind:
         self._given.append(store)
         return store
 
+    def items(self) -> ItemStore:
+        """Return another worker's store."""
+        store = PostgresItemStore(self.address, namespace="oncecron", ttl=TTL)
+        self._given.append(store)
+        return store
+
     def people(self) -> Inspector:
         """Return what the owner asks: pruning is no reader's right."""
         store = PostgresInspector(self.database.url("owner"), namespace="oncecron")
         self._given.append(store)
         return store
+
+    def cut(self) -> None:
+        """Terminate the sessions of the hosts' role."""
+        self.database.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'runner'"
+            " and datname = current_database()"
+        )
 
     def age(self, seconds: float) -> None:
         """Move every time in every table."""
@@ -134,7 +152,10 @@ class PostgresKind:
 
     def empty(self) -> None:
         """Delete the rows, which for a few is faster than to truncate the tables."""
-        tables = ("skip", "key_host", "pause", "job_output", "job_execution")
+        tables = (
+            *("skip", "key_host", "pause", "job_output", "job_execution"),
+            *("item", "item_mark", "item_batch", "item_list"),
+        )
         statements = [f"delete from oncecron.{table}" for table in (*tables, "job_key")]
         self.database.execute("; ".join(statements))
 

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from oncecron.core import clock
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.inspector import RedisInspector
+from oncecron.stores.redis.items import RedisItemStore
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
 
 TTL = 60.0
 TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
          "heartbeat_at", "expires_at", "request_acknowledged_at", "at", "until",
-         "expected_since", "forgotten_at", "seen_at")  # fmt: skip
+         "expected_since", "forgotten_at", "seen_at", "loaded_at", "taken_at", "settled_at",
+         "changed_at", "not_before")  # fmt: skip
 PREFIX = "oncecron:{oncecron}:"
 
 
@@ -32,7 +34,7 @@ class RedisKind:
         self.server = request.getfixturevalue("redis_server")
         self.client = self.server.connect(decode_responses=True)
         self.address = self.server.url()
-        self._given: list[LeaseStore | Inspector] = []
+        self._given: list[LeaseStore | ItemStore | Inspector] = []
         self.empty()
 
     @staticmethod
@@ -46,11 +48,21 @@ class RedisKind:
         self._given.append(store)
         return store
 
+    def items(self) -> ItemStore:
+        """Return another worker's store."""
+        store = RedisItemStore(parse(self.address, {}), namespace="oncecron", ttl=TTL)
+        self._given.append(store)
+        return store
+
     def people(self) -> Inspector:
         """Return what people ask."""
         store = RedisInspector(parse(self.address, {}), namespace="oncecron")
         self._given.append(store)
         return store
+
+    def cut(self) -> None:
+        """Kill all connections but the test's own."""
+        self.client.client_kill_filter(_type="normal", skipme=True)
 
     def age(self, seconds: float) -> None:
         """Move every time in every value."""
@@ -59,7 +71,9 @@ class RedisKind:
             if kind == "hash":
                 for field, text in self.client.hgetall(name).items():
                     self.client.hset(name, field, _older(field, text, seconds))
-            elif kind == "zset" and ":skips:" in name:
+            elif kind == "zset" and (
+                ":skips:" in name or ":due:" in name or name.endswith(":lists")
+            ):
                 for member in self.client.zrange(name, 0, -1):
                     self.client.zincrby(name, -seconds, member)
 
@@ -114,7 +128,11 @@ def _older(field: str, text: str, seconds: float) -> str:
     """Return a value, or the times in a JSON row, that much earlier."""
     if text.startswith("{"):
         row = json.loads(text)
-        return json.dumps({name: _older(name, value, seconds) for name, value in row.items()})
+        older = {
+            name: _older(name, value, seconds) if isinstance(value, str) else value
+            for name, value in row.items()
+        }
+        return json.dumps(older)
     if field == "ticks_at":
         return " ".join(f"{float(at) - seconds:.6f}" for at in text.split())
     if field in ("hour", "hosts_at"):

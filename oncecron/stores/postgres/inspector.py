@@ -15,11 +15,14 @@ import psycopg
 
 from oncecron.core import bounds
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
+from oncecron.core.items import ITEM_STATES
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
     Execution,
     HistoryQuery,
+    ItemRow,
+    ListView,
     Notice,
     Pause,
     Released,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import (
         Diagnosis,
+        ItemQuery,
         JobKey,
         KeyHost,
         LeaseView,
@@ -318,6 +322,34 @@ class PostgresInspector(Connection):
             raise StoreRefusesError(
                 f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
             )
+
+    def item_lists(self, key: str | None = None) -> list[ListView]:
+        """Return the lists of items with their counts; see `Inspector.item_lists`."""
+        rows = self._ask("item_lists", {"key": key}, _WATCHERS_CURE)
+        found = [
+            self.unreadable.read(f"the items of key {row[0]}", ListView._make, row) for row in rows
+        ]
+        return [view for view in found if view]
+
+    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
+        """Yield the items of one list; see `Inspector.items`."""
+        values = {
+            **query.items_of._asdict(),
+            "states": list(query.states) or list(ITEM_STATES),
+            "identity": query.identity,
+        }
+        for row in self._stream("items", values):
+            if item := self.unreadable.read(f"item {row[2]} of key {row[0]}", ItemRow._make, row):
+                yield item
+
+    def requeue_items(self, query: ItemQuery) -> int:
+        """Queue items again; see `Inspector.requeue_items`."""
+        values = {
+            **query.items_of._asdict(),
+            "states": list(query.states),
+            "identity": query.identity,
+        }
+        return int(self._ask("requeue_items", values, _OPERATORS_CURE)[0][0])
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""

@@ -25,6 +25,7 @@ class PostgresSession:
     """The functions of one schema, each call one statement and one round trip."""
 
     lease_clock = clock.BOOTTIME
+    survives_fork = True
 
     def __init__(self, url: str, *, namespace: str, ttl: float) -> None:
         self._url = url

@@ -15,14 +15,23 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
-from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW
-from oncecron.stores.redis import dead_letters, holding, key_hosts, notices, pauses, scripts
+from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.stores.redis import (
+    dead_letters,
+    holding,
+    item_lists,
+    key_hosts,
+    notices,
+    pauses,
+    scripts,
+)
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
+    all_older,
     is_wanted,
     key_of,
     lease_of,
@@ -31,6 +40,7 @@ from oncecron.stores.redis.rows import (
     reason_of,
     shard_name,
     skip_of,
+    start_of,
     stored_execution,
 )
 
@@ -41,10 +51,13 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import (
         Diagnosis,
         HistoryQuery,
+        ItemQuery,
+        ItemRow,
         JobKey,
         KeyHost,
         LeaseView,
         LeastRetention,
+        ListView,
         Notice,
         Pause,
         Roles,
@@ -97,10 +110,10 @@ class RedisInspector:
         """
         for shard in self._shards(None):
             late = [row for row in self._rows_of(shard) if row.late]
-            late.sort(key=_start)
+            late.sort(key=start_of)
             others = (row for row in self._rows_of(shard) if not row.late)
-            for row in heapq.merge(others, late, key=_start):
-                if since is None or _start(row) >= since:
+            for row in heapq.merge(others, late, key=start_of):
+                if since is None or start_of(row) >= since:
                     yield row.traced
 
     def _rows_of(self, shard: str) -> Iterator[StoredExecution]:
@@ -117,7 +130,7 @@ class RedisInspector:
         size = min(_PAGE, query.limit or _PAGE)
         while page := list(itertools.islice(ids, size)):
             for row in filter(None, self._executions(page)):
-                if _all_older(row, query):
+                if all_older(row, query):
                     return
                 yield row
 
@@ -386,7 +399,24 @@ class RedisInspector:
             while more:
                 step = self._pipeline.step("prune", [shard], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
+        kept = holding.of_retention(retention, self._target.keep)
+        [lists] = self._pipeline.ask([("ZRANGE", self._names.of_namespace("lists"), 0, -1)])
+        for member in lists:
+            while item_lists.expire(self._pipeline, member, kept) > 1:
+                pass
         return executions, skips
+
+    def item_lists(self, key: str | None = None) -> list[ListView]:
+        """Return the lists of items with their counts; see `Inspector.item_lists`."""
+        return item_lists.listed(self._pipeline, key, self.unreadable)
+
+    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
+        """Yield the items of one list; see `Inspector.items`."""
+        yield from item_lists.items(self._pipeline, query, self.unreadable)
+
+    def requeue_items(self, query: ItemQuery) -> int:
+        """Queue items again; see `Inspector.requeue_items`."""
+        return item_lists.requeue(self._pipeline, query)
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Set what is given: Redis needs no schema. Return a sentence with the server's version."""
@@ -462,19 +492,5 @@ def _page(stream: str, after: str, forward: bool, size: int) -> Command:
     return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
 
 
-def _start(row: StoredExecution) -> float:
-    return row.traced.execution.started_at
-
-
 def _skip_name(shard: str, member: bytes) -> str:
     return f"the skip {member.decode('utf-8', 'replace')} of {shard}"
-
-
-def _all_older(row: StoredExecution, query: HistoryQuery) -> bool:
-    """Return whether this row and all older ids started before the time of the query.
-
-    An execution that was inserted late started long before it got its id, so it proves nothing about the others.
-    """
-    if query.since is None or query.after_id is not None or row.late:
-        return False
-    return _start(row) < query.since - CLOCK_SET_BACK

@@ -16,6 +16,7 @@ from oncecron.stores.redis.resp import ReplyError
 # ruff: noqa: PLC0415 - most firings lose, and need neither the holder's modules nor the messages of failures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from oncecron.core.claim import Attempt, Grant, State
@@ -26,19 +27,117 @@ if TYPE_CHECKING:
     Values = dict[str, str | int | float | None]
 
 
-class RedisLeaseStore:
-    """The firing half of the store on Redis or Valkey; see `oncecron.stores.api.LeaseStore`."""
+class RedisSession:
+    """The steps of one namespace, each call one script and one round trip."""
 
     lease_clock = clock.BOOTTIME
+    survives_fork = True
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
         self._target = target
         self._names = scripts.Names(namespace)
         self._server_timeout = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
         self._client: RedisClient | None = None
+        self._name = "oncecron"
+        self._ahead: float | None = None
+        """How far the server's clock is ahead of the lease clock, as last known."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        client, self._client = self._client, None
+        if client:
+            client.close()
+
+    def _connected(self, deadline: float) -> RedisClient:
+        if self._client is None:
+            self._client = RedisClient(
+                self._target,
+                clock=self.lease_clock,
+                deadline=deadline,
+                server_timeout=self._server_timeout,
+                name=self._name,
+            )
+        return self._client
+
+    def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
+        """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
+        wanted = self._target.wait
+        if not wanted:
+            return None
+        left = min(self._server_timeout, deadline - clock.lease_time(self.lease_clock))
+        try:
+            acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
+        except ReplyError as error:
+            return self._refused(error)
+        except StoreError as error:
+            return error
+        if isinstance(acknowledged, int) and acknowledged >= wanted:
+            return None
+        why = f"only {acknowledged!r} of {wanted} replicas (?wait=) have acknowledged {what}"
+        return StoreUnavailable(f"Redis {self._target.shown}: {why}")
+
+    def _in_time(
+        self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
+    ) -> tuple[Reply, float]:
+        """Run a step that the server ignores after its deadline; return the reply and when the step was sent.
+
+        It sends what the server's clock should show: the server's last known time plus the time since then.
+        """
+        for _ in range(2):
+            self._connected(deadline)
+            sent = clock.lease_time(self.lease_clock)
+            known = None if self._ahead is None else sent + self._ahead
+            told = {**values, "sent_at": known, "waits": deadline - sent}
+            answer = self._step(step, shard, told, deadline, also)
+            if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
+                return answer, sent
+            self._ahead = float(answer.partition(b" ")[2]) - sent
+        raise StoreUnavailable(
+            f"Redis {self._target.shown}: the server's clock keeps jumping; check its time service"
+        )
+
+    def _step(
+        self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
+    ) -> Reply:
+        """Run a step on a shard, or on two."""
+        return self._run(
+            step, shard, self._names.keys(*filter(None, (shard, also))), values, deadline
+        )
+
+    def _run(
+        self, step: str, shard: str, keys: Sequence[str], values: Values, deadline: float
+    ) -> Reply:
+        """Run a step with these keys."""
+        told = {**values, "part": shard, "max_skew": MAX_CLOCK_SKEW}
+        words = (len(keys), *keys, *scripts.arguments(told))
+        try:
+            return scripts.run(lambda *command: self._ask(deadline, *command), step, words)
+        except ReplyError as error:
+            raise self._refused(error) from error
+
+    def _ask(self, deadline: float, *words: str | float) -> Reply:
+        client = self._connected(deadline)
+        try:
+            return client.ask(*words, deadline=deadline)
+        except StoreUnavailable as error:
+            error.unanswered = True
+            self.close()  # its reply may still come, so this connection is never used again
+            raise
+
+    def _refused(self, error: ReplyError) -> StoreError:
+        from oncecron.stores.redis.explain import of_step
+
+        self.close()
+        return of_step(error, self._target)
+
+
+class RedisLeaseStore(RedisSession):
+    """The firing half of the store on Redis or Valkey; see `oncecron.stores.api.LeaseStore`."""
+
+    def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
+        super().__init__(target, namespace=namespace, ttl=ttl)
         self._firing: Firing | None = None
         self._due: str | None = None
-        self._ahead: float | None = None
         self._kept: tuple[Lease, Ending] | None = None
         self._channel: str | None = None
         self._can_listen = True
@@ -150,23 +249,6 @@ class RedisLeaseStore:
             self.close()
             raise wrong_server(self._target, answer)
 
-    def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
-        """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
-        wanted = self._target.wait
-        if not wanted:
-            return None
-        left = min(self._server_timeout, deadline - clock.lease_time(self.lease_clock))
-        try:
-            acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
-        except ReplyError as error:
-            return self._refused(error)
-        except StoreError as error:
-            return error
-        if isinstance(acknowledged, int) and acknowledged >= wanted:
-            return None
-        why = f"only {acknowledged!r} of {wanted} replicas (?wait=) have acknowledged {what}"
-        return StoreUnavailable(f"Redis {self._target.shown}: {why}")
-
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease, or put it back if the store has lost it; see `LeaseStore.renew`."""
         from oncecron.stores.redis import holding
@@ -245,11 +327,33 @@ class RedisLeaseStore:
             **holding.of_retention(retention, self._target.keep),
             "due": due,
         }
-        in_time = self._step("finish", shard, values, deadline, also=due) == 1
+        answer = self._step("finish", shard, values, deadline, also=due)
+        if isinstance(answer, list):
+            answer, expired = answer
+            self._expire_items(expired, retention, deadline)
+        in_time = answer == 1
         # If a failover forgets that a claim was given back, the tick only stays closed. A run must not be forgotten.
         if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
             raise error
         return in_time
+
+    def _expire_items(self, expired: Reply, retention: Retention, deadline: float) -> None:
+        """Remove some items of a list if its tick is no longer in the log. An error must not lose the end."""
+        from oncecron.stores.redis import holding
+
+        name = expired.decode() if isinstance(expired, bytes) else ""
+        key, _, tick = name.partition("#")
+        shard = scripts.shard_of(key, 0)
+        values = {
+            **holding.of_retention(retention, self._target.keep),
+            "list": name,
+            "tick": tick,
+            "most": scripts.ITEMS_PER_STEP,
+        }
+        try:
+            self._run("expire_items", shard, self._names.of_list(shard, name, 0), values, deadline)
+        except StoreError:
+            return
 
     def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Count a skip that the store did not decide; see `LeaseStore.skip`."""
@@ -313,12 +417,6 @@ class RedisLeaseStore:
         """Return a descriptor that is readable after a push message, or when the server has hung up."""
         return self._client.watch_fd() if self._client else None
 
-    def close(self) -> None:
-        """Close the connection."""
-        client, self._client = self._client, None
-        if client:
-            client.close()
-
     def _ending_values(self, lease: Lease) -> Values:
         """Return the arguments to put back an execution that the store has lost."""
         firing = self._firing
@@ -327,70 +425,19 @@ class RedisLeaseStore:
         return look.described(firing)
 
     def _connected(self, deadline: float) -> RedisClient:
-        if self._client is None:
-            firing = self._firing
-            name = (
-                "oncecron"
-                if firing is None
-                else f"oncecron:{firing.holder.host}/{firing.holder.pid}:{firing.key}"
-            )
-            self._client = RedisClient(
-                self._target,
-                clock=self.lease_clock,
-                deadline=deadline,
-                server_timeout=self._server_timeout,
-                name=name,
-            )
-            if self._channel and self._can_listen and not self._subscribed(self._channel, deadline):
-                return self._connected(deadline)
-        return self._client
-
-    def _in_time(
-        self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
-    ) -> tuple[Reply, float]:
-        """Run a step that the server ignores after its deadline; return the reply and when the step was sent.
-
-        It sends what the server's clock should show: the server's last known time plus the time since then.
-        """
-        for _ in range(2):
-            self._connected(deadline)
-            sent = clock.lease_time(self.lease_clock)
-            known = None if self._ahead is None else sent + self._ahead
-            told = {**values, "sent_at": known, "waits": deadline - sent}
-            answer = self._step(step, shard, told, deadline, also)
-            if not (isinstance(answer, bytes) and answer.startswith(b"late ")):
-                return answer, sent
-            self._ahead = float(answer.partition(b" ")[2]) - sent
-        raise StoreUnavailable(
-            f"Redis {self._target.shown}: the server's clock keeps jumping; check its time service"
-        )
-
-    def _step(
-        self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
-    ) -> Reply:
-        """Run a step on a shard, or on two."""
-        keys = self._names.keys(*filter(None, (shard, also)))
-        told = {**values, "part": shard, "max_skew": MAX_CLOCK_SKEW}
-        words = (len(keys), *keys, *scripts.arguments(told))
-        try:
-            return scripts.run(lambda *command: self._ask(deadline, *command), step, words)
-        except ReplyError as error:
-            raise self._refused(error) from error
-
-    def _ask(self, deadline: float, *words: str | float) -> Reply:
-        client = self._connected(deadline)
-        try:
-            return client.ask(*words, deadline=deadline)
-        except StoreUnavailable as error:
-            error.unanswered = True
-            self.close()  # its reply may still come, so this connection is never used again
-            raise
-
-    def _refused(self, error: ReplyError) -> StoreError:
-        from oncecron.stores.redis.explain import of_step
-
-        self.close()
-        return of_step(error, self._target)
+        if self._client is None and self._firing is not None:
+            host, pid, _ = self._firing.holder
+            self._name = f"oncecron:{host}/{pid}:{self._firing.key}"
+        is_new = self._client is None
+        client = super()._connected(deadline)
+        if (
+            is_new
+            and self._channel
+            and self._can_listen
+            and not self._subscribed(self._channel, deadline)
+        ):
+            return self._connected(deadline)
+        return client
 
 
 def _get_ready() -> None:

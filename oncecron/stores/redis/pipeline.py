@@ -58,6 +58,13 @@ class Pipeline:
         with self._connected() as client:
             return self._run(client, name, shards, values)
 
+    def step_of_keys(
+        self, name: str, keys: Sequence[str], values: Mapping[str, str | float | None]
+    ) -> Any:
+        """Run a Lua script with these keys and return its reply."""
+        with self._connected() as client:
+            return _run(client, name, keys, values)
+
     def confirmed_step(
         self, name: str, shards: Sequence[str], values: Mapping[str, str | float | None]
     ) -> Any:
@@ -92,9 +99,7 @@ class Pipeline:
         shards: Sequence[str],
         values: Mapping[str, str | float | None],
     ) -> Any:
-        keys = self.names.keys(*shards)
-        words = (len(keys), *keys, *scripts.arguments(values))
-        return scripts.run(lambda *command: client.ask(*command, deadline=_deadline()), name, words)
+        return _run(client, name, self.names.keys(*shards), values)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[RedisClient]:
@@ -122,6 +127,13 @@ class Pipeline:
             name = self.names.of_namespace("namespace")
             self._client.ask("EXISTS", name, deadline=_deadline())
         return self._client
+
+
+def _run(
+    client: RedisClient, name: str, keys: Sequence[str], values: Mapping[str, str | float | None]
+) -> Any:
+    words = (len(keys), *keys, *scripts.arguments(values))
+    return scripts.run(lambda *command: client.ask(*command, deadline=_deadline()), name, words)
 
 
 def _deadline(turns: int = 1) -> float:

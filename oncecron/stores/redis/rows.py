@@ -17,7 +17,7 @@ from oncecron.core.log_rows import (
     owner_digest,
 )
 from oncecron.core.model import Output, recordable_values
-from oncecron.core.timing import HEARTBEATS_PER_TTL
+from oncecron.core.timing import CLOCK_SET_BACK, HEARTBEATS_PER_TTL
 from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
@@ -199,6 +199,11 @@ def lease_of(
     )
 
 
+def start_of(row: StoredExecution) -> float:
+    """Return when an execution started."""
+    return row.traced.execution.started_at
+
+
 def is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
     """Return whether a row of the right key matches the query."""
     if isinstance(row, Execution):
@@ -211,3 +216,13 @@ def is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
         and (query.tick is None or row.tick == query.tick)
         and (query.since is None or at >= query.since)
     )
+
+
+def all_older(row: StoredExecution, query: HistoryQuery) -> bool:
+    """Return whether this row and all older ids started before the time of the query.
+
+    An execution that was inserted late started long before it got its id, so it proves nothing about the others.
+    """
+    if query.since is None or query.after_id is not None or row.late:
+        return False
+    return start_of(row) < query.since - CLOCK_SET_BACK

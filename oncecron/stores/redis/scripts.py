@@ -21,6 +21,7 @@ from oncecron.stores.redis.resp import ReplyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from oncecron.core.items import ItemList
     from oncecron.stores.redis.resp import Reply, Word
 
 LAYOUT = "1"
@@ -45,6 +46,11 @@ _FILES = {
     "request": ("shared", "request"),
     "release": ("shared", "release"),
     "unblock": ("shared", "unblock"),
+    "load": ("shared", "items", "leftovers", "durability", "load"),
+    "draw": ("shared", "items", "durability", "draw", "drawing"),
+    "progress": ("shared", "items", "progress"),
+    "requeue": ("shared", "items", "requeue"),
+    "expire_items": ("shared", "items", "leftovers", "expire_items"),
 }
 _OF_A_RUN = (
     *("grant", "expire", "cut", "regain", "skip"),
@@ -52,9 +58,12 @@ _OF_A_RUN = (
 )
 _OF_NAMESPACE = (
     *("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains", "notices"),
+    "lists",
 )
 _OF_SHARD = ("key", "lease", "ticks", "names", "owners", "log", "skips", "skip_rows", "hosts")
-
+_OF_LIST = ("list", "items", "ids", "marks", "due", "lost", "slots", "batches")
+ITEMS_PER_STEP = 2000
+"""How many items of an expired list one step removes."""
 
 _read: dict[str, str] = {}
 
@@ -119,10 +128,27 @@ class Names:
             keys += [self.of_shard(name, shard) for name in _OF_SHARD]
         return keys
 
+    def of_list(self, shard: str, name: str, slots: int) -> list[str]:
+        """Return the keys of a step for a list of items, with the leases of all shards of its key, as in items.lua.
+
+        `shard`: the part of the step; `name`: KEY#TICK.
+        """
+        key = name.partition("#")[0]
+        return [
+            *self.keys(shard),
+            *(self.of_shard(each, name) for each in _OF_LIST),
+            *(self.of_shard("lease", shard_of(key, slot)) for slot in range(slots)),
+        ]
+
 
 def shard_of(key: str, shard: int) -> str:
     """Return the name of one shard of a key, which the Lua files call a part."""
     return f"{key}#{shard}"
+
+
+def list_of(items_of: ItemList) -> str:
+    """Return the name of a list of items: KEY#TICK. A key has no number sign, so the first one ends it."""
+    return "#".join(items_of)
 
 
 def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:

@@ -32,6 +32,7 @@ from oncecron.core.timing import SQLITE_RETRY_PAUSE
 from oncecron.stores.address import DEFAULT_NAMESPACE, command_line, state_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Any
 
@@ -228,6 +229,10 @@ class Connection:
     def execute(self, name: str, /, **values: Any) -> sqlite3.Cursor:
         """Run the statement with this name."""
         return self._database.execute(self._statements[name], recordable_values(values))
+
+    def execute_many(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Run the statement with this name for each row of values; return how many rows it has changed."""
+        return self._database.executemany(self._statements[name], rows).rowcount
 
     def one(self, name: str, /, **values: Any) -> Any:
         """Return the first row of the statement with this name (a `sqlite3.Row`), or None."""

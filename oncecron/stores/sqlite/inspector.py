@@ -15,7 +15,9 @@ from oncecron.core.log_rows import (
     Diagnosis,
     Execution,
     HistoryQuery,
+    ItemRow,
     LeaseView,
+    ListView,
     Notice,
     Pause,
     Released,
@@ -41,12 +43,14 @@ from oncecron.stores.sqlite.connection import (
     file_of,
     statements,
 )
+from oncecron.stores.sqlite.items import requeue
 from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import (
     NAMES_KEPT,
     at_least,
     expire_executions,
     expire_hosts,
+    expire_items,
     expire_names,
     expire_skips,
     least_retention,
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import JobKey, KeyHost, LeastRetention, Roles
+    from oncecron.core.log_rows import ItemQuery, JobKey, KeyHost, LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.tick import Tick
     from oncecron.stores.sqlite.connection import Connection
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_STEP = 500
 """Rows that one transaction removes; firings can run between two transactions of a prune."""
+ITEMS_PER_STEP = 5000
 
 _SIGNATURE = b"SQLite format 3\0"
 """The first bytes of a database; its -wal and -shm files, which have names like a namespace's, begin differently."""
@@ -80,7 +85,8 @@ class SQLiteInspector:
     def __init__(self, path: str, *, namespace: str) -> None:
         self._default_path = path
         path = file_of(path, namespace)
-        self._handle = Handle(path, create=False, statements=("inspector", "firing", "retention"))
+        names = ("inspector", "firing", "items", "retention")
+        self._handle = Handle(path, create=False, statements=names)
         self._boot = clock.boot_id()
         self.unreadable = Unreadable()
 
@@ -301,6 +307,31 @@ class SQLiteInspector:
             store.execute("cut_marks", **asked)
         return found
 
+    def item_lists(self, key: str | None = None) -> list[ListView]:
+        """Return the lists of items with their counts; see `Inspector.item_lists`."""
+        with self._handle.until(_deadline()) as store:
+            rows = store.execute("item_lists", key=key, tick=None, **moment(self._boot))
+            found = [
+                self.unreadable.read(f"the items of key {row[0]}", ListView._make, row)
+                for row in rows
+            ]
+        return [view for view in found if view]
+
+    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
+        """Yield the items of one list; see `Inspector.items`."""
+        values = {**query.items_of._asdict(), "identity": query.identity, **moment(self._boot)}
+        with self._handle.until(_deadline()) as store:
+            for row in store.execute("items", **values):
+                name = f"item {row['position']} of key {row['key']}"
+                item = self.unreadable.read(name, ItemRow, *row)
+                if item and (not query.states or item.state in query.states):
+                    yield item
+
+    def requeue_items(self, query: ItemQuery) -> int:
+        """Queue items again; see `Inspector.requeue_items`."""
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            return requeue(store, query, moment(self._boot))
+
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
         with self._handle.until(_deadline()) as store:
@@ -316,6 +347,7 @@ class SQLiteInspector:
                 return expire_names(store, part, before, names_kept=names_kept, most=most)
 
             executions += self._in_steps(step)
+        self._in_steps(lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP))
         with self._handle.until(_deadline()) as store, store.writing(durable=False):
             expire_hosts(store, now)
         return executions, skips

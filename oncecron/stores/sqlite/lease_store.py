@@ -29,6 +29,7 @@ class SQLiteLeaseStore:
     """
 
     lease_clock = clock.MONOTONIC
+    survives_fork = False  # SQLite keeps its file locks of a process in memory
 
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)

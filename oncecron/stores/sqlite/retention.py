@@ -42,6 +42,7 @@ def expire(store: Connection, part: Part, wanted: Retention, now: float) -> None
     most -= expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
     expire_skips(store, now - kept.skips, most=most)
     store.execute("expire_pauses", now=now)
+    expire_items(store, before, now, most=20 * MOST_PER_FINISH)  # the rows are small
     expire_hosts(store, now)
 
 
@@ -70,3 +71,20 @@ def expire_names(
 def expire_skips(store: Connection, before: float, *, most: int) -> int:
     """Remove skips that were last counted before a wall time; return how many rows."""
     return store.execute("expire_skips", before=before, most=most).rowcount
+
+
+def expire_items(store: Connection, before: float, now: float, *, most: int) -> int:
+    """Remove rows of the lists of items that were loaded before a time, and whose tick is no longer in the log."""
+    store.execute("expire_lists", before=before, now=now)
+    removed = 0
+    while removed < most and (found := store.one("expired_list")):
+        of_list = {"list_id": found[0], "most": most - removed}
+        gone = sum(
+            store.execute(f"expire_{what}", **of_list).rowcount
+            for what in ("marks", "batches", "items")
+        )
+        if gone < of_list["most"]:
+            store.execute("expire_slots", list_id=found[0])
+            store.execute("expire_list", list_id=found[0])
+        removed += max(gone, 1)
+    return removed

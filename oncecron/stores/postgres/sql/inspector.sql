@@ -277,6 +277,21 @@ select key_id from {ns}.keys order by key_id
 
 -- name: prune
 -- One batch of retention in its own transaction; without a key, no named ticks.
-select executions, skips
+select executions, skips, items
   from {ns}.prune_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
                       pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)
+
+-- name: item_lists
+select x.key, x.tick, x.total::bigint, x.queued::bigint, x.taken::bigint, x.done::bigint, x.failed::bigint, x.lost::bigint, x.dead::bigint,
+       extract(epoch from x.loaded_at)::float8
+  from {ns}.item_lists x where %(key)s::text is null or x.key = %(key)s order by x.loaded_at desc, x.key, x.tick
+
+-- name: items
+select x.key, x.tick, x.position, x.item, x.item_id, x.state, x.attempts, x.execution_id, extract(epoch from x.since)::float8,
+       extract(epoch from x.not_before)::float8, x.reason, x.payload
+  from {ns}.items x
+ where x.key = %(key)s and x.tick = %(tick)s and x.state = any (%(states)s) and (%(identity)s::text is null or x.item = %(identity)s)
+ order by x.position
+
+-- name: requeue_items
+select {ns}.requeue_items_v1(%(key)s, %(tick)s, %(states)s, %(identity)s)

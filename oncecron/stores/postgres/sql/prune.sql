@@ -21,14 +21,14 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select count(*) from gone
 $$;
 
--- Remove at most p_most expired executions and as many skips: those older than the caller's ages and than the owner's,
+-- Remove at most p_most expired executions and as many skips, and rows of expired lists of items: those older than the caller's ages and than the owner's,
 -- which meta has. Only the log keeps named ticks unique, so the newest p_names of a key are kept however old they are;
 -- only the given key's names are examined. An execution that has ended has a lease only if a retry is to follow. It uses
 -- now(), because clock_timestamp() is volatile and uses no index, and plans for the given ages. Otherwise every finish
 -- reads the whole log (500 ms at a million rows, instead of 1 ms).
 create function {ns}.prune_v1(
   p_key_id integer, p_keep_executions interval, p_keep_skips interval, p_most bigint, p_names integer,
-  out executions bigint, out skips bigint
+  out executions bigint, out skips bigint, out items bigint
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $$
 declare
@@ -66,6 +66,7 @@ begin
        order by y.execution_id limit p_most for update skip locked);
     if v_ids <> '{}' then executions := executions + {ns}.remove_executions_v1(v_ids); end if;
   end if;
+  items := {ns}.expire_items_v1(v_executions, 20 * p_most);     -- the rows are small
 end $$;
 
 -- A few rows, with an end or a record of one, which an error of retention must not lose.

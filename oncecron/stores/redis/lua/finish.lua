@@ -1,5 +1,5 @@
 -- Record the end and release the lease, if it is this execution's; then a little retention, unless it had ended before.
--- 1: in time; 0: after the lease was lost. An execution that this server has lost is inserted, unless its id has another owner.
+-- 1: in time; 0: after the lease was lost. If a list of items may have expired: a list of the same, and its name. An execution that this server has lost is inserted, unless its id has another owner.
 write_in_full_memory()
 local lease = hash(own.lease)
 local id, row = execution_known_as(given.execution_id, given.owner)
@@ -30,4 +30,7 @@ if ends then
   redis.call('ZADD', shared.parts, seconds(now), given.part)
   if given.due then redis.call('ZADD', shared.parts, 'XX', seconds(now), given.due) end
 end
-return row.lost_at and 0 or 1
+local answer = row.lost_at and 0 or 1
+local list, loaded_at = unpack(redis.call('ZRANGE', shared.lists, 0, 0, 'WITHSCORES'))
+if list and ends and tonumber(loaded_at) < kept_since('executions') then return {answer, list} end
+return answer

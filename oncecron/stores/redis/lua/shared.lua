@@ -13,6 +13,7 @@
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
 --   drains      hash     host -> JSON: author, at
+--   lists       zset     KEY#TICK of every list of items, by when it was loaded: see items.lua
 --   notices     hash     channel -> "VERSION:DOCUMENT": what `oncecron notify` has notified it of
 --   key         hash     fence, high_water, running, last_start ...: what retention may not remove
 --   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
@@ -49,10 +50,10 @@ local function part_at(first)
 end
 
 local shared = {}
-for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'notices'}) do
+for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'notices', 'lists'}) do
   shared[name] = KEYS[i]
 end
-local own, other = part_at(9), part_at(18)
+local own, other = part_at(10), part_at(19)
 local given = fields(ARGV)
 
 local time = redis.call('TIME')

@@ -1,0 +1,64 @@
+-- Settle the last batch of a slot, and take the next one. A number that the slot has had returns that batch, and a number out of
+-- turn nothing: the server has lost a batch, or the call comes late. 'gone': not held; 'forgotten'; or 'held', seconds until the
+-- next retry, how many items others have, why nothing was taken, and of each item: position, value, attempt.
+write_in_full_memory()
+local row, known = held(), hash(list.list)
+if not row then return {'gone'} end
+if not known.loaded_at then return {'held', '', 0, ''} end
+if has_forgotten(known) then return {'forgotten'} end
+
+local function slot_of(shard)
+  local text = redis.call('HGET', list.slots, shard)
+  local slot = text and cjson.decode(text)
+  if slot and slot.execution_id == given.execution_id then return slot end
+  if slot and open_items(slot) > 0 then doubt(shard, slot, 0) end
+  return {execution_id = given.execution_id, number = '0'}
+end
+
+local function settle(slot)
+  local first, open = tonumber(slot.first or 1), {}
+  for _, position in ipairs(slot.marks or {}) do open[position] = true end
+  for _, result in ipairs(cjson.decode(given.results)) do
+    local position = whole(result.position)
+    local is_first = result.position >= first and result.position < first + (slot.size or 0)
+    if is_first or open[position] then
+      local mark = open[position] and mark_of(position) or {attempts = '1', shard = given.shard, execution_id = given.execution_id}
+      mark.state, mark.changed_at, mark.reason = result.state, seconds(now), result.reason
+      mark.not_before = result.state == 'failed' and seconds(now + (result.delay or 0)) or nil
+      write_mark(position, mark, open[position] and 'taken')
+      open[position] = nil
+    end
+  end
+  for position in pairs(open) do
+    local mark = mark_of(position)
+    mark.state, mark.changed_at = 'done', seconds(now)
+    write_mark(position, mark, 'taken')
+  end
+  write_batch(slot)
+  slot.first, slot.size, slot.marks = nil, nil, nil
+end
+
+local function take(slot, wanted)
+  if tonumber(given.redraw_below) > 0 then
+    doubt_the_dead(tonumber(given.redraw_below))
+    for _, position in ipairs(redis.call('ZRANGEBYSCORE', list.lost, '-inf', '(' .. given.redraw_below)) do
+      local mark = mark_of(position)
+      mark.state, mark.not_before = 'queued', seconds(now)
+      write_mark(position, mark, 'lost')
+    end
+  end
+  slot.marks, slot.taken_at = {}, seconds(now)
+  for i, position in ipairs(redis.call('ZRANGEBYSCORE', list.due, '-inf', seconds(now), 'LIMIT', 0, wanted)) do
+    local mark = mark_of(position)
+    local before = mark.state
+    mark.state, mark.not_before, mark.attempts, mark.shard = 'taken', nil, whole(mark.attempts + 1), given.shard
+    mark.execution_id, mark.changed_at = given.execution_id, seconds(now)
+    write_mark(position, mark, before)
+    slot.marks[i] = position
+  end
+  local size = math.min(wanted - #slot.marks, known.total - known.next + 1)
+  if size > 0 then
+    slot.first, slot.size = known.next, whole(size)
+    redis.call('HINCRBY', list.list, 'next', whole(size))
+  end
+end

@@ -1,0 +1,134 @@
+"""A host of the contract suite that draws items: a lease, and the connection of its worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosts import KEY, Host
+
+from oncecron.core import clock
+from oncecron.core.items import Chunk, Draw, Drawn, Item, ItemCounts, ItemList, ItemResult, Loaded
+from oncecron.core.log_rows import ItemQuery, ItemRow
+from oncecron.core.tick import Tick, named_tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from contract_stores import StoreKind
+
+    from oncecron.core.model import Lease
+    from oncecron.stores.api import ItemStore
+
+CAMPAIGN = named_tick("campaign-42")
+LIST = ItemList(KEY, "campaign-42")
+LOADER = f"{KEY}:load"
+PATIENCE = 30.0
+
+
+def items(*names: str | int) -> list[Item]:
+    """Return items that are their own payload."""
+    return [Item(str(name), str(name)) for name in names]
+
+
+def many(count: int, first: int = 1) -> list[Item]:
+    """Return numbered items."""
+    return items(*(f"user-{number}@example.com" for number in range(first, first + count)))
+
+
+class Slot:
+    """One slot of one host: a lease for a shard of the key, and what it draws."""
+
+    def __init__(self, host: Host, store: ItemStore, lease: Lease) -> None:
+        self.host = host
+        self.store = store
+        self.lease = lease
+        self.number = 0
+
+    def ask(self, draw: Draw) -> Drawn | None:
+        """Draw with these words."""
+        return self.store.draw(self.lease, draw._replace(slots=8), deadline=deadline(self.store))
+
+    def draw(self, wanted: int = 1, *results: ItemResult, **parts: Any) -> Drawn:
+        """Draw the next batch."""
+        drawn = self.ask(Draw(self.number + 1, results, wanted, **parts))
+        assert drawn is not None
+        self.number += bool(drawn.items)
+        return drawn
+
+    def names(self, wanted: int = 1, *results: ItemResult, **parts: Any) -> list[str]:
+        """Draw the next batch; return its items."""
+        return [item.identity for item in self.draw(wanted, *results, **parts).items]
+
+    def settle(self, *results: ItemResult) -> None:
+        """Settle the last batch, and take nothing."""
+        assert self.names(0, *results) == []
+
+
+class Field:
+    """The hosts of one list."""
+
+    def __init__(self, store: StoreKind) -> None:
+        self.store = store
+        self.people = store.people()
+
+    def slot(self, shard: int = 0, tick: Tick = CAMPAIGN, **parts: Any) -> Slot:
+        """Claim a slot on a host of its own."""
+        host = Host(self.store.firing(), f"host{shard}.example")
+        lease = host.win(tick, shard=shard, shards=8, **parts)
+        return Slot(host, self.store.items(), lease)
+
+    def die(self, slot: Slot) -> None:
+        """Let the lease of a slot expire, as when its host died."""
+        slot.store.close()
+        self.store.expire(slot.lease.key, slot.lease.shard)
+
+    def loader(self) -> Slot:
+        """Claim the right to load."""
+        host = Host(self.store.firing(), "loader.example")
+        return Slot(host, self.store.items(), host.win(CAMPAIGN, key=LOADER, again=True))
+
+    def load(self, given: Sequence[Item], items_of: ItemList = LIST, **parts: Any) -> Loaded:
+        """Load a list in one chunk."""
+        loader = self.loader()
+        loaded = put(loader, Chunk(0, given, is_last=True, **parts), items_of)
+        assert loaded is not None
+        loader.host.finish(loader.lease)
+        return loaded
+
+    def counts(self, items_of: ItemList = LIST) -> ItemCounts:
+        """Return what a firing sees of the list; people see the same."""
+        store = self.store.items()
+        counts = store.progress(items_of, deadline=deadline(store))
+        assert counts is not None
+        [shown] = [each for each in self.people.item_lists() if each.items_of == items_of]
+        assert shown.counts == counts
+        return counts
+
+    def rows(self, *states: str, **parts: Any) -> list[ItemRow]:
+        """Return the items as people see them."""
+        return list(self.people.items(ItemQuery(LIST, states, **parts)))
+
+    def named(self, *states: str) -> list[str]:
+        """Return which items are in these states."""
+        return [row.item for row in self.rows(*states)]
+
+
+def put(loader: Slot, chunk: Chunk, items_of: ItemList = LIST) -> Loaded | None:
+    """Send one step of a load."""
+    return loader.store.load(loader.lease, items_of, chunk, deadline=deadline(loader.store))
+
+
+def deadline(store: ItemStore) -> float:
+    """Return a deadline for one call."""
+    return clock.lease_time(store.lease_clock) + PATIENCE
+
+
+def positions(drawn: Drawn) -> list[int]:
+    """Return where the drawn items stand in the list."""
+    return [item.position for item in drawn.items]
+
+
+def all_drawn(slot: Slot, wanted: int) -> Iterable[str]:
+    """Draw until there is nothing left."""
+    while names := slot.names(wanted):
+        yield from names

@@ -1,0 +1,486 @@
+"""The items of a tick: loaded once, drawn by one slot each, and in doubt where nobody said how they ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from item_hosts import CAMPAIGN, LIST, Field, all_drawn, deadline, items, many, positions, put
+
+from oncecron.core.errors import StoreError
+from oncecron.core.items import (
+    Chunk,
+    Draw,
+    Drawn,
+    DrawnItem,
+    Item,
+    ItemCounts,
+    ItemList,
+    ItemResult,
+    Loaded,
+    item_id,
+)
+from oncecron.core.log_rows import ItemQuery
+
+if TYPE_CHECKING:
+    from contract_stores import StoreKind
+
+
+@pytest.fixture
+def field(store: StoreKind) -> Field:
+    """Open the list as hosts and people see it."""
+    return Field(store)
+
+
+def counts(total: int, **states: int) -> ItemCounts:
+    """Return counts; those that are not named are 0."""
+    named = dict.fromkeys(ItemCounts._fields, 0) | {"total": total} | states
+    return ItemCounts(**named)
+
+
+# Load
+
+
+def test_a_list_is_drawn_in_order_and_once(field: Field) -> None:
+    """Each item comes with its payload, its place and its first attempt."""
+    assert field.load([Item("7", '{"id": 7}'), *items("b", "c")]) == Loaded(3, 0, 0, 3)
+    slot = field.slot()
+    drawn = slot.draw(2)
+    assert drawn == Drawn([DrawnItem(1, "7", '{"id": 7}', 1), DrawnItem(2, "b", "b", 1)])
+    assert slot.names(2) == ["c"]
+    assert slot.draw(2) == Drawn([])
+    assert field.counts() == counts(3, done=3)
+
+
+def test_a_second_load_adds_only_what_is_new(field: Field) -> None:
+    """An item that comes twice counts once, and the first one stays as it was."""
+    assert field.load(items("a", "b", "a")) == Loaded(2, 0, 1, 2)
+    assert field.load([*items("c", "b", "c"), Item("a", "other")]) == Loaded(1, 2, 1, 3)
+    assert field.slot().names(9) == ["a", "b", "c"]
+    assert [row.payload for row in field.rows()] == ["a", "b", "c"]
+
+
+def test_what_a_later_load_adds_is_drawn_after_the_end(field: Field) -> None:
+    """A slot that had found the end of the list gets the new items."""
+    field.load(many(5))
+    slot = field.slot()
+    assert len(slot.names(9)) == 5
+    assert slot.names(9) == []
+    field.load(many(7))
+    assert slot.names(9) == ["user-6@example.com", "user-7@example.com"]
+
+
+def test_an_empty_list_is_loaded(field: Field) -> None:
+    """There is a difference between no list and a list without items."""
+    store = field.store.items()
+    assert store.progress(LIST, deadline=deadline(store)) is None
+    assert field.load([]) == Loaded(0, 0, 0, 0)
+    assert field.counts() == counts(0)
+    assert field.slot().draw() == Drawn([])
+
+
+def test_a_load_is_invisible_until_its_last_chunk(field: Field) -> None:
+    """A load that is cut off leaves nothing, and the next one takes its place."""
+    field.load(items("a"))
+    cut = field.loader()
+    assert put(cut, Chunk(0, items("b", "c"), is_last=False)) == Loaded(2, 0, 0, 3)
+    assert put(cut, Chunk(1, items("d", "a"), is_last=False)) == Loaded(3, 1, 0, 4)
+    assert field.named() == ["a"]
+    assert field.slot().names(9) == ["a"]
+    field.die(cut)
+    assert put(cut, Chunk(2, items("e"), is_last=True)) is None
+    assert field.load(items("c", "x")) == Loaded(2, 0, 0, 3)
+    assert field.named() == ["a", "c", "x"]
+
+
+def test_a_step_of_a_load_whose_answer_was_lost_is_repeated(field: Field) -> None:
+    """The same step has the same answer, also the last one; one out of turn is refused."""
+    loader = field.loader()
+    first, last = Chunk(0, items("a", "b"), is_last=False), Chunk(1, items("b", "c"), is_last=True)
+    for _ in range(2):
+        assert put(loader, first) == Loaded(2, 0, 0, 2)
+    for _ in range(2):
+        assert put(loader, last) == Loaded(3, 0, 1, 3)
+    with pytest.raises(StoreError, match="step 5 of a load does not follow step 1"):
+        put(loader, Chunk(5, items("z"), is_last=True))
+    assert field.named() == ["a", "b", "c"]
+
+
+def test_a_load_ends_the_one_before(field: Field) -> None:
+    """Whoever loads now has the list; the other one adds nothing more."""
+    one, other = field.loader(), field.slot(5)
+    assert put(one, Chunk(0, items("a"), is_last=False))
+    assert put(other, Chunk(0, items("b"), is_last=False))
+    assert put(one, Chunk(1, items("c"), is_last=True)) is None
+    assert put(other, Chunk(1, items("d"), is_last=True)) == Loaded(2, 0, 0, 2)
+    assert field.named() == ["b", "d"]
+
+
+def test_lists_of_keys_and_ticks_are_apart(field: Field) -> None:
+    """The same item has another id in each, and is drawn in each."""
+    others = [ItemList("weekly", LIST.tick), ItemList(LIST.key, "campaign-43")]
+    for items_of in (LIST, *others):
+        field.load(items("a"), items_of)
+    assert field.slot().names() == ["a"]
+    assert field.counts() == counts(1, taken=1)
+    assert [field.counts(items_of) for items_of in others] == [counts(1, queued=1)] * 2
+    assert len({item_id(items_of, "a") for items_of in (LIST, *others)}) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"', "\\", "{}", "{a,b}", "NULL", "null", "a b", " ", "é移動\U0001f40d", "%s", "'; --", "\t", "$1", "x" * 4096],
+)  # fmt: skip
+def test_an_item_is_any_text(field: Field, text: str) -> None:
+    """It comes back as it was, and so does its payload; people see its id."""
+    field.load([Item(text, text), Item("0", text)])
+    drawn = field.slot().draw(2)
+    assert [(item.identity, item.payload) for item in drawn.items] == [(text, text), ("0", text)]
+    [row, _] = field.rows("taken")
+    assert (row.item, row.payload, row.item_id) == (text, text, item_id(LIST, text))
+    assert [row.position for row in field.rows(identity=text)] == [1]
+
+
+def test_a_large_list_comes_in_full_batches(field: Field) -> None:
+    """Many chunks, and more items than a lane has: each is drawn once, and nothing is left."""
+    given = many(12_000)
+    loader = field.loader()
+    for number in range(3):
+        chunk = given[number * 4000 : number * 4000 + 4000]
+        assert put(loader, Chunk(number, chunk, is_last=number == 2))
+    slot = field.slot()
+    sizes = Counter()
+    drawn = []
+    while names := slot.names(500):
+        drawn += names
+        sizes[len(names)] += 1
+    assert sizes == {500: 24}
+    assert sorted(drawn) == sorted(item.identity for item in given)
+    assert field.counts() == counts(12_000, done=12_000)
+
+
+# Draw and settle
+
+
+def test_slots_draw_different_items(field: Field) -> None:
+    """Batches are disjoint, and all of them are the list."""
+    field.load(many(20))
+    slots = [field.slot(shard) for shard in range(4)]
+    drawn = [slot.draw(3) for _ in range(2) for slot in slots]
+    places = [place for batch in drawn for place in positions(batch)]
+    assert sorted(places) == sorted(set(places))
+    assert len(places) == 20
+    assert field.counts().total == 20
+
+
+def test_a_draw_whose_answer_was_lost_returns_the_same_batch(field: Field) -> None:
+    """Also after a retry came due, and with other wishes; the results are not settled twice."""
+    field.load(many(10))
+    slot = field.slot()
+    first = slot.draw(2)
+    failed = ItemResult(1, "failed", delay=0.0)
+    second = slot.draw(3, failed)
+    assert positions(second) == [1, 3, 4]
+    assert [item.attempt for item in second.items] == [2, 1, 1]
+    for wanted in (3, 9):
+        assert slot.ask(Draw(2, (failed,), wanted)) == second
+    assert field.counts() == counts(10, queued=6, taken=3, done=1)
+    assert first.items[0]._replace(attempt=2) == second.items[0]
+
+
+def test_a_late_or_early_number_is_refused(field: Field) -> None:
+    """A call that was stuck on its way settles and takes nothing; nor does one after a batch that the store forgot."""
+    field.load(many(10))
+    slot = field.slot()
+    for _ in range(3):
+        slot.draw(1)
+    before = field.counts()
+    assert slot.ask(Draw(2, (ItemResult(1, "dead"),), 5)) is None
+    assert slot.ask(Draw(5, (), 5)) is None
+    assert field.counts() == before
+
+
+def test_results_are_for_the_last_batch_alone(field: Field) -> None:
+    """Positions that the slot has not drawn, or has settled before, stay as they are."""
+    field.load(many(6))
+    slot, other = field.slot(0), field.slot(1)
+    slot.draw(1)
+    other.draw(1)
+    slot.draw(1)
+    strange = [ItemResult(place, "dead") for place in (0, 1, 2, 4, 6, 99)]
+    slot.settle(*strange)
+    assert field.counts() == counts(6, queued=3, taken=1, done=2)
+
+
+def test_results_decide_the_state_of_each_item(field: Field) -> None:
+    """Those that are not named are done; people see the reason and when the retry is due."""
+    field.load(items("a", "b", "c", "d"))
+    slot = field.slot()
+    slot.draw(4)
+    slot.settle(
+        ItemResult(1, "failed", 3600.0, "exit status 75"),
+        ItemResult(2, "dead", reason="no such user"),
+        ItemResult(4, "lost"),
+    )
+    assert field.counts() == counts(4, failed=1, dead=1, done=1, lost=1)
+    rows = {row.item: row for row in field.rows()}
+    assert [rows[name].state for name in "abcd"] == ["failed", "dead", "done", "lost"]
+    assert rows["a"].reason == "exit status 75"
+    assert rows["b"].reason == "no such user"
+    assert all(row.execution_id == slot.lease.execution_id for row in rows.values())
+    assert [row.attempts for row in rows.values()] == [1, 1, 1, 1]
+    not_before, since = rows["a"].not_before, rows["a"].since
+    assert not_before is not None
+    assert since is not None
+    assert 3590 < not_before - since < 3610
+    assert [row.not_before for row in field.rows("dead", "done", "lost")] == [None] * 3
+
+
+def test_a_failed_item_waits_for_its_retry(field: Field) -> None:
+    """It is drawn again when it is due, before new items, by any slot; until then the others are drawn."""
+    field.load(many(3))
+    slot, other = field.slot(0), field.slot(1)
+    slot.draw(1)
+    assert positions(slot.draw(1, ItemResult(1, "failed", 300.0))) == [2]
+    assert positions(other.draw(1)) == [3]
+    slot.settle()
+    waiting = slot.draw(5)
+    assert waiting.items == []
+    assert waiting.wait is not None
+    assert 290 < waiting.wait <= 300
+    assert waiting.others == 1
+    field.store.age(290)
+    field.store.age(11)
+    assert slot.host.renew(slot.lease) is not None
+    again = slot.draw(5)
+    assert [(item.position, item.attempt) for item in again.items] == [(1, 2)]
+    slot.settle(ItemResult(1, "dead", reason="spent"))
+    assert [(row.attempts, row.reason) for row in field.rows("dead")] == [(2, "spent")]
+
+
+def test_more_than_a_batch_of_retries_is_drawn_in_turn(field: Field) -> None:
+    """Each once."""
+    field.load(many(10))
+    slot = field.slot()
+    drawn = slot.draw(10)
+    again = slot.draw(4, *(ItemResult(place, "failed", 0.0) for place in positions(drawn)))
+    rest = [*slot.names(4), *slot.names(4)]
+    assert len({*(item.identity for item in again.items), *rest}) == 10
+    slot.settle()
+    assert field.counts() == counts(10, done=10)
+
+
+def test_who_has_no_lease_draws_and_settles_nothing(field: Field) -> None:
+    """An expired one, one that was taken over, one that ended, and one that was never granted."""
+    field.load(many(9))
+    slot = field.slot(0)
+    slot.draw(2)
+    field.store.expire(slot.lease.key, 0)
+    assert slot.ask(Draw(2, (), 2)) is None
+    assert field.counts() == counts(9, queued=7, lost=2)
+    heir = field.slot(0, again=True)
+    assert slot.ask(Draw(2, (), 2)) is None
+    assert field.counts() == counts(9, queued=7, lost=2)
+    assert positions(heir.draw(2)) == [3, 4]
+    heir.settle()
+    heir.host.finish(heir.lease)
+    assert heir.ask(Draw(2, (), 2)) is None
+    other = field.slot(1)
+    stranger = other.lease._replace(owner="00000000-0000-0000-0000-000000000000")
+    other.lease = stranger
+    assert other.ask(Draw(1, (), 2)) is None
+    assert field.counts() == counts(9, queued=5, lost=2, done=2)
+
+
+def test_an_attempt_that_was_kept_draws_nothing(field: Field) -> None:
+    """Its command has ended; the next attempt draws under its own execution."""
+    field.load(many(4))
+    slot = field.slot(retries=3)
+    slot.draw(1)
+    assert slot.host.keep(slot.lease)
+    assert slot.ask(Draw(2, (), 1)) is None
+
+
+@pytest.mark.parametrize("stop", ["paused", "drained"])
+def test_a_pause_or_a_drain_leaves_the_rest(field: Field, stop: str) -> None:
+    """The last batch is settled all the same."""
+    field.load(many(4))
+    slot = field.slot()
+    slot.draw(1)
+    if stop == "paused":
+        field.store.pause("*", "ann", None, None)
+    else:
+        field.store.drain(slot.host.holder.host, "ann")
+    assert slot.draw(1) == Drawn([], stopped=stop)  # type: ignore[arg-type]
+    assert field.counts() == counts(4, queued=3, done=1)
+
+
+def test_a_draw_before_the_load_finds_nothing(field: Field) -> None:
+    """It may ask again with the same number."""
+    slot = field.slot()
+    assert slot.draw(1) == Drawn([])
+    field.load(items("a"))
+    assert slot.names() == ["a"]
+
+
+# In doubt
+
+
+def test_what_the_dead_had_taken_is_in_doubt_and_not_drawn_again(field: Field) -> None:
+    """By whom and when it was taken stays known."""
+    field.load(many(6))
+    dead = field.slot(0)
+    dead.draw(2)
+    dead.draw(2)
+    field.die(dead)
+    assert field.counts() == counts(6, queued=2, done=2, lost=2)
+    heir = field.slot(0, again=True)
+    assert positions(heir.draw(9)) == [5, 6]
+    assert field.slot(1).names(9) == []
+    heir.settle()
+    assert field.counts() == counts(6, done=4, lost=2)
+    lost = field.rows("lost")
+    assert [row.position for row in lost] == [3, 4]
+    assert {row.execution_id for row in lost} == {dead.lease.execution_id}
+    assert {row.attempts for row in lost} == {1}
+
+
+def test_in_doubt_retry_draws_them_again(field: Field) -> None:
+    """Those of a slot that nobody has claimed since, retries, and those that a result left in doubt."""
+    field.load(many(8))
+    dead, alive = field.slot(0), field.slot(1)
+    dead.draw(2)
+    dead.draw(2, ItemResult(2, "failed", 0.0))  # 2 and 3
+    alive.draw(1)  # 4
+    alive.draw(1, ItemResult(4, "lost"))  # 5
+    field.store.expire(dead.lease.key, 0)
+    assert field.counts() == counts(8, queued=3, taken=1, done=1, lost=3)
+    drawn = alive.draw(9, redraw_below=5)
+    assert sorted((item.position, item.attempt) for item in drawn.items) == [
+        *((2, 3), (3, 2), (4, 2)),
+        *((6, 1), (7, 1), (8, 1)),
+    ]
+    alive.settle()
+    assert field.counts() == counts(8, done=8)
+
+
+def test_an_item_in_doubt_is_drawn_again_so_often(field: Field) -> None:
+    """One that kills its host each time stays in doubt after that."""
+    field.load(items("poison"))
+    for number in range(3):
+        slot = field.slot(0, again=number > 0)
+        assert slot.names(1, redraw_below=3) == ["poison"]
+        field.die(slot)
+    last = field.slot(0, again=True)
+    assert last.draw(1, redraw_below=3) == Drawn([])
+    assert [(row.state, row.attempts) for row in field.rows()] == [("lost", 3)]
+
+
+def test_those_of_the_living_are_not_drawn_again(field: Field) -> None:
+    """Whoever waits for them knows how many there are."""
+    field.load(many(4))
+    one, other = field.slot(0), field.slot(1)
+    one.draw(2)
+    other.draw(1)
+    other.draw(1, ItemResult(3, "failed", 0.0))
+    other.draw(1)
+    waiting = field.slot(2).draw(5, redraw_below=9)
+    assert waiting == Drawn([], others=3)
+
+
+def test_the_store_of_a_dead_host_may_answer_late(field: Field) -> None:
+    """A draw that was sent before the lease was lost, and arrives after it, takes nothing."""
+    field.load(many(4))
+    dead = field.slot(0)
+    field.die(dead)
+    heir = field.slot(0, again=True)
+    assert dead.ask(Draw(1, (), 4)) is None
+    assert len(heir.draw(4).items) == 4
+
+
+# People
+
+
+def test_people_list_items_by_state(field: Field) -> None:
+    """In the order of the list."""
+    field.load(many(7))
+    slot = field.slot()
+    assert field.named("queued") == field.named()
+    slot.draw(2)
+    slot.draw(2, ItemResult(2, "dead"))
+    states = [row.state for row in field.rows()]
+    assert states == ["done", "dead", "taken", "taken", "queued", "queued", "queued"]
+    assert [row.position for row in field.rows("dead", "queued")] == [2, 5, 6, 7]
+    assert [row.attempts for row in field.rows()] == [1, 1, 1, 1, 0, 0, 0]
+    assert field.rows("lost") == []
+    assert field.rows("taken", identity="user-1@example.com") == []
+    unknown = field.people.item_lists("weekly")
+    assert list(unknown) == []
+
+
+def test_people_queue_items_again(field: Field) -> None:
+    """Those in doubt, the dead ones, those that wait; by name too. They are drawn at once, with the next attempt."""
+    field.load(many(8))
+    slot = field.slot(0)
+    slot.draw(6)
+    slot.settle(
+        ItemResult(1, "dead"),
+        ItemResult(2, "dead"),
+        ItemResult(3, "failed", 9000.0),
+        ItemResult(4, "lost"),
+    )
+    slot.draw(1)  # 7
+    field.die(slot)
+    assert field.counts() == counts(8, queued=1, done=2, failed=1, dead=2, lost=2)
+    assert field.people.requeue_items(ItemQuery(LIST, ("dead",), "user-2@example.com")) == 1
+    assert field.people.requeue_items(ItemQuery(LIST, ("dead",), "user-8@example.com")) == 0
+    assert field.people.requeue_items(ItemQuery(LIST, ("lost", "failed"))) == 3
+    assert field.people.requeue_items(ItemQuery(LIST, ("done", "queued", "taken"))) == 0
+    assert field.people.requeue_items(ItemQuery(ItemList("weekly", "x"), ("lost",))) == 0
+    assert field.counts() == counts(8, queued=5, done=2, dead=1)
+    heir = field.slot(0, again=True)
+    drawn = heir.draw(9)
+    assert sorted((item.position, item.attempt) for item in drawn.items) == [
+        *((2, 2), (3, 2), (4, 2)),
+        *((7, 2), (8, 1)),
+    ]
+    heir.settle()
+    assert field.counts() == counts(8, done=7, dead=1)
+
+
+def test_the_newest_list_comes_first(field: Field) -> None:
+    """Of all keys, or of one."""
+    weekly = ItemList("weekly", "x")
+    field.load(items("a"))
+    field.store.age(60)
+    field.load(items("a", "b"), weekly)
+    lists = field.people.item_lists()
+    assert [(each.items_of, each.counts.total) for each in lists] == [(weekly, 2), (LIST, 1)]
+    assert [each.items_of for each in field.people.item_lists(LIST.key)] == [LIST]
+    assert 50 < lists[0].loaded_at - lists[1].loaded_at < 90
+
+
+def test_all_items_are_drawn_by_several_slots_in_turn(field: Field) -> None:
+    """With failures and retries on the way: each ends done, once."""
+    field.load(many(40))
+    slots = [field.slot(shard) for shard in range(3)]
+    ended: Counter[str] = Counter()
+    batches: dict[int, Drawn] = {}
+    open_slots = set(range(3))
+    while open_slots:
+        for shard in sorted(open_slots):
+            results = []
+            for item in batches.get(shard, Drawn([])).items:
+                if item.position % 3 == 0 and item.attempt < 3:
+                    results.append(ItemResult(item.position, "failed", 0.0))
+                else:
+                    ended[item.identity] += 1
+            batches[shard] = slots[shard].draw(4, *results)
+            if not batches[shard].items:
+                open_slots.discard(shard)
+    assert ended == Counter(item.identity for item in many(40))
+    assert field.counts() == counts(40, done=40)
+    assert {row.attempts for row in field.rows() if row.position % 3 == 0} == {3}
+    assert CAMPAIGN.text == LIST.tick
+    assert list(all_drawn(slots[0], 4)) == []

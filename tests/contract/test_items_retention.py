@@ -1,0 +1,108 @@
+"""Lists of items go with their tick, or stay as long as they asked for: a list keeps its items from a second run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import KEY, Host, minute
+from item_hosts import LIST, Field, Slot, many
+from test_items import counts
+
+from oncecron.core.items import ItemList, ItemResult, Loaded
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import Retention
+
+if TYPE_CHECKING:
+    from contract_stores import StoreKind
+
+DAY = 86400.0
+OLD = Retention(executions=30 * DAY, skips=1e9)
+INSTANT = minute(1)
+
+
+@pytest.fixture
+def field(store: StoreKind) -> Field:
+    """Open the list as hosts and people see it."""
+    return Field(store)
+
+
+def instant_list() -> ItemList:
+    """Return the list of a tick that is an instant: its executions go by age alone."""
+    assert INSTANT.text is not None
+    return ItemList(KEY, INSTANT.text)
+
+
+def drawn_list(field: Field, **parts: float) -> Slot:
+    """Load a list, draw some of it, and end the slot."""
+    field.load(many(30), instant_list(), **parts)
+    slot = field.slot(tick=INSTANT)
+    slot.draw(10)
+    slot.draw(5, ItemResult(1, "dead"), ItemResult(2, "lost"), ItemResult(3, "failed", 60.0))
+    slot.settle()
+    assert slot.host.finish(slot.lease)
+    return slot
+
+
+def test_a_list_is_pruned_with_its_tick(field: Field) -> None:
+    """Not before, and not another one; loaded again it is a new list."""
+    drawn_list(field)
+    field.load(many(3))
+    field.people.prune(OLD)
+    assert len(field.people.item_lists()) == 2
+    field.store.age(31 * DAY)
+    field.load(many(4))
+    field.people.prune(OLD)
+    assert [each.items_of for each in field.people.item_lists()] == [LIST]
+    assert field.counts() == counts(4, queued=4)
+    assert field.load(many(30), instant_list()) == Loaded(30, 0, 0, 30)
+    assert field.counts(instant_list()) == counts(30, queued=30)
+
+
+def test_the_list_of_a_name_stays_with_its_name(field: Field) -> None:
+    """A name stays in the log however old it is, and so does what was done under it."""
+    field.load(many(3))
+    slot = field.slot()
+    slot.draw(3)
+    slot.settle()
+    assert slot.host.finish(slot.lease)
+    field.store.age(400 * DAY)
+    field.people.prune(OLD)
+    assert field.counts() == counts(3, done=3)
+    assert field.load(many(4)) == Loaded(1, 3, 0, 4)
+
+
+def test_a_list_stays_as_long_as_it_asked_for(field: Field) -> None:
+    """Longer than its tick."""
+    drawn_list(field, keep=100 * DAY)
+    field.store.age(99 * DAY)
+    field.people.prune(OLD)
+    assert list(field.people.history(HistoryQuery(key=KEY))) == []
+    assert field.counts(instant_list()).total == 30
+    field.store.age(2 * DAY)
+    field.people.prune(OLD)
+    assert field.people.item_lists() == []
+
+
+def test_an_end_removes_expired_lists(field: Field) -> None:
+    """A few rows at each end, so no prune is needed."""
+    drawn_list(field)
+    field.store.age(31 * DAY)
+    host = Host(field.store.firing(), "other.example")
+    for number in range(2, 12):
+        lease = host.win(minute(number), key="weekly")
+        assert host.finish(lease, retention=OLD)
+        if not field.people.item_lists():
+            break
+    assert field.people.item_lists() == []
+
+
+def test_a_list_of_many_chunks_goes_completely(field: Field) -> None:
+    """What is left of it would be found by the next load."""
+    field.load(many(5000), instant_list())
+    field.load(many(9000)[5000:], instant_list())
+    field.store.age(31 * DAY)
+    field.people.prune(OLD)
+    assert field.people.item_lists() == []
+    assert field.load(many(9)[4:], instant_list()) == Loaded(5, 0, 0, 5)
+    assert field.slot(tick=INSTANT).names(9) == [item.identity for item in many(9)[4:]]
