@@ -14,6 +14,7 @@ import click
 
 from oncecron.cli import main
 from oncecron.cli.command import TableCommand
+from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import RUN_OPTIONS, Option
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _content(kind: str, name: str) -> str:
 def _synopsis(command: Command) -> str:
     pieces = command.click.collect_usage_pieces(click.Context(command.click))
     words = " ".join(pieces).replace("[OPTIONS]", "[OPTION...]").replace("]...", "...]")
-    if command.name == "run":
+    if command.name in ("run", "each"):
         words = words.replace("[OPTION...] ", "--key KEY [OPTION...] [--] ")
     return f"{command.summary}\n\n```text\noncecron {command.name} {words}\n```\n"
 
@@ -107,7 +108,7 @@ def _configuration() -> str:
     rows = [
         f"| `--{option.name}` | `{option.name.replace('-', '_')}` | {where[option.config]} "
         f"| {_as_code(option.environment)} | {_as_code(option.default)} |\n"
-        for option in RUN_OPTIONS
+        for option in (*RUN_OPTIONS, *ITEM_OPTIONS)
         if option.config != "never"
     ]
     return head + "".join(rows)

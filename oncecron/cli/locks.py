@@ -33,6 +33,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
+    from oncecron.reports.item_lists import with_items
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()
@@ -42,10 +43,11 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
             output.Writer(tables.PAUSES, style, stream).write(store.pauses())
             return incomplete(store)
         leases = store.leases()
+        lists = store.item_lists() if leases else ()
         pauses = store.pauses() if stream.isatty() else ()
     now = clock.wall()  # SQLite has no clock of its own
     output.Writer(tables.LEASES, style, stream).write(
-        view._replace(asked_at=view.asked_at or now) for view in leases
+        view._replace(asked_at=view.asked_at or now) for view in with_items(leases, lists)
     )
     if pauses:
         complain(f"{counted(pauses)}; to list them: {settings.command('locks --pauses')}")

@@ -23,16 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECTIONS = {
-    "Run a job": ("run",),
+    "Run a job": ("run", "each"),
     "See what happened": (
-        "history",
-        "why",
-        "jobs",
-        "hosts",
-        "locks",
-        "next",
-        "audit",
-        "check",
+        *("history", "why", "jobs", "hosts", "locks", "items", "next", "audit", "check"),
         "notify",
         "metrics",
     ),

@@ -86,6 +86,8 @@ class Writer:
         self._style = style
         self._stream = stream
         self._widths: list[int] = []
+        self._columns: list[int] = []
+        """Which columns of the table are shown."""
         self._headed = False
 
     def write(self, records: Iterable[Any]) -> int:
@@ -162,6 +164,11 @@ class Writer:
             self._headed = True
             first = list(itertools.islice(rows, _MEASURED_ROWS))
             titles = [column.title for column in columns]
+            self._columns = [
+                number
+                for number, column in enumerate(columns)
+                if not column.is_optional or any(row[number] != ABSENT for row in first)
+            ]
             self._widths = [max(map(display_width, texts)) for texts in zip(titles, *first)]  # noqa: B905
             yield 0, self._row(titles)
             rows = itertools.chain(first, rows)  # type: ignore[assignment]
@@ -170,15 +177,17 @@ class Writer:
 
     def _row(self, texts: list[str]) -> str:
         shown = []
-        for text, width, column in zip(texts, self._widths, self._kind.columns, strict=True):
-            blanks = " " * (width - display_width(text))
+        columns = [self._kind.columns[number] for number in self._columns]
+        for number, column in zip(self._columns, columns, strict=True):
+            text = texts[number]
+            blanks = " " * (self._widths[number] - display_width(text))
             shown.append(blanks + text if column.right else text + blanks)
         if self._style.width is not None:
             used = sum(display_width(text) + len(_GAP) for text in shown[:-1])
             shown[-1] = cut(shown[-1].rstrip(), self._style.width - used, self._stream.encoding)
-        for number, column in enumerate(self._kind.columns):
+        for place, (number, column) in enumerate(zip(self._columns, columns, strict=True)):
             if column.title == "OUTCOME":
-                shown[number] = self._coloured(shown[number], texts[number])
+                shown[place] = self._coloured(shown[place], texts[number])
         return _GAP.join(shown).rstrip() + "\n"
 
     def _coloured(self, shown: str, outcome: str) -> str:

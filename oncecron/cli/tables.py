@@ -6,7 +6,16 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.light_modules import signal_name
-from oncecron.core.log_rows import ConfiguredValue, Diagnosis, Execution, LeaseView, Pause, Skip
+from oncecron.core.log_rows import (
+    ConfiguredValue,
+    Diagnosis,
+    Execution,
+    ItemRow,
+    LeaseView,
+    ListView,
+    Pause,
+    Skip,
+)
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.reports.audit import Finding
@@ -28,6 +37,8 @@ class Column(NamedTuple):
     title: str
     text: Callable[[Any, Clock], str]
     right: bool = False
+    is_optional: bool = False
+    """Whether it is left out if none of the first rows has anything in it."""
 
 
 class Kind(NamedTuple):
@@ -132,6 +143,12 @@ def _part(record: Any, _clock: Clock) -> str:
     return part_of(record.shard, record.shards)
 
 
+def _items(record: LeaseView | JobSummary, _clock: Clock) -> str:
+    if record.items_total is None:
+        return ABSENT
+    return f"{record.items_ended:,}/{record.items_total:,}"
+
+
 def _request(record: LeaseView, clock: Clock) -> str:
     if record.requested_by is None:
         return ABSENT
@@ -205,6 +222,7 @@ JOBS = Kind(
         Column("NEXT", _time("next_at")),
         Column("DUE", _due),
         Column("SCHEDULE", _plain("schedule")),
+        Column("ITEMS", _items, right=True, is_optional=True),
         Column("PAUSED", _paused),
     ),
 )
@@ -262,6 +280,7 @@ LEASES = Kind(
         Column("BACKEND", _plain("backend_pid"), right=True),
         Column("CLIENT", _plain("client_address")),
         Column("SHARD", _part),
+        Column("ITEMS", _items, right=True, is_optional=True),
         Column("REQUEST", _request),
     ),
 )
@@ -272,6 +291,33 @@ PAUSES = Kind(
         *(Column(name.upper(), _plain(name)) for name in ("key", "host")),
         *(Column(name.upper(), _time(name)) for name in ("since", "until")),
         *(Column(name.upper(), _plain(name)) for name in ("author", "reason")),
+    ),
+)
+ITEMS = Kind(
+    ItemRow._fields,
+    frozenset({"since", "not_before"}),
+    (
+        Column("POSITION", _plain("position"), right=True),
+        Column("STATE", _plain("state")),
+        Column("ATTEMPTS", _plain("attempts"), right=True),
+        Column("EXECUTION", _plain("execution_id"), right=True),
+        Column("SINCE", _time("since")),
+        Column("RETRY", _time("not_before")),
+        Column("ITEM", _plain("item")),
+        Column("REASON", _plain("reason")),
+    ),
+)
+LISTS = Kind(
+    ListView._fields,
+    frozenset({"loaded_at"}),
+    (
+        Column("KEY", _plain("key")),
+        Column("TICK", _plain("tick")),
+        Column("LOADED", _time("loaded_at")),
+        *(
+            Column(name.upper(), _plain(name), right=True)
+            for name in ("total", "queued", "taken", "done", "failed", "lost", "dead")
+        ),
     ),
 )
 HOSTS = Kind(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 
+from oncecron.config.each_options import ITEM_OPTIONS, ONLY_IN_RUN
 from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parsed, read_private
 from oncecron.config.notify import parsed_notify
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
-from oncecron.config.rules import conflicts
+from oncecron.config.rules import conflicts, each_conflicts
 from oncecron.config.settings import Settings
 from oncecron.core import tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError
@@ -64,12 +65,19 @@ def _of_section(file: File, key: str, place: FileProblem) -> Iterator[FileProble
     if not {"store", "log", "namespace"}.isdisjoint(section):
         yield from _of_addresses(file, place, key)
     yield from _of_schedule(section, place)
-    settings = Settings(RUN_OPTIONS, {}, key, of=file)
+    has_items = not section.keys().isdisjoint(option.name for option in ITEM_OPTIONS)
+    settings = Settings((*RUN_OPTIONS, *ITEM_OPTIONS), {}, key, of=file)
 
     def value(name: str) -> object:
         return section.get(COMMAND_KEY) if name == "shell" else settings[name]
 
-    for conflict in conflicts(value, settings.typed):
+    if has_items:
+        for option in ONLY_IN_RUN:
+            if option.name in section:
+                name = _in_file(option.name)
+                text = f"{name} has no meaning for `oncecron each`; remove it"
+                yield place._replace(text=text, name=name)
+    for conflict in (each_conflicts if has_items else conflicts)(value, settings.typed):
         names = [_in_file(name) for name in conflict.names]
         yield place._replace(text=f"{' and '.join(names)}: {conflict.why}", name=names[0])
 

@@ -34,9 +34,16 @@ _TABLES = {"job": "[job.KEY]", "notify": "[notify]"}
 _BARE = KEY_LETTERS.difference("./:@")  # allowed in a TOML name without quotes
 _PASSWORD = "a password"  # noqa: S105 - the word
 COMMAND_KEY = "command"  # the same as --shell on the command line
-_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"} | {
-    COMMAND_KEY: SHELL
-}
+
+
+def _job_keys() -> dict[str, Option]:
+    """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
+    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - only with a file
+
+    options = (*RUN_OPTIONS, *ITEM_OPTIONS)
+    return {option.name: option for option in options if option.config != "never"} | {
+        COMMAND_KEY: SHELL
+    }
 
 
 class FileProblem(NamedTuple):
@@ -184,7 +191,7 @@ class _Reader:
                 f"a key with dots needs quotes; write {job_section(names)}",
             )
         texts = {name: each for name, each in value.items() if not isinstance(each, dict)}
-        return self.texts(place, texts, _JOB_KEYS)
+        return self.texts(place, texts, _job_keys())
 
     def texts(
         self,
@@ -198,7 +205,8 @@ class _Reader:
         for key, value in data.items():
             name = key.replace("_", "-")
             if name not in known:
-                meant = _meant(name, place.section, known, also)
+                section = place.section or ("a table" if isinstance(value, dict) else "")
+                meant = _meant(name, section, known, also)
                 self.wrong(place, f"unknown key {key!r}; {meant}", key)
                 continue
             try:
@@ -279,7 +287,7 @@ def job_section(key: str) -> str:
 
 def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
     """Return what to write instead of an unknown key."""
-    if not section and name in _JOB_KEYS:
+    if not section and name in _job_keys():
         return "it belongs in a [job.KEY] section"
     return did_you_mean(name, (*(option.replace("-", "_") for option in known), *also))
 

@@ -94,6 +94,15 @@ class Settings:
         """Return a converted value; None if it is not set and has no default."""
         return self._values[name]
 
+    def refuse_others(self, offered: Iterable[str], command: str) -> None:
+        """Raise `ConfigurationError` if the key's section sets what the command does not have."""
+        others = set(self._job).difference(offered, (COMMAND_KEY,))
+        if others:
+            name = min(others).replace("-", "_")
+            raise ConfigurationError(
+                f"{self.file.path} {self._section}: {name} has no meaning for `oncecron {command}`; remove it"
+            )
+
     def text(self, name: str) -> str | None:
         """Return a value as it is written; None if it is not set and has no default."""
         return self._texts.get(name)

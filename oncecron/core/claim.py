@@ -32,7 +32,8 @@ The order of the decision:
    is `passed`, with the newer tick as the detail. So is an instant at the mark without an execution, or where retention
    may have removed a start. `again` skips both. With `failover` a tick is taken over if its last attempt that started
    is `lost`, or if it is `failed` or `timed-out` and a retry was to follow (`keep`). It is refused if its instant is
-   below the high-water mark (`passed`), or if that attempt's number is above `retries` (`exhausted`). Without a tick, a
+   below the high-water mark (`passed`), or if that attempt's number is above `retries` (`exhausted`). A firing that
+   `resumes` follows an attempt that is `lost` or `stopped`, with neither of these limits. Without a tick, a
    firing with `failover` that has `awaited` an execution is refused `done` when that execution, or the newest one
    without a tick since, has ended. It has not ended if it is `lost` or `not-started`, if it is `stopped` without a
    request, or if a retry was to follow. `again` skips this too.
@@ -302,8 +303,11 @@ def _has_unknown_end(newest: Attempt | None, lease: HeldLease | None) -> bool:
 
 def _is_taken_over(newest: Attempt, firing: Firing) -> bool:
     """Return whether this firing goes on with the tick after an attempt."""
-    left_over = newest.outcome == "lost" or newest.retrying
-    return firing.failover and not firing.again and left_over
+    if firing.again:
+        return False
+    if firing.resumes:
+        return newest.outcome in ("lost", "stopped")
+    return firing.failover and (newest.outcome == "lost" or newest.retrying)
 
 
 def _already_ran(state: State, firing: Firing, follows: Attempt | None) -> Refusal | None:
@@ -316,12 +320,13 @@ def _already_ran(state: State, firing: Firing, follows: Attempt | None) -> Refus
         return _over(started) if started is not None and follows is None else None
     if started is not None and follows is None:
         return _because_of("done", started)
-    instant, high_water = firing.tick.instant, state.high_water
+    instant = None if firing.resumes and follows is not None else firing.tick.instant
+    high_water = state.high_water
     if instant is not None and high_water is not None:
         forgotten = newest is None or (started is None and state.forgotten)
         if instant < high_water or (instant == high_water and forgotten):
             return Refusal("passed", detail=f"by tick {minute_tick(high_water).text}")
-    if follows is not None and follows.number > firing.retries:
+    if follows is not None and follows.number > firing.retries and not firing.resumes:
         return _because_of("exhausted", follows)
     return None
 

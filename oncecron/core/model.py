@@ -122,6 +122,11 @@ def why_clocks_differ(tick: Tick, seconds: float) -> str:
 
 def why_other_shards(firing: Firing, shards: int) -> str:
     """Say why a tick is refused for which another host has another number of shards."""
+    if firing.resumes:  # of `each`: one shard is the load
+        return (
+            f"key {firing.key}, tick {firing.tick.text}: another host has --slots {shards - 1}, this host "
+            f"--slots {firing.shards - 1}; use the same number on every host"
+        )
     return (
         f"key {firing.key}, tick {firing.tick.text}: another host has --shards {shards}, this host "
         f"--shards {firing.shards}; use the same number on every host"
@@ -170,6 +175,8 @@ class Firing(NamedTuple):
     """Whether it takes over a tick whose last attempt was lost, or whose retry never came."""
     retries: int = 0
     """How many further attempts its tick may have, counted across all hosts."""
+    resumes: bool = False
+    """Whether it goes on with a tick whose last attempt was lost or stopped (`each`), however often and however old."""
 
     @property
     def shown_command(self) -> str:

@@ -56,7 +56,24 @@ ZONE_CHANGES_WITHIN = 400 * DAY
 OLDEST_PROCESS = 3600.0
 """A process older than this did not just start: its start time is wrong, and the present time is used."""
 
+# Items
+
+LONGEST_LOAD = 1.0 * DAY
+"""How long a firing of `each` waits for the host that loads the list."""
+
+LOAD_CALL_TIMEOUT = 60.0
+"""For one chunk of a load: a busy server needs longer for 5,000 items than for a heartbeat."""
+
+PROGRESS_INTERVAL = 1.0
+"""Between two looks at the progress of a tick, of all hosts: for a bar at a terminal."""
+
+PROGRESS_LINE_INTERVAL = 60.0
+"""Between two lines of progress with -v."""
+
 # The lease
+
+MOST_TAKEOVERS = 1000
+"""How often the firings of `each` that wait take over a slot of one tick."""
 
 MINIMUM_TTL = 6.0
 """With a shorter ttl, heartbeats would come more than once a second."""

@@ -5,6 +5,7 @@
     no-run    scheduled ticks without a start, up to now (`gaps`); or a shard without a start, of a tick of which
               another shard was started
     no-end    `running` without an active lease, or `lost` without an end on record
+    in-doubt  items of `each` that were taken by an execution which did not say how they ended
     token     a fencing token that is not higher than the token of an earlier start
 
 The log is read shard by shard in the order of starts, so memory does not grow with the log. An execution ends at its
@@ -24,6 +25,7 @@ from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
 from oncecron.reports.gaps import expected_gaps
+from oncecron.reports.item_lists import in_doubt
 from oncecron.reports.jobs import is_living
 from oncecron.reports.missing_shards import Missing, missing_shards
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 _TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
-_TRIED_AGAIN = ("failed", "timed-out")
+_TRIED_AGAIN = ("failed", "timed-out", "stopped")
 
 
 class Finding(NamedTuple):
@@ -90,6 +92,24 @@ def audit(question: Question) -> Iterator[Finding]:
     for key in sorted(divided):
         yield from _missing(question, key, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
+    yield from _in_doubt(question, since)
+
+
+def _in_doubt(question: Question, since: float) -> Iterator[Finding]:
+    for view in question.store.item_lists():
+        if view.lost and view.loaded_at >= since:
+            yield Finding(
+                "in-doubt",
+                view.key,
+                0,
+                view.tick,
+                None,
+                1,
+                view.loaded_at,
+                None,
+                None,
+                in_doubt(view),
+            )
 
 
 def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
@@ -349,8 +369,9 @@ def _attempts(log: Inspector, execution: Execution) -> Iterator[Traced]:
 def _has_a_reason(first: Traced, second: Traced) -> bool:
     """Return whether an attempt may have followed the one before it.
 
-    It may where a person asked for it, where the one before was lost, where a firing retried its own failure, or where
-    another host took over because the host of a failed attempt died before the next one.
+    It may where a person asked for it, where the one before was lost, where a firing retried its own failure, where
+    another host took over because the host of a failed attempt died before the next one, or where `each` resumed a slot
+    that was stopped: only that one takes over what was stopped.
     """
     before, after = first.execution, second.execution
     if after.cause == "manual" or before.outcome == "lost" or first.lost_at is not None:

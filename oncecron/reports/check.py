@@ -6,6 +6,8 @@ failed      the last ticks ended badly, as many in a row as --failures says
 lost        the newest execution was lost, or has no end on record and no living lease
 expired     a lease has expired, and no host has taken the key over since
 slow        the job has been running for --slow times its usual duration, and for a minute more
+in-doubt    items of the newest list: whether the command has run for them is not known
+left        items of an older tick: no newer one runs them
 overrun     scheduled ticks were skipped since the newest start, because it was still running
 channel     messages of `oncecron notify` to a channel fail
 spooled     records wait in the spool of this host
@@ -23,12 +25,13 @@ from oncecron.core.timing import NOTABLE_CLOCK_SKEW, SLOW_AND_MORE
 from oncecron.core.units import DAY, format_duration
 from oncecron.reports.due import MISSED_AT_MOST
 from oncecron.reports.hosts import LAST_TICKS, clock_difference, last_ticks, newest_rows, recent
+from oncecron.reports.item_lists import in_doubt, left_behind, newest_lists
 from oncecron.reports.jobs import NO_END, STREAK_AT_MOST, is_living
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import KeyHost, LeaseView
+    from oncecron.core.log_rows import KeyHost, LeaseView, ListView
     from oncecron.core.text import Clock
     from oncecron.reports.jobs import JobSummary
 
@@ -44,7 +47,7 @@ class Finding(NamedTuple):
     key: str | None
     shard: int | None
     count: int  # type: ignore[assignment]  # published name; nobody counts in a tuple
-    """How many ticks, runs in a row, or records."""
+    """How many ticks, runs in a row, items, or records."""
     tick: str | None
     """The first one that is meant."""
     since: float | None
@@ -93,11 +96,14 @@ def check(
     hosts: Iterable[KeyHost] = (),
     drained: Collection[str] = (),
     others: Iterable[Finding] = (),
+    *,
+    lists: Sequence[ListView] = (),
 ) -> Checked:
     """Return what is wrong with these keys; `spooled`: records that wait on this host; `hosts`: those of all keys."""
     keys = {job.key for job in jobs}
     found = [each for job in jobs for each in _of_key(job, limits, now, clock)]
     found += _expired([lease for lease in leases if lease.key in keys], now, clock)
+    found += _of_items([view for view in lists if view.key in keys])
     found += _of_hosts(
         [each for each in recent(hosts, now) if each.key in keys], drained, limits, now
     )
@@ -166,6 +172,14 @@ def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[
             f"{shard}the lease of {lease.host} has expired at {since}, and no host has taken over"
         )
         yield finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
+
+
+def _of_items(lists: Sequence[ListView]) -> Iterator[Finding]:
+    for view in newest_lists(lists).values():
+        if view.lost:
+            yield finding("in-doubt", view.key, view.lost, in_doubt(view), tick=view.tick)
+    for view, left, reason in left_behind(lists):
+        yield finding("left", view.key, left, reason, tick=view.tick)
 
 
 def _of_hosts(
@@ -238,7 +252,8 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count(checked: Checked, kind: str) -> int:
-    return sum(each.count if kind in ("missed", "overrun", "spooled", "silent_host") else 1
+    counted = ("missed", "overrun", "spooled", "silent_host", "in-doubt", "left")
+    return sum(each.count if kind in counted else 1
                for each in checked.findings if each.finding == kind)  # fmt: skip
 
 

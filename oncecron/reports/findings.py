@@ -37,10 +37,11 @@ def look(
 ) -> Look:
     """Judge every key, or only `keys`; `spooled`: records that wait on this host. Raises `StoreError`."""
     leases = store.leases()
-    found = list(jobs(store, log, now, keys or None, leases=leases))
+    lists = store.item_lists()
+    found = list(jobs(store, log, now, keys or None, leases=leases, lists=lists))
     others = () if keys else failing_channels(store.notices(), now)
     hosts, drained = _hosts(store, limits.states)
-    checked = check(found, leases, spooled, limits, now, clock, hosts, drained, others)
+    checked = check(found, leases, spooled, limits, now, clock, hosts, drained, others, lists=lists)
     return Look(found, checked)
 
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.reports.due import Known, dues
 from oncecron.reports.expected import paused_since
+from oncecron.reports.item_lists import newest_lists
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
+    from oncecron.core.log_rows import Execution, JobKey, LeaseView, ListView, Pause
     from oncecron.reports.due import Due
     from oncecron.stores.api import Inspector
 
@@ -75,6 +76,9 @@ class JobSummary(NamedTuple):
     paused_reason: str | None
     schedule: str | None
     zone: str | None
+    items_ended: int | None = None
+    """How many items of its newest list are done, lost or dead."""
+    items_total: int | None = None
 
 
 class _Past(NamedTuple):
@@ -95,11 +99,13 @@ def jobs(
     keys: Collection[str] | None = None,
     *,
     leases: Sequence[LeaseView] | None = None,
+    lists: Sequence[ListView] | None = None,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`.
 
-    Leases, pauses and schedules come from `store`, executions from `log`. `leases` are those of the store, if the
-    caller has asked for them. However many keys there are, each store is asked a few questions.
+    Leases, pauses, schedules and lists of items come from `store`, executions from `log`. `leases` and `lists` are
+    those of the store, if the caller has asked for them. However many keys there are, each store is asked a few
+    questions.
     """
     shards: dict[str, list[JobKey]] = {}
     for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
@@ -120,8 +126,15 @@ def jobs(
     }
     due = dues(known_keys, log, now)
     by_name = {pause.key: pause for pause in pauses}
+    listed = newest_lists(store.item_lists() if lists is None else lists)
     for key, past in pasts.items():
-        yield _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
+        job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
+        counts = listed[key].counts if key in listed else None
+        yield (
+            job
+            if counts is None
+            else job._replace(items_ended=counts.ended, items_total=counts.total)
+        )
 
 
 def _newest(log: Inspector, keys: Collection[str] | None) -> dict[str, list[Execution]]:

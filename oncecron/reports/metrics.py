@@ -27,6 +27,8 @@ FINDINGS = {
     "failed": ("failures", "How many ticks in a row have ended badly."),
     "lost": ("lost", "1: the newest run was lost."),
     "expired": ("expired_leases", "Leases that have expired and that no host has taken over."),
+    "in-doubt": ("items_in_doubt", "Items of the newest list that are in doubt."),
+    "left": ("items_left", "Items of older ticks that no newer tick runs."),
     "slow": ("slow", "1: the job runs for more than three times its usual duration, and a minute."),
     "overrun": ("overrun_ticks", "Ticks since the newest start that were skipped during the run."),
     "silent_host": (

@@ -37,6 +37,7 @@ from oncecron.core.timing import (
     CONTENDED_FOR,
     FIRST_POLL,
     LONGEST_POLL,
+    MOST_TAKEOVERS,
     NOTIFY_SPREAD,
     POLL_GROWTH,
     RECHECK_SPREAD,
@@ -101,9 +102,12 @@ class Claimer:
         self._connection = connection
         self._sleep = sleep
         self._refused = refused
+        self._items = spec.items
         shards = spec.firing.shards
         first = int(random_fraction() * shards)
         parts = [(first + number) % shards for number in range(shards)]
+        if spec.items:
+            parts = list(spec.items.shards)
         self._open = [
             _ShardClaim(spec, connection, spec.firing._replace(shard=part)) for part in parts
         ]
@@ -127,6 +131,9 @@ class Claimer:
         while asking:
             claim = min(asking, key=lambda each: (not each.unsettled, each.due))
             self._pause_until(claim.due, asking)
+            if self._items and self._items.skips(claim.firing):
+                asking.remove(claim)
+                continue
             self.asked_for = claim.firing
             answer = claim.ask(self._now())
             if isinstance(answer, Refusal):
@@ -206,7 +213,7 @@ class _ShardClaim:
             self._forget(now)
         try:
             answer = self._connection.store.claim(
-                self.firing,
+                self._claimed_firing(),
                 deadline=max(self._budget_end, now + CALL_TIMEOUT),
                 watched=self._watched(now),
                 alone=self._alone,
@@ -234,6 +241,12 @@ class _ShardClaim:
                 self._evict(self._stale, now + CALL_TIMEOUT)
             return answer
         return self._take_refusal(answer, now)
+
+    def _claimed_firing(self) -> Firing:
+        """Return the firing to claim with: one that has waited resumes what was lost, not what a person has stopped."""
+        if self._blocker is None or not self.firing.resumes:
+            return self.firing
+        return self.firing._replace(resumes=False, failover=True, retries=MOST_TAKEOVERS)
 
     def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
         """Return a refusal that is final, or None with `due` set for the next claim."""

@@ -36,6 +36,7 @@ from oncecron.stores import open_lease_store
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from oncecron.config.run_parser import ParsedRun
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
 
 def run(parsed: ParsedRun) -> int:
     """Carry out `oncecron run`; return the exit status. Raises `OncecronError` before anything runs."""
-    spec = make_spec(parsed)
+    return begin(make_spec(parsed), supervise)
+
+
+def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:
+    """Test the host and the command, and do what follows; return the exit status. Raises `CommandError`."""
     if spec.spread:
         _wait_in_turn(spec)
 
@@ -59,7 +64,7 @@ def run(parsed: ParsedRun) -> int:
     except CommandError as error:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
         raise
-    return supervise(spec._replace(program=program), open_store)
+    return then(spec._replace(program=program), open_store)
 
 
 def _wait_in_turn(spec: RunSpec) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from oncecron.core.model import Lease
     from oncecron.run.capture.capture import Capture
     from oncecron.run.events import Event
+    from oncecron.run.items.spec import ItemsSpec
     from oncecron.run.kill_deadlines import Trust
     from oncecron.run.pings.pinger import EventKind, Pinger
     from oncecron.run.spec import RunSpec
@@ -212,12 +213,22 @@ class Guard:
         job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say)
         environment = spec.job_environment(lease)
         outputs = self._capture.begin() if self._capture else ()
-        job.start(spec.program, spec.command, environment, group, mask, self.now(), outputs)
+        body = self._runner(spec.items, lease, environment) if spec.items and lease else None
+        job.start(spec.program, spec.command, environment, group, mask, self.now(), outputs, body)
         if lease is None:
             running = Ending("running", None, None, 0.0)
             record = spool_records.execution_record(spec.firing, None, running)
             self.ping("start", {**record, "execution_id": None})
         return job
+
+    def _runner(
+        self, items: ItemsSpec, lease: Lease, environment: dict[str, str]
+    ) -> Callable[[], int]:
+        """Return what runs in place of the command: it loads the list, or runs the command for each batch."""
+        from oncecron.run.items.runner import body  # noqa: PLC0415 - only `each` has items
+
+        items.page.begin_slot(items.number, lease.shard)
+        return body(self.spec, items, lease, environment)
 
     def announce_job(self, lease: Lease) -> None:
         """Begin the heartbeats; report the start to the wrapper and to the log."""
@@ -247,6 +258,8 @@ class Guard:
     def finish_job(self, ending: Ending) -> Ending:
         """Show the wrapper that no job is left; return the end with the captured output."""
         self.trust.until = NOTHING_TO_FENCE
+        if self.spec.items:
+            ending = self.spec.items.judged(ending)
         return self._capture.ended(ending) if self._capture else ending
 
 

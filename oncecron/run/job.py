@@ -95,12 +95,13 @@ class Job:
         signal_mask: Iterable[int],
         now: float,
         outputs: Iterable[tuple[int, int]] = (),
+        body: Callable[[], int] | None = None,
     ) -> None:
-        """Execute the command; see `process_tree.start`. Raises `OSError`."""
+        """Execute the command, or call the body; see `process_tree.start`. Raises `OSError`."""
         self._started = now
         self._on_terminal = process_group is not None
         self._pid = process_tree.start(
-            program, command, environment, process_group, signal_mask, outputs
+            program, command, environment, process_group, signal_mask, outputs, body
         )
 
     def forward(self, number: int, now: float, *, already_there: bool) -> None:

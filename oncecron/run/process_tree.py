@@ -274,6 +274,7 @@ def start(
     process_group: int | None,
     signal_mask: Iterable[int],
     outputs: Iterable[tuple[int, int]] = (),
+    body: Callable[[], int] | None = None,
 ) -> int:
     """Fork and execute a program with a command as its arguments; return its pid. Nothing looks in PATH here.
 
@@ -281,6 +282,9 @@ def start(
     (PR_SET_PDEATHSIG). It gets only the descriptors 0, 1 and 2 (Debian's cron leaks some), and the signal mask and
     actions that it would have without oncecron. `outputs`: descriptors above 2 that replace its 1 and 2. Raises the
     `OSError` of execve(2).
+
+    With `body` nothing is executed: the process calls this function, and exits with what it returns. It gets TERM
+    instead of KILL when the caller dies, because it has commands of its own to end.
     """
     parent = os.getpid()
     reader, writer = os.pipe()
@@ -291,7 +295,8 @@ def start(
         os.close(writer)
         raise
     if pid == 0:
-        _execute(program, command, environment, process_group, signal_mask, outputs, parent, writer)
+        _prepare(process_group, signal_mask, outputs, parent, writer, body)
+        _execute(program, command, environment, writer)
     os.close(writer)
     with open(reader, "rb") as pipe:
         failure = pipe.read()
@@ -302,22 +307,24 @@ def start(
     return pid
 
 
-def _execute(
-    program: str,
-    command: Sequence[str],
-    environment: Mapping[str, str],
+def die_with(parent: int, number: int) -> None:
+    """Get a signal when the parent dies, or rather when its thread does that forked this process."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the prctl, so nothing would end this process
+        os._exit(126)
+
+
+def _prepare(
     process_group: int | None,
     signal_mask: Iterable[int],
     outputs: Iterable[tuple[int, int]],
     parent: int,
     failures: int,
-) -> NoReturn:
+    body: Callable[[], int] | None,
+) -> None:
+    """Make the forked process what the job is to be; with a body, do not return."""
     try:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if (
-            os.getppid() != parent
-        ):  # the parent died before the prctl, so nothing would kill this process
-            os._exit(126)
+        die_with(parent, signal.SIGTERM if body else signal.SIGKILL)
         if process_group is None:
             os.setsid()
         else:
@@ -333,12 +340,28 @@ def _execute(
         for name in _listed("/proc/self/fd"):  # opened before the limit was lowered
             if int(name) > failures:
                 os.closerange(int(name), int(name) + 1)
+        if body:
+            os.close(failures)
+            os._exit(body())
+    except OSError as error:
+        _report(failures, error)
+
+
+def _execute(
+    program: str, command: Sequence[str], environment: Mapping[str, str], failures: int
+) -> NoReturn:
+    try:
         os.execve(program, list(command), environment)  # noqa: S606 - no shell is wanted
     except (OSError, ValueError) as error:  # a NUL in a word is a ValueError
-        code = error.errno if isinstance(error, OSError) else errno.EINVAL
-        os.write(failures, str(code).encode())
+        _report(failures, error)
     finally:
         os._exit(126)
+
+
+def _report(failures: int, error: OSError | ValueError) -> NoReturn:
+    code = error.errno if isinstance(error, OSError) else errno.EINVAL
+    os.write(failures, str(code).encode())
+    os._exit(126)
 
 
 def exit_status(status: int) -> int:

@@ -117,10 +117,16 @@ class Reporter:
         return True
 
     def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
+        message = ""
         if self._spec.verbose or os.isatty(2):
             from oncecron.run.skip_message import skip_message  # noqa: PLC0415 - cron never asks for it
 
-            stderr.complain(skip_message(self._spec, firing, refusal, waits=waits))
+            message = skip_message(self._spec, firing, refusal, waits=waits)
+        if self._spec.items is None:
+            if message:
+                stderr.complain(message)
+        elif not waits:
+            self._spec.items.refused(refusal.reason, message)
         self.log.send(spool_records.skip_record(firing, refusal))
 
     def _no_store(self, error: StoreUnavailable) -> int:

@@ -34,11 +34,14 @@ from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Literal
 
     from oncecron.config.pings import Ping
+    from oncecron.config.rules import Conflict
     from oncecron.config.run_parser import ParsedRun
     from oncecron.core.model import Lease, Retention
+    from oncecron.run.items.spec import ItemsSpec
     from oncecron.run.spool import Spool
     from oncecron.stores.address import Address
 
@@ -90,6 +93,8 @@ class RunSpec(NamedTuple):
     """The longest wait before the claim (`--spread`), in seconds."""
     only_if: str | None = None
     """The test of this host, a string for the shell; None: every host is fit."""
+    items: ItemsSpec | None = None
+    """The items that the command is run for (`each`); None: it is run once."""
     pings: tuple[Ping, ...] = ()
     """The services that are pinged for this key."""
 
@@ -151,17 +156,25 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     fired_at = clock.process_started()
     key = key_of(parsed)
     settings = Settings(RUN_OPTIONS, parsed.given, key)
-    _check_together(settings, parsed.command)
-    command = _command(settings, parsed.command, key)
+    settings.refuse_others((option.name for option in RUN_OPTIONS), "run")
+    check_together(settings, conflicts(settings.__getitem__, settings.typed, parsed.command))
+    return spec_of(settings, parsed.command, key, fired_at, shards=settings["shards"])
+
+
+def spec_of(
+    settings: Settings, words: list[str], key: str, fired_at: float, *, shards: int
+) -> RunSpec:
+    """Return the spec of a firing from its checked options and the words of its command. Raises `OncecronError`."""
+    command = _command(settings, words, key)
     shown = shown_words(command, settings["record-command"])
     firing_tick, schedule = _tick(settings, fired_at)
-    retry_policy = _retry_policy(settings)
+    policy = retry_policy(settings)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
         key=key,
         shard=0,
         tick=firing_tick,
-        owner=_random_uuid(),
+        owner=random_uuid(),
         holder=Holder(host_name(), os.getpid(), user_name()),
         command=_recorded(quoted_line(shown)),
         fired_at=fired_at,
@@ -171,11 +184,11 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         again=_again(settings),
         schedule=schedule,
         zone=settings["tz"],
-        shards=settings["shards"],
+        shards=shards,
         failover=bool(settings["failover"]),
         retries=FAILOVER_RETRIES
         if settings["failover"] and settings["retries"] is None
-        else retry_policy.retries,
+        else policy.retries,
     )
     return RunSpec(
         firing=firing,
@@ -188,7 +201,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
         grace=settings["grace"],
         timeout=settings["timeout"],
         wait=settings["wait"],
-        retry_policy=retry_policy,
+        retry_policy=policy,
         skip_exit=settings["skip-exit"],
         on_store_error=settings["on-store-error"],
         connect_timeout=settings["connect-timeout"],
@@ -203,9 +216,9 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     )
 
 
-def _check_together(settings: Settings, words: list[str]) -> None:
+def check_together(settings: Settings, found: Iterator[Conflict]) -> None:
     """Raise `UsageError` if options exclude each other; `ConfigurationError` if they come from the file."""
-    conflict = next(conflicts(settings.__getitem__, settings.typed, words), None)
+    conflict = next(found, None)
     if conflict:
         typed = any(map(settings.typed, conflict.names))
         raise (UsageError if typed else ConfigurationError)(str(conflict))
@@ -307,7 +320,7 @@ def _again(settings: Settings) -> bool:
     return bool(settings["again"])
 
 
-def _retry_policy(settings: Settings) -> RetryPolicy:
+def retry_policy(settings: Settings) -> RetryPolicy:
     """Return when to run a failed job again; a delay or codes in the file have no effect without --retries."""
     return RetryPolicy(
         settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
@@ -365,7 +378,7 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
-def _random_uuid() -> str:
+def random_uuid() -> str:
     """Return a random uuid of version 4 (RFC 9562); importing `uuid` costs a firing milliseconds."""
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40

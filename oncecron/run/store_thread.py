@@ -206,8 +206,14 @@ class StoreThread:
         if isinstance(answer, Unconfirmed):
             self._post(answer)
             return answer.lease
-        self._post(Granted(answer))
+        self._grant(answer)
         return answer
+
+    def _grant(self, lease: Lease) -> None:
+        """Post the lease to start a job with; the guard forks next."""
+        if self._spec.items and not self._connection.store.survives_fork:
+            self._connection.close()  # the forked process opens the same store
+        self._post(Granted(lease))
 
     def _pause(self, seconds: float, fd: int | None) -> bool:
         readable = not self._withdrawn and seconds > 0 and self._sleep(seconds, fd)
@@ -314,7 +320,7 @@ class StoreThread:
         self._backoff.reset()
         if self._renew_deadline < NEVER:  # to start a job with
             self._park()
-            self._post(Granted(renewed))
+            self._grant(renewed)
             return
         self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER

@@ -29,6 +29,7 @@ ASKING = {
             "jobs",
             "hosts",
             "locks",
+            "items",
             "audit",
             "check",
             "doctor",
@@ -41,6 +42,7 @@ ASKING = {
     "notify": ["notify", "--dry-run"],
     "prune": ["prune"],
     "run": ["run", "--key", "k", "--", "true"],
+    "each": ["each", "--key", "k", "--items", "echo 1", "--", "true"],
 }
 """The commands that connect to the store."""
 OFFLINE = {

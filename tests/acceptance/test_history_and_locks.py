@@ -36,6 +36,7 @@ LEASE = [
     *("key", "shard", "tick", "execution_id", "attempt", "state", "host", "pid", "user"),
     *("acquired_at", "heartbeat_at", "expires_at", "fencing_token", "backend_pid"),
     *("client_address", "shards", "requested_by", "request_acknowledged_at"),
+    *("items_ended", "items_total"),
 ]
 
 

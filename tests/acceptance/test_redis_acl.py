@@ -60,6 +60,10 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
     assert run(a, "--retries", "1", "--retry-delay", "0s", "--", "false").status == 1
     assert a.run("k", "--tick", "parts", "--shards", "2", "--", "true").status == 0
     assert a.run("k", "--no-tick", "--failover", "--", "true").status == 0
+    assert (
+        a("each", "--key", "e", "--tick", "t", "--items", "seq 3", "--", "false", stdin=-3).status
+        == 1
+    )
     firing = a.fire("k", "--tick", next(ticks), "--", *job(journal, "--sleep", 60))
     journal.wait_for("start")
     waiting = b.fire("k", "--tick", next(ticks), "--wait", "60s", "--", "true")
@@ -78,6 +82,7 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
         *("history --skips", "history k --since 1h", "history --outcome failed"),
         *("pause k", "resume k", "pause --all", "resume --all", "drain web9", "undrain web9"),
         *("forget k", "forget --host host-a", "check", "notify --now"),
+        *("items", "items e", "items e --state lost,dead --retry"),
         *("stop k --signal KILL", "release k"),
     ):
         ended = b(*shlex.split(command))
@@ -105,7 +110,12 @@ def test_a_reader_has_the_rights_that_the_manual_names(
     server.connect().execute_command(*reader.split())
     assert host().run("k", "--tick", "t", "--", "true").status == 0
     reads = Oncecron(server.url(login=f"reader:{PASSWORD}"), public_path, "host-b")
-    for command in ("history", "history --skips", "locks", "jobs", "hosts", "why k", "audit"):
+    listed = ("--tick", "t", "--items", "seq 3", "--", "true")
+    assert host()("each", "--key", "e", *listed, stdin=-3).status == 0
+    for command in (
+        *("history", "history --skips", "locks", "jobs", "hosts", "why k", "audit"),
+        *("items", "items e"),
+    ):
         ended = reads(*command.split())
         assert (ended.status, ended.err) == (0, ""), (command, ended)
     refused = reads.run("k", "--tick", "t2", "--", "true")

@@ -74,6 +74,13 @@ TEXTS: dict[str, list[Wrong]] = {
     "textfile": [(value, 64, "does not end in .prom") for value in ("", "metrics.txt", b"\xff")],
     "only": [("", 64, UNSET)],
     "only-if": [("", 64, UNSET)],
+    "items": [("", 64, UNSET)],
+    "item": [("", 64, UNSET)],
+    "state": [
+        ("", 64, UNSET),
+        ("gone", 64, "use queued, taken"),
+        (b"\xff", 64, "use queued, taken"),
+    ],
     **{name: [("faild", 64, "use missed, silent")] for name in ("warning", "critical", "ignore")},
     "shell": [("", 64, UNSET)],
     "user": [("", 64, "--user is ")],
@@ -110,7 +117,7 @@ NOTHING_WRONG = {
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
 
-BESIDE = {(name, "tz"): ["--schedule", "0 2 * * *"] for name in ("run", "next")}
+BESIDE = {(name, "tz"): ["--schedule", "0 2 * * *"] for name in ("run", "each", "next")}
 """What has to be given so that the value is looked at."""
 
 
@@ -152,9 +159,10 @@ EVERY = [
     for case in wrong(option)
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
-BEFORE = {"run": ["--key", "k"], "notify": ["--dry-run"]}
+BEFORE = {"run": ["--key", "k"], "each": ["--key", "k"], "notify": ["--dry-run"]}
 BEHIND = {
     "run": ["--", "touch", "ran"],
+    "each": ["--", "touch", "ran"],
     "completion": ["bash"],
     "crontab wrap": ["crontab"],
     "crontab unwrap": ["crontab"],
@@ -227,6 +235,12 @@ def test_a_wrong_option_is_told_with_its_cure(
         (["run", "--key", "k", "--starting-deadline", "2s", "--spread", "2s", "touch", "ran"], "shorter --spread"),
         (["run", "--key", "k", "--spread", "often", "touch", "ran"], "--spread"),
         (["run", "--key", "k", "--again", "touch", "ran"], "name the tick"),
+        (["each", "--", "touch", "ran"], "--key is missing"),
+        (["each", "--key", "k", "--items", "seq 2"], "the command is missing"),
+        (["each", "--key", "k", "--items", "seq 2", "{}", "ran"], "write the command first"),
+        (["each", "--key", "k", "--json", "-0", "touch", "ran"], "leave one of them out"),
+        (["each", "--key", "k", "--slots", "2", "--jobs", "3", "touch", "ran"], "raise --slots"),
+        (["each", "--key", "k", "--no-tick", "touch", "ran"], "no such option --no-tick"),
         (["history", "one", "two"], "unexpected argument"),
         (["history", ""], UNSET),
         (["history", "--id", "1", "--host", "h"], "leave out --host"),
@@ -319,7 +333,7 @@ def test_a_wrong_key_of_the_file_is_named(
         ("stor = 'local'", "unknown key 'stor'; did you mean store?"),
         (
             "[job.k]\nagain = true",
-            "unknown key 'again'; known keys: capture, command, connect_timeout, failover",
+            "unknown key 'again'; known keys: batch, capture, command, connect_timeout, failover",
         ),
         ("[retention]\nlogs = '1d'", "unknown key 'logs'; known keys: executions, skips"),
         ("[retention]\nexecutions = 'x'", "[retention]: executions: bad duration 'x'"),

@@ -99,8 +99,8 @@ _MUTATIONS = (
                 "run/claimer.py",
                 "        if isinstance(error, StoreUnavailable) and self._within_budget(self.due):\n",
                 "        if isinstance(error, StoreUnavailable) and self._within_budget(self.due):\n"
-                "            from oncecron.run.spec import _random_uuid\n\n"
-                "            self.firing = self.firing._replace(owner=_random_uuid())\n",
+                "            from oncecron.run.spec import random_uuid\n\n"
+                "            self.firing = self.firing._replace(owner=random_uuid())\n",
             ),
         ),
     ),

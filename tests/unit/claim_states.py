@@ -115,17 +115,17 @@ _leases = _all(
 
 
 def _firing(tick: Tick, ttl: float, *fields: Any) -> Firing:
-    min_gap, deadline, again, failover, retries = fields
+    min_gap, deadline, again, failover, retries, resumes = fields
     return Firing(
         *("nightly", 0, tick, OWNER, HERE, "./bill.sh", NOW, ttl, min_gap, deadline, again),
-        *(None, None, 2, failover, retries),
+        *(None, None, 2, failover, retries, resumes and tick.text is not None),
     )
 
 
 firings = _all(
     _firing,
     *(_TICKS, (60.0, 6.0), (None, 30.0, 3600.0), (None, 90.0, 3600.0)),
-    *((False, False, False, True), (False, True), (0, 1, 2, 3)),
+    *((False, False, False, True), (False, True), (0, 1, 2, 3), (False, False, False, True)),
 )
 _marks = _all(
     lambda *values: dict(

@@ -64,6 +64,7 @@ def at_a_glance(
         history=lambda query: (each for each in newest if each.outcome == query.outcome),
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
+        item_lists=list,
     )
     people = cast("Inspector", store)
     [job] = jobs(people, people, NOW)
@@ -231,12 +232,13 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
         leases=lambda: asked.append("leases") or [],
         newest=answer("newest", *(ran(1, key=name) for name in names)),
         reasons=answer("reasons", *(SkipReason(name, "t", "h", "held") for name in names)),
+        item_lists=lambda: asked.append("item_lists") or [],
     )
     people = cast("Inspector", store)
     found = list(jobs(people, people, NOW))
     assert len(found) == keys
     assert {job.missed + bool(job.overdue) for job in found} == {1}
-    assert sorted(asked) == ["job_keys", "leases", "newest", "pauses", "reasons"]
+    assert sorted(asked) == ["item_lists", "job_keys", "leases", "newest", "pauses", "reasons"]
 
 
 @pytest.mark.parametrize(

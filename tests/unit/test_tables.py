@@ -79,7 +79,8 @@ PUBLISHED = {
     "finished_at duration fencing_token owner note shards cause lost_reason request requested_by",
     SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
     LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
-    "fencing_token backend_pid client_address shards requested_by request_acknowledged_at",
+    "fencing_token backend_pid client_address shards requested_by request_acknowledged_at "
+    "items_ended items_total",
     PAUSES: "key host author reason since until",
 }
 RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE, PAUSES: PAUSE}

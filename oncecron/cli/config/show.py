@@ -8,6 +8,7 @@ import click
 
 from oncecron.cli.command import FORMAT, JSON, KEYS, TableCommand, output_format
 from oncecron.cli.pause import named_key, near
+from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.core.log_rows import ConfiguredValue
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 OPTIONS = (FORMAT, JSON, CONFIG)
 _CONFIGURABLE = tuple(option for option in RUN_OPTIONS if option.config != "never")
+_OF_ITEMS = tuple(option for option in ITEM_OPTIONS if option.config != "never")
+"""Options of `each`: shown where the section of the key sets one of them."""
 _DEFAULT = "default"
 
 
@@ -28,7 +31,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     from oncecron.config.settings import Settings
 
     key = named_key(words[0]) if words else None
-    settings = Settings((*OPTIONS, *_CONFIGURABLE), given, key)
+    settings = Settings((*OPTIONS, *_CONFIGURABLE, *_OF_ITEMS), given, key)
     stream = output.standard_output()
     style = output.style_for(stream, output_format(settings), utc=False)
     rows = list(_values(settings, key))
@@ -60,7 +63,9 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
         place = f"{path} {job_section(key)}" if command is not None else None
         shown = None if command is None else shown_words([command], "masked")[0]
         yield ConfiguredValue(COMMAND_KEY, shown, place)
-    for option in _CONFIGURABLE:
+    section = settings.file.jobs.get(key or "", {})
+    has_items = any(option.name in section for option in _OF_ITEMS)
+    for option in (*_CONFIGURABLE, *(_OF_ITEMS if has_items else ())):
         text = settings.store_text() if option is STORE else settings.text(option.name)
         if text is not None and option.kind == "text":
             text = shown_words([text], "masked")[0]

@@ -1,0 +1,175 @@
+"""`oncecron items`: the lists of items, the items of one list, and how to queue some of them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli.command import (
+    KEYS,
+    OUTPUT_OPTIONS,
+    STORE_OPTIONS,
+    TableCommand,
+    incomplete,
+    output_format,
+    store_inspector,
+)
+from oncecron.config.options import Option
+from oncecron.core.items import ITEM_STATES
+
+if TYPE_CHECKING:
+    from oncecron.config.settings import Settings
+    from oncecron.core.log_rows import ItemQuery, ListView
+    from oncecron.stores.api import Inspector
+
+# ruff: noqa: PLC0415 - --help imports as little as it can
+
+_WHICH = "Which items"
+_QUEUED_AGAIN = ("lost", "dead", "failed")
+
+OPTIONS = (
+    Option(
+        "tick",
+        "text",
+        "Show the items of this tick instead of those of the newest list.",
+        "TICK",
+        _WHICH,
+    ),
+    Option(
+        "state",
+        "text",
+        "Show only items in these states: queued, taken, done, failed (waits for its retry), lost (in doubt), dead "
+        "(given up).",
+        "STATE,...",
+        _WHICH,
+        completion=ITEM_STATES,
+    ),
+    Option(
+        "item",
+        "text",
+        "Show only this item: a line of the list, or the `id` of a JSON object.",
+        "ITEM",
+        _WHICH,
+    ),
+    Option(
+        "retry",
+        "flag",
+        "Queue items again instead of showing them: those that are lost, or those of --state.",
+    ),
+    *OUTPUT_OPTIONS,
+    *STORE_OPTIONS,
+)
+
+
+def _items(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.cli import output, tables
+    from oncecron.cli.pause import named_key
+    from oncecron.config.settings import Settings
+    from oncecron.core.errors import UsageError
+    from oncecron.core.stderr import complain
+
+    settings = Settings(OPTIONS, given)
+    states = _states(settings)
+    stream = output.standard_output()
+    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    with store_inspector(settings) as store:
+        if not words:
+            if unused := next(filter(settings.typed, ("tick", "state", "item", "retry")), None):
+                raise UsageError(
+                    f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
+                )
+            output.Writer(tables.LISTS, style, stream).write(store.item_lists())
+            return incomplete(store)
+        view = _list(store, named_key(words[0]), settings["tick"])
+        query = _query(view, states, settings)
+        if settings["retry"]:
+            output.say(_queued_again(store, query), stream)
+            return incomplete(store)
+        output.Writer(tables.ITEMS, style, stream).write(store.items(query))
+        if stream.isatty():
+            complain(_summary(view))
+    return incomplete(store)
+
+
+def _states(settings: Settings) -> tuple[str, ...]:
+    """Return the wanted states. Raises `UsageError` for one that does not exist, or that --retry cannot queue."""
+    from oncecron.core.errors import UsageError
+    from oncecron.core.tick import named_tick
+
+    for option in ("state", "item"):
+        if settings[option] == "":
+            raise UsageError(f"--{option} is empty (an unset variable?); leave it out to see all")
+    if settings["tick"] is not None:
+        try:
+            named_tick(settings["tick"])
+        except ValueError as error:
+            raise UsageError(f"--tick: {error}") from error
+    states = tuple(word.strip() for word in (settings["state"] or "").split(",") if word.strip())
+    for state in states:
+        if state not in ITEM_STATES:
+            raise UsageError(f"--state: no state {state!r}; use {', '.join(ITEM_STATES)}")
+        if settings["retry"] and state not in _QUEUED_AGAIN:
+            raise UsageError(
+                f"--retry: items that are {state} cannot be queued again; use --state lost, dead or failed"
+            )
+    return states or (("lost",) if settings["retry"] else ())
+
+
+def _list(store: Inspector, key: str, tick: str | None) -> ListView:
+    """Return the list of a tick, or the newest one of the key. Raises `NotFoundError`."""
+    from oncecron.cli.pause import near
+    from oncecron.core.errors import NotFoundError
+
+    lists = store.item_lists(key)
+    if not lists:
+        others = {view.items_of.key for view in store.item_lists()}
+        raise NotFoundError(f"key {key} has no items{near(key, others)}")
+    found = next((view for view in lists if tick in (None, view.items_of.tick)), None)
+    if found is None:
+        known = ", ".join(view.items_of.tick for view in lists[:3])
+        raise NotFoundError(
+            f"key {key} has no items of the tick {tick}; its newest lists are of: {known}"
+        )
+    return found
+
+
+def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQuery:
+    from oncecron.core.log_rows import ItemQuery
+
+    return ItemQuery(view.items_of, states, settings["item"])
+
+
+def _queued_again(store: Inspector, query: ItemQuery) -> str:
+    from oncecron.stores.address import shell_quoted
+
+    count = store.requeue_items(query)
+    key, tick = query.items_of
+    items = "1 item" if count == 1 else f"{count} items"
+    again = f"oncecron each --key {key} --tick {shell_quoted(tick)} --again"
+    return f"queued {items} of key {key} again; if no slot of the tick is running, start one: `{again} -- COMMAND`"
+
+
+def _summary(view: ListView) -> str:
+    counts = view.counts
+    states = ", ".join(
+        f"{getattr(counts, state)} {state}" for state in ITEM_STATES if getattr(counts, state)
+    )
+    return f"key {view.items_of.key}, tick {view.items_of.tick}: {counts.total} items: {states or 'none'}"
+
+
+COMMAND = TableCommand(
+    "items",
+    OPTIONS,
+    _items,
+    short="Show the items of `each`, and queue some of them again.",
+    about="Show the items of the newest list of a key, or of one tick, in the order of the list. Without KEY, show one "
+    "line for each list, with how many of its items are in which state. An item is lost (in doubt) if the host that "
+    "had taken it died: the command may have run for it or not.",
+    examples=(
+        "oncecron items",
+        "oncecron items digest --state lost,dead",
+        "oncecron items digest --retry",
+    ),
+    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
+)

@@ -1,0 +1,170 @@
+"""The commands that a runner starts, one at a time, and the signals that it gets.
+
+A runner is the job of a slot: its guard kills it and everything below it when the lease or the wrapper is gone, and
+sends the signals that end a firing to every process of the tree. So the runner only notes those, and passes on the
+others. It gets TERM when its guard dies. Then it kills what it has started, and exits: the wrapper, which would do that
+too, may be dead as well.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from oncecron.core.errors import EX_TEMPFAIL
+from oncecron.core.light_modules import signal
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER, POLL_ROUNDING
+from oncecron.run import process_tree
+from oncecron.run.job import ENDING_SIGNALS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
+"""The interpreter and the guard ignore them; a command must not."""
+RESULTS = 3
+"""The descriptor on which a command names the items that it has done or failed."""
+
+
+class CommandEnd(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    """As waitpid(2) reports it."""
+    timed_out: bool
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit status; None: a signal ended it."""
+        return None if os.WIFSIGNALED(self.status) else os.WEXITSTATUS(self.status)
+
+    @property
+    def reason(self) -> str:
+        """How it ended, for people."""
+        if self.timed_out:
+            return "timed out"
+        code = self.exit_code
+        return f"signal {os.WTERMSIG(self.status)}" if code is None else f"exit status {code}"
+
+
+class Processes:
+    """What runs below this runner."""
+
+    def __init__(self, grace: float) -> None:
+        """Take over the signals of this process. `grace`: seconds from TERM to KILL after a timeout."""
+        self.stopped_by: int | None = None
+        """The first signal that ends the firing."""
+        self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)  # takes the number 3
+        self._grace = grace
+        self._guard = os.getppid()
+        self._signals = process_tree.Signals()
+        self._tree = process_tree.Tree()
+        self._current: int | None = None
+        self._poll = select.poll()
+        self._poll.register(self._signals.fd, select.POLLIN)
+        process_tree.become_subreaper()
+
+    def sleep(self, seconds: float, fd: int | None = None) -> bool:
+        """Wait until a descriptor is readable (True), a signal ends the firing, or the time has passed."""
+        deadline = time.monotonic() + seconds
+        if fd is not None:
+            self._poll.register(fd, select.POLLIN)
+        try:
+            while self.stopped_by is None and (left := deadline - time.monotonic()) > 0:
+                ready = self._wait(left)
+                if fd in ready:
+                    return True
+        finally:
+            if fd is not None:
+                self._poll.unregister(fd)
+        return False
+
+    def start(
+        self,
+        program: str,
+        arguments: list[bytes],
+        environment: Mapping[bytes, bytes],
+        descriptors: Mapping[int, int],
+    ) -> int:
+        """Execute a program; return its pid. `descriptors`: ours by those of the program. Raises `OSError`.
+
+        posix_spawn(3) does not copy the memory of this process, as fork(2) does: that is half of what a start costs.
+        """
+        actions = [(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in descriptors.items()]
+        self._current = os.posix_spawn(
+            program,
+            arguments,
+            environment,
+            file_actions=actions,
+            setsigmask=self._signals.mask_before,
+            setsigdef=_DEFAULT_SIGNALS,
+        )
+        return self._current
+
+    def finish(
+        self, pid: int, timeout: float | None, results: int | None, read: Callable[[], None]
+    ) -> CommandEnd:
+        """Wait for the end of a command; after a failure nothing that it left behind lives on.
+
+        `read` is called when the descriptor `results` is readable, and once more at the end.
+        """
+        kill_at, timed_out = NEVER, False
+        term_at = NEVER if timeout is None else time.monotonic() + timeout
+        if results is not None:
+            self._poll.register(results, select.POLLIN)
+        while True:
+            left = self._tree.reap()
+            status = self._tree.statuses.pop(pid, None)
+            if status is not None:
+                break
+            now = time.monotonic()
+            if now >= kill_at:
+                self._tree.kill()
+            elif now >= term_at and not timed_out:
+                timed_out, kill_at = True, now + self._grace
+                self._tree.signal(signal.SIGTERM)
+            due = kill_at if timed_out else term_at
+            if results in self._wait(max(0.0, due - now)):
+                read()
+        self._current = None
+        if results is not None:
+            self._poll.unregister(results)
+            read()
+        if left and (status != 0 or timed_out):
+            self._end_what_is_left()
+        return CommandEnd(status, timed_out)
+
+    def kill_all(self) -> None:
+        """Kill what still runs below this process."""
+        self._tree.kill_all(KILL_TIMEOUT)
+
+    def _wait(self, seconds: float) -> list[int]:
+        """Wait for a descriptor, a signal or the time; return the descriptors that are ready."""
+        timeout = min(LONGEST_SLEEP, seconds) + POLL_ROUNDING
+        ready = [descriptor for descriptor, _ in self._poll.poll(timeout * 1000)]
+        if self._signals.fd in ready:
+            for number, _ in self._signals.read():
+                self._heed(number)
+        return ready
+
+    def _heed(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            return
+        if os.getppid() != self._guard:
+            self.kill_all()
+            os._exit(EX_TEMPFAIL)
+        if number in ENDING_SIGNALS:
+            self.stopped_by = self.stopped_by or number
+        elif self._current is not None:
+            process_tree.signal_one(self._current, number)
+
+    def _end_what_is_left(self) -> None:
+        self._tree.signal(signal.SIGTERM)
+        deadline = time.monotonic() + self._grace
+        while self._tree.reap():
+            if time.monotonic() >= deadline:
+                self.kill_all()
+                return
+            self._wait(deadline - time.monotonic())

@@ -1,0 +1,97 @@
+"""A list is read item by item, and sent in chunks of which the last one makes it visible."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncecron.core.items import LARGEST_CHUNK, LARGEST_ITEM, Item, ItemError
+from oncecron.run.items.lists import UnlistedError, chunks, items_in
+
+
+def read(*blocks: bytes, null: bool = False, json: bool = False) -> list[str]:
+    """Return what identifies the items of a stream."""
+    return [item.identity for item in items_in(iter(blocks), null=null, json=json)]
+
+
+def test_lines() -> None:
+    """Empty ones are none, and the last one needs no end."""
+    assert read(b"a\n\nb c\n  d") == ["a", "b c", "  d"]
+    assert read() == []
+    assert read(b"\n\n") == []
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), min_size=1)),
+       st.lists(st.integers(1, 9)))  # fmt: skip
+def test_blocks_end_anywhere(lines: list[str], sizes: list[int]) -> None:
+    """Also in the middle of a letter."""
+    data, blocks = "".join(f"{line}\n" for line in lines).encode(), []
+    for size in sizes:
+        blocks.append(data[:size])
+        data = data[size:]
+    assert read(*blocks, data) == lines
+
+
+def test_nul_and_json() -> None:
+    """With -0 an item may have newlines; the id of an object is text."""
+    assert read(b"a\nb\0\0c", null=True) == ["a\nb", "c"]
+    assert read(b'{"id": 1}\n{"id": "x", "to": 2}\n', json=True) == ["1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"x" * (LARGEST_ITEM + 1), "4096"),
+        (b"a\0b", "NUL"),
+        (b"\xc3", "UTF-8"),
+        (b"[1]", "no id"),
+        (b'{"id": true}', "no id"),
+        (b'{"id": ""}', "no id"),
+        (b'{"id": "a\\u0000"}', "NUL"),
+        (b'{"id": "\\ud800"}', "UTF-8"),
+        (b"nonsense", "not JSON"),
+    ],
+)
+def test_a_wrong_item_is_named_by_its_number(line: bytes, why: str) -> None:
+    """The number of its line."""
+    json = line[:1] in (b"[", b"{", b"n")
+    with pytest.raises(ItemError, match=f"item 3 .*{why}"):
+        read(b'{"id": 1}\n\n' if json else b"a\n\n", line, json=json)
+
+
+def test_a_line_without_end_does_not_fill_the_memory() -> None:
+    """It is refused before it has been read."""
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(3):
+            yield b"x" * LARGEST_ITEM
+        raise AssertionError("read on")
+
+    with pytest.raises(ItemError, match="4096"):
+        list(items_in(endless(), null=False, json=False))
+
+
+@pytest.mark.parametrize("count", [0, 1, LARGEST_CHUNK, LARGEST_CHUNK + 1, 3 * LARGEST_CHUNK])
+def test_only_the_last_chunk_says_that_it_is_the_last(count: int) -> None:
+    """Every list has one, also an empty one; each holds at most what a store takes at once."""
+    items = (Item(str(number), "") for number in range(count))
+    sent = list(chunks(items, lambda: None))
+    assert [chunk.number for chunk in sent] == list(range(len(sent)))
+    assert [chunk.is_last for chunk in sent] == [False] * (len(sent) - 1) + [True]
+    assert max(len(chunk.items) for chunk in sent) <= LARGEST_CHUNK
+    assert [item.identity for chunk in sent for item in chunk.items] == [
+        str(n) for n in range(count)
+    ]
+
+
+def test_a_list_that_is_not_complete_has_no_last_chunk() -> None:
+    """The command that prints it has failed."""
+
+    def fail() -> None:
+        raise UnlistedError("failed", 3)
+
+    sent = chunks(iter([Item(str(n), "") for n in range(LARGEST_CHUNK + 5)]), fail)
+    assert not next(sent).is_last
+    with pytest.raises(UnlistedError):
+        next(sent)
