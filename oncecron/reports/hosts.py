@@ -113,7 +113,8 @@ def fires(row: KeyHost) -> bool:
 def last_ticks(rows: Iterable[KeyHost], drained: Collection[str]) -> dict[str, KeyHosts]:
     """Return by key who fired its last ticks; a drained host is not silent.
 
-    Ticks are in the order in which their first firings reached the store.
+    Ticks are in the order in which their first firings reached the store. With fewer than three, no host is silent: each
+    has fired one of them.
     """
     of_key: dict[str, list[KeyHost]] = {}
     for row in rows:
@@ -137,7 +138,7 @@ def _of_key(rows: Sequence[KeyHost], drained: Collection[str]) -> KeyHosts:
     silent = (
         Silence(host, at)
         for host, at in sorted(fired.items())
-        if len(newest) == LAST_TICKS and host not in present and host not in drained
+        if host not in present and host not in drained
     )
     return KeyHosts(newest, frozenset(present), tuple(silent))
 
