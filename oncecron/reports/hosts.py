@@ -113,8 +113,8 @@ def fires(row: KeyHost) -> bool:
 def last_ticks(rows: Iterable[KeyHost], drained: Collection[str]) -> dict[str, KeyHosts]:
     """Return by key who fired its last ticks; a drained host is not silent.
 
-    Ticks are in the order in which their first firings reached the store. With fewer than three, no host is silent: each
-    has fired one of them.
+    Ticks are in the order in which their first firings reached the store. With fewer than three, no host is silent:
+    each has fired one of them.
     """
     of_key: dict[str, list[KeyHost]] = {}
     for row in rows:
