@@ -26,7 +26,7 @@ KINDS = {
     "slow": WARNING,
     "overrun": WARNING,
     "spooled": WARNING,
-    "silent_host": WARNING,
+    "silent-host": WARNING,
     "clock": WARNING,
 }
 """The kinds of findings, and the state that each has by default."""
@@ -55,7 +55,7 @@ OPTIONS = (
     Option(
         "min-hosts",
         "integer",
-        "Report a key as `silent_host` if fewer than N hosts fired one of its last three ticks.",
+        "Report a key as `silent-host` if fewer than N hosts fired one of its last three ticks.",
         "N",
         "What counts",
         "1",

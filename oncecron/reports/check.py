@@ -11,7 +11,7 @@ left        items of an older tick: no newer one runs them
 overrun     scheduled ticks were skipped since the newest start, because it was still running
 channel     messages of `oncecron notify` to a channel fail
 spooled     records wait in the spool of this host
-silent_host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
+silent-host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
 clock       the clock of a host differs from the store's
 """
 
@@ -188,11 +188,11 @@ def _of_hosts(
     for key, (ticks, present, silent) in sorted(last_ticks(rows, drained).items()):
         for host, since in silent:
             reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
-            yield finding("silent_host", key, 1, reason, since=since, host=host)
+            yield finding("silent-host", key, 1, reason, since=since, host=host)
         if len(ticks) == LAST_TICKS and len(present) < limits.min_hosts:
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
             missing = limits.min_hosts - len(present)
-            yield finding("silent_host", key, missing, f"{few}, and not by {limits.min_hosts}")
+            yield finding("silent-host", key, missing, f"{few}, and not by {limits.min_hosts}")
     for row in newest_rows(rows, now - DAY):
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
             reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
@@ -252,7 +252,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count(checked: Checked, kind: str) -> int:
-    counted = ("missed", "overrun", "spooled", "silent_host", "in-doubt", "left")
+    counted = ("missed", "overrun", "spooled", "silent-host", "in-doubt", "left")
     return sum(each.count if kind in counted else 1
                for each in checked.findings if each.finding == kind)  # fmt: skip
 

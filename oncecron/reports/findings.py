@@ -47,7 +47,7 @@ def look(
 
 def _hosts(store: Inspector, states: Mapping[str, int]) -> tuple[Sequence[KeyHost], set[str]]:
     """Return the hosts of all keys, which may be many, if they are looked for; and the drained hosts."""
-    if not states["silent_host"] and not states["clock"]:
+    if not states["silent-host"] and not states["clock"]:
         return (), set()
     drained = {pause.host for pause in store.pauses() if pause.host is not None}
     return store.key_hosts(), drained

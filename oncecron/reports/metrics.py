@@ -31,7 +31,7 @@ FINDINGS = {
     "left": ("items_left", "Items of older ticks that no newer tick runs."),
     "slow": ("slow", "1: the job runs for more than three times its usual duration, and a minute."),
     "overrun": ("overrun_ticks", "Ticks since the newest start that were skipped during the run."),
-    "silent_host": (
+    "silent-host": (
         "silent_hosts",
         "Hosts that used to fire the key and have fired none of its last three ticks.",
     ),

@@ -89,7 +89,7 @@ def test_all_is_well(host: Oncecron) -> None:
     [line] = ended.out.decode().splitlines()
     assert line == (
         "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 in-doubt=0;;0 "
-        "channel=0;;0 left=0;0 slow=0;0 overrun=0;0 spooled=0;0 silent_host=0;0 clock=0;0 keys=1"
+        "channel=0;;0 left=0;0 slow=0;0 overrun=0;0 spooled=0;0 silent-host=0;0 clock=0;0 keys=1"
     )
     assert answer(host) == (0, {"state": "ok", "keys": 1, "ok": 1, "findings": []})
 
@@ -194,14 +194,14 @@ def test_a_host_that_has_stopped_to_fire(any_store: Store, new_host: Hosts) -> N
     for tick in ("1", "2", "3"):
         assert kinds(a) == (0, [])
         a.run("k", "--tick", tick, "--", "true")
-    assert kinds(a) == (1, [("silent_host", "k", 1)])
-    assert kinds(a, "-c", "silent_host") == (2, [("silent_host", "k", 1)])
-    assert kinds(a, "--ignore", "silent_host") == (0, [])
+    assert kinds(a) == (1, [("silent-host", "k", 1)])
+    assert kinds(a, "-c", "silent-host") == (2, [("silent-host", "k", 1)])
+    assert kinds(a, "--ignore", "silent-host") == (0, [])
     assert a("drain", "host-b").status == 0
     assert kinds(a) == (0, [])
-    assert kinds(a, "--min-hosts", "3") == (1, [("silent_host", "k", 2)])
+    assert kinds(a, "--min-hosts", "3") == (1, [("silent-host", "k", 2)])
     first, second = a("check", "--min-hosts", "2").out.decode().splitlines()
-    assert " silent_host=1;0 " in first
+    assert " silent-host=1;0 " in first
     assert second == ("warning: k has been fired by 1 host in its last 3 ticks, and not by 2")
     b.run("k", "--tick", "3", "--", "true")
     assert kinds(a, "--min-hosts", "2") == (0, [])

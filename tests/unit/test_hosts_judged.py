@@ -39,7 +39,7 @@ def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:
 def test_a_silent_host_is_a_warning() -> None:
     """For each key and host; with the time of its last firing."""
     [found] = findings(row("a", 60, 120, 180), row("b", 240))
-    assert found[:4] == ("silent_host", "warning", "k", None)
+    assert found[:4] == ("silent-host", "warning", "k", None)
     assert (found.count, found.since) == (1, NOW - 240)
     assert found.reason == "has not been fired by b for the last 3 ticks"
     assert findings(row("a", 60, 120, 180), row("b", 180)) == []
@@ -52,7 +52,7 @@ def test_a_key_with_few_hosts(min_hosts: int, count: int | None) -> None:
     found = findings(row("a", 60, 120, 180), row("b", 180), min_hosts=min_hosts)
     assert [each.count for each in found] == ([] if count is None else [count])
     for each in found:
-        assert each.finding == "silent_host"
+        assert each.finding == "silent-host"
         assert (
             each.reason == f"has been fired by 2 hosts in its last 3 ticks, and not by {min_hosts}"
         )

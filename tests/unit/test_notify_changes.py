@@ -92,7 +92,7 @@ def test_findings_of_one_key_are_apart() -> None:
 def test_findings_of_one_host_are_apart() -> None:
     """Each host of a key, each clock; the end names the host."""
     silent = [
-        finding("silent_host", "billing", 1, "silent", since=NOW, host=host)
+        finding("silent-host", "billing", 1, "silent", since=NOW, host=host)
         for host in ("web1", "web2", None)
     ]
     clock = finding("clock", None, 1, "wrong", since=NOW, host="web1")

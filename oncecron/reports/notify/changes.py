@@ -104,7 +104,7 @@ _OVER = {
     "expired": "the expired lease is gone",
     "slow": "is no longer slow",
     "overrun": "no longer skips ticks",
-    "silent_host": "is fired by HOST again",
+    "silent-host": "is fired by HOST again",
     "clock": "the clock of HOST is right again",
     "channel": "works again",
 }

@@ -117,7 +117,7 @@ def _findings(context: Context, notify: Notify) -> list[Finding]:
     return [
         each
         for each in found.checked.findings
-        if each.key != NOTIFY_KEY or each.finding == "silent_host"
+        if each.key != NOTIFY_KEY or each.finding == "silent-host"
     ]
 
 
