@@ -18,8 +18,8 @@ ITEM_OPTIONS = (
     Option(
         "items",
         "text",
-        "Run LIST with $SHELL -c once per tick; each line that it prints is an item. Default: the lines of standard "
-        "input.",
+        "Run LIST with $SHELL -c once per tick; each line that it prints is an item. Default, and -: the lines of "
+        "standard input.",
         "LIST",
         _ITEMS,
         config="job",

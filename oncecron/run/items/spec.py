@@ -131,7 +131,7 @@ def _items(settings: Settings, slots: int, jobs: int) -> ItemsSpec:
     policy = retry_policy(settings)
     attempts = 1 + max(policy.retries, FAILOVER_RETRIES)
     return ItemsSpec(
-        source=settings["items"],
+        source=None if settings["items"] == "-" else settings["items"],
         null=bool(settings["null"]),
         json=bool(settings["json"]),
         stdin=bool(settings["stdin"]),
