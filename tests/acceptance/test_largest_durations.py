@@ -11,6 +11,7 @@ from log_of import Store
 from servers.oncecron import Oncecron
 from servers.waiting import eventually
 
+from oncecron.config.each_options import EACH_OPTIONS
 from oncecron.config.options import RUN_OPTION, RUN_OPTIONS, Option
 from oncecron.core.units import DAY, LONGEST_DURATION
 
@@ -27,7 +28,7 @@ ELSEWHERE = {
     ("prune", "executions"): ["prune"],
     ("prune", "skips"): ["prune"],
 }
-"""The commands besides `run` that take a duration."""
+"""The commands besides `run` and `each` that take a duration."""
 
 
 def largest(option: Option) -> str:
@@ -45,7 +46,7 @@ def test_every_duration_is_tried() -> None:
     found = {
         (name, option.name)
         for name, one in every_command().items()
-        if name != "run"
+        if name not in ("run", "each")
         for option in durations(one.table)
     }
     assert found == set(ELSEWHERE)
@@ -60,6 +61,18 @@ def test_a_firing_takes_the_largest_values(store: Store, host: Oncecron) -> None
         ended = host.run(option.name, *words, "--", "true")
         assert (ended.status, ended.err) == (0, ""), (option.name, ended)
         assert store.executions(option.name)[0].outcome == "succeeded"
+
+
+def test_each_takes_the_largest_values(store: Store, host: Oncecron) -> None:
+    """The item is run, and the end of its slot is on record."""
+    for option in durations(EACH_OPTIONS):
+        if option.name == "spread":  # see the next test
+            continue
+        words = [f"--{option.name}", largest(option), *BESIDE.get(option.name, [])]
+        ended = host("each", "--key", option.name, *words, "--items", "echo 1", "--", "true")
+        assert (ended.status, ended.err) == (0, ""), (option.name, ended)
+        outcomes = {execution.outcome for execution in store.executions(option.name)}
+        assert outcomes == {"succeeded"}
 
 
 def test_the_largest_spread_is_a_wait_that_a_signal_ends(host: Oncecron) -> None:
