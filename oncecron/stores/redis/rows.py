@@ -73,7 +73,7 @@ def json_of(text: bytes) -> dict[str, str]:
     fields: dict[str, str]
     fields, end = _decode(decoded_text)
     if end != len(decoded_text):
-        raise ValueError("it is no row")
+        fields = json.loads(decoded_text)  # blanks, or an error
     # Only an escape makes a value of a printable row unprintable, but not `\/`. Reports read tens of thousands of rows.
     plain = decoded_text.isprintable() and decoded_text.count("\\") == decoded_text.count("\\/")
     return fields if plain else recordable_values(fields)
