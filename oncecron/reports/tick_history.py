@@ -60,8 +60,11 @@ class Sources(NamedTuple):
     now: float
 
 
-def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
-    """Return what is known of a tick, by default the newest one. Raises `NotFoundError` for an unknown key."""
+def gather(sources: Sources, key: str, wanted: str | None, *, suggests: bool = True) -> Facts:
+    """Return what is known of a tick, by default the newest one. Raises `NotFoundError` for an unknown key.
+
+    `suggests`: also look for ticks with a name like that of a tick about which nothing is known.
+    """
     shards = [*sources.store.job_keys()]
     if sources.log is not sources.store:
         shards += sources.log.job_keys()
@@ -88,7 +91,9 @@ def gather(sources: Sources, key: str, wanted: str | None) -> Facts:
         pauses=pauses,
         after_loss=_after_loss(sources.log, executions),
         exhausted=_exhausted(sources, key, text, leases),
-        near=[] if executions or skips or text is None else _near_ticks(sources.log, key, text),
+        near=_near_ticks(sources.log, key, text)
+        if suggests and text is not None and not (executions or skips)
+        else [],
         now=sources.now,
         due=_due(sources, job_keys, newest, pauses) if wanted is None and job_keys else Due(),
     )

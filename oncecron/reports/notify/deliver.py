@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from oncecron.reports.notify.changes import Change
     from oncecron.stores.api import Inspector
 
-_ACCOUNTS = 10
+_ACCOUNTS = 5
 """The number of changes whose tick is explained in a message."""
 _LOOKED_AT = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
@@ -171,7 +171,9 @@ def _evidence(context: Context, found: Finding) -> Evidence:
     tick = found.tick or (execution.tick if execution else None)
     sources = Sources(context.store, context.log, (), context.now)
     try:
-        sentences = account(gather(sources, found.key, tick), Clock(utc=True)).sentences
+        sentences = account(
+            gather(sources, found.key, tick, suggests=False), Clock(utc=True)
+        ).sentences
     except NotFoundError:
         sentences = []
     kept = context.log.output(execution.execution_id) if execution else None

@@ -146,7 +146,7 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
 -- name: skip_filters
 (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
    and (%(key)s::text is null or s.key = %(key)s)
-   and (%(tick)s::text is null or s.tick = %(tick)s)
+   and (%(tick)s::text is null or s.tick_name = %(tick)s)
    and (%(host)s::text is null or s.host = %(host)s)
    and (%(outcome)s::text is null or s.reason = %(outcome)s)
 
