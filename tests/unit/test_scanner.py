@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from crontabs import EXAMPLES, GOOD, accepted_by_cron, lines, rejected_by_cron, standard_input
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core.schedule_fields import read_schedule
@@ -41,6 +41,8 @@ def only(data: bytes, *, system: bool = False) -> Blank | Comment | Variable | E
 def test_cron_accepts_what_the_scanner_accepts(tmp_path: Path, line: bytes, ending: bytes) -> None:
     """And refuses what it refuses, for every line that can be made up."""
     crontab = scan(line + ending)
+    # `@daily =` is a variable without a value to Debian 13, and a job to Debian 12.
+    assume(not any(each.name.startswith(b"@") and each.has_no_value for each in crontab.variables))
     rejected = rejected_by_cron(crontab, tmp_path)
     assert accepted_by_cron(line + ending, tmp_path) == (not rejected)
 
