@@ -307,7 +307,7 @@ def _as_text(option: Option, value: Any) -> str:
     if option.kind == "flag":
         return "true"
     if option.repeatable:
-        return ",".join(value)
+        return option.joined_by.join(value)
     return str(value)
 
 

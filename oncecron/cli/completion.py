@@ -6,7 +6,7 @@ the answer is one candidate: its type, its value and its help, with tabs between
 
 plain   one value of the word
 file    a file; the value is what stands before it in the word, such as `--config=`
-command the job of `run`, which the shell completes; the value is the length of the text before it
+command the job of `run` or `each`, which the shell completes; the value is the length of the text before it
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import is_key
 from oncecron.config.run_parser import parse_run
 from oncecron.core.errors import OncecronError
@@ -66,8 +67,9 @@ class Completer(ShellComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
         """Return whole words, also after `--option=`; a job's words are completed by the shell."""
-        if args[:1] == ["run"]:
-            parsed = parse_run([*args[1:], incomplete or "COMMAND"])
+        job_command = JOB_COMMAND.get(args[0]) if args else None
+        if job_command:
+            parsed = parse_run([*args[1:], incomplete or "COMMAND"], job_command.options)
             if parsed and parsed.command:
                 length = _length(self._line, len(args) + 2 - len(parsed.command))
                 return [CompletionItem(str(length), type="command")]

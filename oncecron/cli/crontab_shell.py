@@ -2,7 +2,7 @@
 
     ONCECRON=off in front, or in the crontab     the shell runs the line on every host
     run-parts, anacron, oncecron itself          the same: they belong to each host
-    the line contains `oncecron run`             the same: it is already protected
+    the line has `oncecron run` or `each`        the same: it is already protected
     any other line                               `oncecron run --key auto`, the key of `crontab wrap`, and with
                                                  `--only-if` for a test of the host at its beginning
 
@@ -20,7 +20,7 @@ import sys
 from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, OWN_SHELL
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
-from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, simple_words
+from oncecron.crontab.words import guard_in, is_off, per_host_program, simple_words
 
 _USAGE = f"""\
 Run each line of a crontab once per tick, on one host.
@@ -77,7 +77,7 @@ def run_line(arguments: list[str]) -> int:
 
 def _runs_everywhere(command: bytes) -> bool:
     off = os.environ.get("ONCECRON") == "off" or is_off(command) or not command.strip()
-    return off or calls_oncecron_run(command) or per_host_program(command) is not None
+    return off or guard_in(command) is not None or per_host_program(command) is not None
 
 
 def _shell() -> str:

@@ -16,6 +16,7 @@ import click
 
 from oncecron import __version__
 from oncecron.cli.command import LazyGroup, UsageErrorWithCure, answer
+from oncecron.config.options import JOB_COMMANDS
 from oncecron.core.errors import EX_USAGE
 from oncecron.core.stderr import complain
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECTIONS = {
-    "Run a job": ("run", "each"),
+    "Run a job": JOB_COMMANDS,
     "See what happened": (
         *("history", "why", "jobs", "hosts", "locks", "items", "next", "audit", "check"),
         "notify",

@@ -7,7 +7,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.units import parse_duration, parse_range, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from oncecron.config.options import Option
@@ -34,13 +34,13 @@ def convert(option: Option, text: str) -> Any:
     return text
 
 
-def run_values(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return every option of `run`, converted: from `texts`, else its default, else None.
+def values_of(texts: Mapping[str, str], options: Iterable[Option] = RUN_OPTIONS) -> dict[str, Any]:
+    """Return every option, converted: from `texts`, else its default, else None. Without `options` those of `run`.
 
     Raises `ValueError` as `convert` does, with the option in front.
     """
     values = {}
-    for option in RUN_OPTIONS:
+    for option in options:
         text = texts.get(option.name, option.default)
         try:
             values[option.name] = None if text is None else convert(option, text)

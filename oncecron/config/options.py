@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 KEY_RULE = "use 1 to 200 of A-Z a-z 0-9 . _ : / @ -"
 _LONGEST_KEY = 200
+JOB_COMMANDS = ("run", "each")
+"""The commands that run a job once per tick: one of them after `oncecron` guards a line of a crontab."""
 AUTO_KEY = "auto"
 """The value of --key for the key that is derived from the command. No job can have it as its key."""
 
@@ -45,7 +47,9 @@ class Option(NamedTuple):
     minimum: float | None = None
     maximum: float | None = None
     repeatable: bool = False
-    """Whether it may be given several times; the values are joined by commas."""
+    """Whether it may be given several times."""
+    joined_by: str = ","
+    """What stands between the values of an option that is given several times."""
     completion: Completion = ()
     """For an option without `choices`."""
 

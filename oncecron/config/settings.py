@@ -195,7 +195,7 @@ class Settings:
                 f"{source}: {masked(text)} cannot hold the log; "
                 "use postgresql://USER@HOST/DATABASE or sqlite:///ABSOLUTE/PATH"
             )
-        if log == self.address():
+        if log[:2] == self.address()[:2]:
             raise ConfigurationError(
                 f"{source}: {masked(text)} is the store itself, which already holds the log; "
                 "leave --log out, or name another database"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.config.convert import convert, run_values
+from oncecron.config.convert import convert, values_of
 from oncecron.config.options import AUTO_KEY, KEY_RULE, RUN_OPTION, is_key
 from oncecron.config.rules import conflicts
 from oncecron.crontab.scanner import Comment, Entry, Problem
@@ -100,7 +100,7 @@ def _read(words: list[bytes]) -> Directives:
     if not options:
         raise ValueError("the comment has no options; write key=NAME or off")
     rule = {} if "no-tick" in options else {"schedule": "@daily"}  # in place of the line's
-    values = run_values({**options, **rule})
+    values = values_of({**options, **rule})
     conflict = next(conflicts(values.get, options.__contains__), None)
     if conflict:
         raise ValueError(str(conflict))

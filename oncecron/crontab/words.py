@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from oncecron.config.options import JOB_COMMANDS
 from oncecron.core.light_typing import NamedTuple
 
 BLANK, COMMENT, OPERATOR, REDIRECTION, WORD = "blank", "comment", "operator", "redirection", "word"
@@ -29,6 +30,7 @@ _NOT_PLAIN_IN_QUOTES = frozenset(b"$`\\!\n\0")  # special within double quotes
 _SIGNS = b" \t\n;&|()<>{}'\"`!"
 _SIGNS_TO_BLANKS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
 _OPT_OUTS = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
+_JOB_COMMANDS = frozenset(name.encode() for name in JOB_COMMANDS)
 _PER_HOST_PROGRAMS = (b"run-parts", b"anacron")
 _BOURNE_SHELLS = frozenset(
     b"sh bash dash ash ksh ksh93 mksh lksh pdksh yash zsh posh jailshell".split()
@@ -233,10 +235,16 @@ def is_off(command: bytes) -> bool:
     return command.lstrip().startswith(_OPT_OUTS)
 
 
-def calls_oncecron_run(command: bytes) -> bool:
-    """Return whether `oncecron run` is anywhere in a command: somebody wrote it there by hand."""
+def guard_in(command: bytes) -> str | None:
+    """Return the first `oncecron run` or `oncecron each` anywhere in a command: somebody wrote it there by hand."""
     words = [word.rpartition(b"/")[2] for word in fragments(command)]
-    return (b"oncecron", b"run") in pairwise(words)
+    guards = ((first, second) for first, second in pairwise(words) if is_guard(first, second))
+    return next((f"{first.decode()} {second.decode()}" for first, second in guards), None)
+
+
+def is_guard(program: bytes, following: bytes) -> bool:
+    """Return whether these two words start a job once per tick; `program` may be a path."""
+    return program.rpartition(b"/")[2] == b"oncecron" and following in _JOB_COMMANDS
 
 
 def per_host_program(command: bytes) -> str | None:

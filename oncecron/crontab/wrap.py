@@ -3,7 +3,8 @@
 Each line that runs a command is handled as follows:
 
     it has the prefix of wrap                       unchanged; reported if a comment above it says otherwise
-    it has `oncecron run`, or runs on every host    unchanged and reported, see `_reasons_unchanged`
+    it has `oncecron run` or `each` by hand         unchanged and reported, see `_reasons_unchanged`
+    every host runs it                              the same
     a guard would break it                          the same, see `per_host`
     another program writes it                       the same, see `generators`
     any other line                                  the prefix is put before its command, see `prefix`
@@ -41,7 +42,7 @@ from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import DEBIAN, depends_on_cron, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
-from oncecron.crontab.words import calls_oncecron_run, canonical, is_bourne_shell, is_off
+from oncecron.crontab.words import canonical, guard_in, is_bourne_shell, is_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,8 +170,8 @@ def _reasons_unchanged(
     """Yield why a line is unchanged."""
     environment = crontab.environment(entry)
     command = shell_command(entry.command, settings.percent)
-    if calls_oncecron_run(command):
-        yield _Reason("it already has `oncecron run`", decided=True)
+    if guard := guard_in(command):
+        yield _Reason(f"it already has `{guard}`", decided=True)
     if above.off:
         yield _Reason("`# oncecron: off` is above it", decided=True)
     if is_off(command) or environment.get(b"ONCECRON") == b"off":
@@ -457,9 +458,9 @@ def unwrap(crontab: Crontab) -> Rewritten:
         prefix = read_prefix(entry.command)
         if prefix:
             replaced[entry.number] = _replace_command(entry, prefix.command)
-        elif calls_oncecron_run(shell_command(entry.command)):
+        elif guard := guard_in(shell_command(entry.command)):
             unchanged.append(
-                Problem(entry.number, "`oncecron run` was written by hand; remove it by hand")
+                Problem(entry.number, f"`{guard}` was written by hand; remove it by hand")
             )
     return _rewritten(crontab, replaced, unchanged, [], [])
 

@@ -222,6 +222,7 @@ def test_a_shell_offers(shell: Shell, line: str, offered: str | None) -> None:
         ("oncecron run --key=db:backup job a", "alpha"),
         ("oncecron run  --key 'a b' -c x -- job --key b", "beta"),
         ("oncecron run --key x -- job x=y:z --key ", "alpha beta"),
+        ("oncecron each --key x -0 --items y --slots 2 -- job --key b", "beta"),
         ("oncecron run --key x -- oncecron history --fol", "--follow"),
         ("nice oncecron why repo", "report"),
     ),

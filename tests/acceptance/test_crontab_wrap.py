@@ -75,6 +75,15 @@ def test_there_and_back_through_pipes(host: Oncecron) -> None:
     assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
 
 
+def test_a_line_with_each_is_left(host: Oncecron) -> None:
+    """As one with `run`: both ways, byte for byte; --strict takes it for decided."""
+    mine = b"0 2 * * * /usr/bin/oncecron each --key k --schedule '0 2 * * *' --items a -- b {}\n"
+    wrapped = piped(host, "wrap", "--strict", data=mine)
+    assert (wrapped.status, wrapped.out) == (0, mine)
+    assert "line 1: unchanged: it already has `oncecron each`" in wrapped.err
+    assert piped(host, "unwrap", data=mine).out == mine
+
+
 def test_with_strict_nothing_changes_if_a_line_is_left(host: Oncecron, crontab: Path) -> None:
     """The original comes out, or stays; each such line is named, and a comment leaves one out."""
     done = piped(host, "wrap", "--strict")

@@ -180,6 +180,7 @@ def test_another_shell_that_is_not_there_is_a_broken_host(cron: Oncecron) -> Non
         "run-parts --help >/dev/null 2>&1; echo ran",
         "test -x /usr/sbin/anacron; echo ran",
         "echo ran; : oncecron run --key x",
+        "echo ran; : oncecron each --key x",
     ],
 )
 def test_what_runs_on_every_host(cron: Oncecron, command: str) -> None:
@@ -202,6 +203,9 @@ def test_a_guard_by_hand_is_not_guarded_again(cron: Oncecron) -> None:
     command = f"{CONSOLE_SCRIPT} run --key by-hand --no-tick -- echo ran"
     assert cron("-c", command).out == b"ran\n"
     assert keys(cron) == ["by-hand"]
+    command = f"cd / && {CONSOLE_SCRIPT} each --key each --tick t --items 'echo a; echo b' -- echo"
+    assert cron("-c", command).out == b"a\nb\n"
+    assert sorted(set(keys(cron))) == ["by-hand", "each"]
 
 
 def test_a_prefix_of_the_crontab(cron: Oncecron) -> None:

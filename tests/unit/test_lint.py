@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 RUN = "/usr/local/bin/oncecron run"
+EACH = "/usr/local/bin/oncecron each"
 GUARDED = f"0 1 * * * {RUN} --key other --schedule '0 1 * * *' -- /bin/other\n"
 KEPT = Path(__file__).parents[1] / "crontabs" / "debian"
 INSTALLED = [path for path in Path("/etc/cron.d").glob("*") if not path.name.startswith(".")]
@@ -58,6 +59,15 @@ def line(options: str, schedule: str = "0 2 * * *", before: str = "") -> str:
     given = "" if "--key" in typed else "--key k "
     given += "" if "--schedule" in typed else f"--schedule '{schedule}' "
     return f"{schedule} {before}{RUN} {given}{options}\n"
+
+
+def each(options: str, schedule: str = "0 2 * * *", before: str = "", items: str = "list") -> str:
+    """Return a line with `oncecron each`; without options of their own it has the key k, the schedule and items."""
+    typed = f" {options}".partition(" -- ")[0]
+    given = "" if "--key" in typed else "--key k "
+    given += "" if "--schedule" in typed or "--tick" in typed else f"--schedule '{schedule}' "
+    given += "" if "--items" in typed or not items else f"--items {items} "
+    return f"{schedule} {before}{EACH} {given}{options}\n"
 
 
 # One kind each
@@ -267,6 +277,40 @@ CASES = [
     ("options", line("--tz Mars/X -- a"), "Mars/X", line("--tz Europe/Berlin -- a")),
     ("options", line("--retry-delay 1s -- a"), "--retries", line("--retry-delay 1s --retries $N -- a")),
     ("options", f"0 2 * * * {RUN} --key k --tick 'a b' -- a\n", "without spaces", f"0 2 * * * {RUN} --key k --tick `b` -- a\n"),
+    ("options", each("--kay k -- a"), "`oncecron each` fails at every firing: an option is unknown", each("--in-doubt retry -0 -- a")),
+    ("options", each("--shards 2 -- a"), "use `oncecron each --key NAME --items LIST -- COMMAND`", each("--slots 2 -- a")),
+    ("options", f"0 2 * * * {EACH} --items b -- a\n", "--key is missing", each("--items b -- a")),
+    ("options", each("--null --json -- a"), "--null and --json", each("--json -- a")),
+    ("options", each("--jobs 3 -- a"), "raise --slots", each("--jobs 3 --slots 3 -- a")),
+    ("options", each("--batch 0 -- a"), "--batch: '0' is too small", each("--batch $N -- a")),
+    ("items", each("-- a", items=""), "add --items LIST, or `items` to [job.k]", each("-- a <b", items="")),
+    ("items", each("--items - -- a"), "the list is always empty", each("-- a", items="", before="echo b | ")),
+    ("items", each("--tick t1 -- a", items=""), "no standard input", each("--tick t1 --again -- a", items="")),
+    ("items", each("-- a", items="") + "1 2 * * * cat %b\n", "no standard input", each("-- a%b%c", items="")),
+    ("shards", each("--slots 2 -- a") + each("--slots 4 -- a", "0 3 * * *"), "has --slots 4 here and --slots 2 in line 1", each("--slots 2 -- a") + each("--slots 2 -- a", "0 3 * * *")),
+    ("shards", line("--shards 2 -- a") + line("-- a", "0 3 * * *"), "has --shards 1 here", line("--shards 2 -- a") + line("--shards 2 -- a", "0 3 * * *")),
+    ("shared-key", each("--items b -- a") + each("--items c -- a"), "also the key of `b | a` in line 1", each("--items b -- a") + each("--items 'b' -- a", "0 3 * * *")),
+    ("shared-key", each("-- a") + line("-- c"), "is also the key of", each("-- a") + line("--key l -- c")),
+    ("split-key", each("--items b -- a") + each("--key l --items b -- a"), "`b | a` has key l here and k in line 1", each("--items b -- a") + each("--key l --items c -- a")),
+    ("schedule", each("-- a").replace("0 2 * * * /", "0 3 * * * /"), "--schedule is '0 2 * * *'", each("-- a")),
+    ("schedule", f"@reboot {EACH} --key k --items b -- a\n", "use --tick with a name", f"@reboot {EACH} --key k --tick t --items b -- a\n"),
+    ("zone", "TZ=UTC\n" + each("-- a"), "set --tz", "TZ=UTC\n" + each("--tz UTC -- a")),
+    ("tick", each("--tick spring -- a"), "never changes", each("--tick spring --again -- a")),
+    ("tick", each("--tick $(hostname) -- a"), "all of them run the command", each("--tick spring-1 -- a")),
+    ("key", each("--key k-$HOSTNAME -- a"), "is a part of the key", each("--key k-$APP -- a")),
+    ("frequent", f"*/2 * * * * {EACH} --key k --items b -- a\n", "--schedule", each("-- a", "*/2 * * * *")),
+    ("random-sleep", f"0 2 * * * sleep $RANDOM; {EACH} --key k --items b -- a\n", "to `oncecron each`", each("-- a", before="sleep 5; ")),
+    ("rest", each("-- a", items="", before="/bin/list | "), "put that command into --items", each("-- a", items="", before="cd /x; echo b | ")),
+    ("rest", each("-- a && mail joe"), "a line of its own, with `oncecron run`", each("-- a || mail joe")),
+    ("truncate", each("-- a > /x"), "use >>", each("-- a >> /x")),
+    ("each-host", each("-- apt-get update"), "remove `oncecron each`", each("-- a-get update")),
+    ("path", "0 2 * * * oncecron each --key k --tick t --again --items b -- a\n", "full path", each("-- a")),
+    ("sudo", each("--items 'sudo list' -- a"), "root's crontab", each("--items 'echo sudo' -- a")),
+    ("secret", each("--items 'mysql -phunter2 -e a' -- a"), "-p in", each("--items 'mysql -e a' -- a")),
+    ("percent", each("--items 'date +%F' -- a"), "ends the command at the first %", each("--items 'date +\\%F' -- a")),
+    ("unset", each("--items 'list $USER' -- a"), "$USER is empty", each("--items 'list $LOGNAME' -- a")),
+    ("bashism", each("--items '[[ -e x ]] && b' -- a"), "[[", each("--items '[ -e x ] && b' -- a")),
+    ("unguarded", each("-- a") + "0 3 * * * c\n", "runs on every host", each("-- a") + "# oncecron: off\n0 3 * * * c\n"),
     ("invalid", "60 2 * * * a\n", "bad minute: Debian's cron rejects the whole file", "59 2 * * * a\n"),
     ("invalid", "0 2 * * * a\0\n", "reads the rest as another line; remove the byte", "0 2 * * * a\n"),
     ("invalid", f"0 2 * * * {'a' * 999}\n", "`command` in [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
@@ -365,6 +409,31 @@ def test_the_configuration_counts() -> None:
         kinds(found(line("--"), {"k": {"command": "a", "no-tick": "true", "min-gap": "1h"}})) == []
     )
     assert kinds(found(text, {"other": {"schedule": "*/2 * * * *"}})) == ["frequent"]
+
+
+def test_the_configuration_counts_for_each() -> None:
+    """Items, schedule and slots may be in [job.KEY]; what has no meaning for the command stops every firing."""
+    text = f"*/2 * * * * {EACH} --key k -- a\n"
+    assert kinds(found(text)) == ["frequent", "items"]
+    section = {"items": "list", "schedule": "*/2 * * * *", "slots": "4", "in-doubt": "retry"}
+    assert kinds(found(text, {"k": section})) == []
+    (made,) = found(text, {"k": {**section, "no-tick": "true"}})
+    assert made.message.endswith(
+        "no_tick in its section of the configuration file has no meaning for `oncecron each`"
+    )
+    (made,) = found(line("-- a"), {"k": {"slots": "4"}})
+    assert made.message.endswith("has no meaning for `oncecron run`")
+
+
+def test_a_key_auto_of_each_uses_its_section() -> None:
+    """The key of the command, whatever the list; `{}` is no text that the shell changes."""
+    key = derived_key(b"/bin/send '{}'")
+    text = f"0 2 * * * {EACH} --key auto --schedule '0 2 * * *' --items 'ls *' -- /bin/send {{}}\n"
+    source = LintedCrontab("crontab", scan(text.encode()), "joe")
+    jobs = {key: {"slots": "2"}, "other": {"slots": "2"}}
+    toml = f"[job.{key}]\n[job.other]\n"
+    (made,) = lint([source], jobs, configuration=("oncecron.toml", toml))
+    assert (made.finding, made.line) == ("section", 2)
 
 
 def test_a_command_of_the_configuration_is_another_for_each_key() -> None:
@@ -476,6 +545,18 @@ def test_hosts_differ_in_one_of_several_lines_of_a_command(swapped: bool) -> Non
         assert set(kinds(findings)) == made
         missing = [each for each in findings if each.finding == "missing"]
         assert all("at 0 2 * * * UTC is not in" in each.message for each in missing)
+
+
+def test_each_on_several_hosts() -> None:
+    """Another list is another job; equal lines are well; the number of slots is that of all hosts."""
+    one = each("--slots 2 -- a {}")
+    assert kinds(compared(one, one)) == []
+    assert kinds(compared(one, each("--slots 3 -- a {}"))) == ["shards"]
+    assert set(kinds(compared(one, each("--slots 2 --items c -- a {}")))) == {
+        "missing",
+        "shared-key",
+    }
+    assert kinds(compared(one, each("--slots 2 --tz UTC -- a {}"))) == ["schedule"]
 
 
 def test_only_files_of_one_name_are_compared() -> None:

@@ -237,6 +237,8 @@ def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> N
         ("run -v --key k -v -- true", True, True),
         ("run --key k -- ls -vv", False, True),
         ("run -v --key k -- true", False, True),
+        ("each -0vv --key k --slots 2 -- true", True, True),
+        ("each -v --key k -- ls -vv", False, True),
         ("next -vv k", False, False),
         ("-c -vv", False, False),
     ],
@@ -244,7 +246,7 @@ def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> N
 def test_a_bug_is_traced_where_that_can_be_asked_for(
     line: str, traced: bool, hint: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """By `run`, however its -v are spelt and whatever its command is given."""
+    """By `run` and `each`, however their -v are spelt and whatever the command is given."""
 
     def broken(_arguments: list[str]) -> int:
         raise AssertionError("planted")

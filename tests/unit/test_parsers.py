@@ -298,7 +298,7 @@ def schedule(text: str) -> None:
 def options(arguments: list[str]) -> None:
     """Read the arguments of `run`, and convert their values."""
     if parsed := parse_run(arguments):
-        convert.run_values(parsed.given)
+        convert.values_of(parsed.given)
 
 
 def request(values: tuple[Any, ...]) -> None:

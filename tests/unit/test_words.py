@@ -262,10 +262,12 @@ def test_programs_of_each_host(command: str, program: str | None) -> None:
 
 def test_guarded_by_hand() -> None:
     """Wherever in the command."""
-    assert words.calls_oncecron_run(b"/usr/bin/oncecron run --key x -- y")
-    assert words.calls_oncecron_run(b"cd /app && 'oncecron' run --key x -- y")
-    assert not words.calls_oncecron_run(b"pg_dump oncecron >/srv/x")
-    assert not words.calls_oncecron_run(b"/opt/oncecron-run x")
+    assert words.guard_in(b"/usr/bin/oncecron run --key x -- y") == "oncecron run"
+    assert words.guard_in(b"cd /app && 'oncecron' run --key x -- y") == "oncecron run"
+    assert words.guard_in(b"cd /app; /opt/oncecron each --key x -- y") == "oncecron each"
+    assert words.guard_in(b"pg_dump oncecron >/srv/x") is None
+    assert words.guard_in(b"/opt/oncecron-run x") is None
+    assert words.guard_in(b"oncecron items run") is None
 
 
 def test_off_in_front() -> None:

@@ -256,6 +256,12 @@ def test_what_is_guarded_by_hand_is_left() -> None:
     """Also on part of a line."""
     text = "@daily oncecron run --key x -- y\n@daily cd /x && /usr/bin/oncecron run --key x y\n"
     assert left(text) == ["it already has `oncecron run`"] * 2
+    text = "@daily oncecron each --key x --items y -- z {}\n@daily cd /x; y | oncecron each --key x z\n"
+    assert left(text) == ["it already has `oncecron each`"] * 2
+    unwrapped = unwrap(scan(text.encode()))
+    assert [why for _, why in unwrapped.unchanged] == [
+        "`oncecron each` was written by hand; remove it by hand"
+    ] * 2
 
 
 def test_only() -> None:

@@ -110,6 +110,7 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
         yield from unguarded.check_rest_of_line(line)
         yield from unguarded.check_redirections(line)
         yield from unguarded.check_options(line)
+        yield from unguarded.check_items(line)
         yield from unguarded.check_delays(line)
         yield from broken_jobs.check_guarded(line)
         yield from guard_values.check_values(line)

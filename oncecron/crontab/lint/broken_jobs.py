@@ -21,7 +21,7 @@ _REMOVE = "remove the test, so that any host can run it"
 def check_guarded(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield why the guard of a line does not work, or keeps other hosts from work that is theirs."""
     for invocation in line.invocations:
-        command = invocation.command or (line.command if invocation.position is None else "")
+        command = invocation.work or (line.command if invocation.position is None else "")
         for found in judgements(to_bytes(f":; {command}")):  # not to be read as oncecron
             if found.kind == PINNED:
                 yield line.diagnostic(
@@ -35,7 +35,8 @@ def check_guarded(line: LintedEntry) -> Iterator[Diagnostic]:
                 yield line.diagnostic(
                     EACH_HOST,
                     f"only one host runs {shown(command)}, but {found.why}",
-                    "remove `oncecron run`; if one host is enough, write `# oncecron: key=NAME` above it",
+                    f"remove {invocation.job_command.shown}; if one host is enough, write `# oncecron: key=NAME` "
+                    "above it",
                 )
 
 

@@ -37,10 +37,12 @@ def check_values(line: LintedEntry) -> Iterator[Diagnostic]:
                 "use the same key on every host at every time; for the date, use --schedule or --tick",
             )
         if not line.entry.is_reboot:
-            yield from _check_tick(line, tick)
+            adds = invocation.subcommand == "each" and "again" in invocation.options
+            yield from _check_tick(line, tick, may_stay=adds)
 
 
-def _check_tick(line: LintedEntry, tick: str) -> Iterator[Diagnostic]:
+def _check_tick(line: LintedEntry, tick: str, *, may_stay: bool) -> Iterator[Diagnostic]:
+    """`may_stay`: each firing adds the items that are new to the list of the same tick."""
     what = host_in(tick) or _varying(tick) or _seconds(tick)
     if what:
         yield line.diagnostic(
@@ -48,7 +50,7 @@ def _check_tick(line: LintedEntry, tick: str) -> Iterator[Diagnostic]:
             f"{what} is a part of --tick, so each host starts another tick: all of them run the command",
             f"use --schedule '{line.entry.schedule}'",
         )
-    elif tick and is_literal(tick) and not any(letter.isdigit() for letter in tick):
+    elif not may_stay and tick and is_literal(tick) and not any(map(str.isdigit, tick)):
         yield line.diagnostic(
             "tick",
             f"--tick {tick} never changes: after the first run, every firing is skipped",

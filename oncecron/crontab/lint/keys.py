@@ -28,23 +28,36 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
             if invocation.key is None or not invocation.command:
                 continue
             other, first = by_key.setdefault(invocation.key, (line, invocation))
-            if first.command != invocation.command:
+            if first.work != invocation.work:
                 yield line.diagnostic(
                     "shared-key",
-                    f"key {invocation.key} is also the key of {shown(first.command)} in {_place(line, other)}: "
+                    f"key {invocation.key} is also the key of {shown(first.work)} in {_place(line, other)}: "
                     "only one of the two runs at a tick",
                     "give each command its own key",
+                )
+            elif _number(first) != _number(invocation):
+                yield line.diagnostic(
+                    "shards",
+                    f"key {invocation.key} has {_number(invocation)} here and {_number(first)} in "
+                    f"{_place(line, other)}: at each tick, firings with the other number exit 78",
+                    "use the same number on every host",
                 )
             for same in (invocation.whole, (invocation.whole, _occasion(line))):
                 other, first = by_command.setdefault(same, (line, invocation))
                 if not _is_alike(line, invocation, other, first):
                     yield line.diagnostic(
                         "split-key",
-                        f"{shown(invocation.command)} has key {invocation.key} here and {first.key} in "
+                        f"{shown(invocation.work)} has key {invocation.key} here and {first.key} in "
                         f"{_place(line, other)}: both can run at the same tick",
                         "give both lines the same key",
                     )
                     break
+
+
+def _number(invocation: Invocation) -> str:
+    """Return the option with the number of shards, which all firings of a tick must share."""
+    name = "slots" if invocation.subcommand == "each" else "shards"
+    return f"--{name} {invocation.options.get(name, '1')}"
 
 
 def check_users(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import AUTO_KEY, OWN_SHELL
 from oncecron.config.run_parser import parse_run
 from oncecron.crontab import words
@@ -19,11 +20,12 @@ from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.programs import SHELLS, STRING_FOLLOWS
 from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
-from oncecron.crontab.words import calls_oncecron_run, is_off, per_host_program, quoted
+from oncecron.crontab.words import guard_in, is_guard, is_off, per_host_program, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
+    from oncecron.config.job_commands import JobCommand
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.directives import Directives
     from oncecron.crontab.generators import Generator
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
 
 FINDINGS = (
     *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
-    *("schedule", "zone", "random-sleep", "frequent", "systemd", "never", "field"),
+    *("schedule", "zone", "shards", "random-sleep", "frequent", "systemd", "never", "field"),
     *("every-minute", "duplicate", "days"),
     *(PINNED, BACKGROUND, EACH_HOST),
-    *("key", "tick", "store", "path", "sudo", "secret", "percent"),
+    *("key", "tick", "items", "store", "path", "sudo", "secret", "percent"),
     *("quote", "redirection", "bashism", "continued", "comment", "user"),
     *(
         "expansion",
@@ -51,6 +53,8 @@ FINDINGS = (
     ),
 )
 """The kinds of findings."""
+STANDARD_INPUT = "-"
+"""The value of --items for the lines of standard input."""
 _LONGEST_SHOWN = 60
 
 
@@ -77,7 +81,7 @@ class LintedCrontab(NamedTuple):
 
 
 class Invocation(NamedTuple):
-    """One `oncecron run` on a line, or oncecron-shell in its place."""
+    """One `oncecron run` or `oncecron each` on a line, or oncecron-shell in its place."""
 
     key: str | None
     """None where it cannot be read."""
@@ -88,16 +92,37 @@ class Invocation(NamedTuple):
     position: int | None
     """Which simple command of the line it is; None: the whole line."""
     program: str
+    subcommand: str = "run"
+    """`run` or `each`."""
     usage_error: str = ""
-    """Why `run` rejects its arguments; empty if it accepts them."""
+    """Why the subcommand rejects its arguments; empty if it accepts them."""
+
+    @property
+    def job_command(self) -> JobCommand:
+        """What its subcommand takes."""
+        return JOB_COMMAND[self.subcommand]
+
+    @property
+    def work(self) -> str:
+        """What runs once per tick: the command, of `each` with the command of --items before it, as in a pipe."""
+        source = self.options.get("items", STANDARD_INPUT)
+        if self.subcommand != "each" or source == STANDARD_INPUT or not self.command:
+            return self.command
+        return f"{canonical(source)} | {self.command}"
+
+    @property
+    def strings(self) -> Iterator[str]:
+        """The strings on the line that a shell reads."""
+        for name in () if self.is_shell else ("shell", "items"):
+            yield self.options.get(name, "")
 
     @property
     def whole(self) -> str:
-        """The command with the test of `--only-if` where it was before wrap moved it."""
+        """What runs, with the test of `--only-if` where it was before wrap moved it."""
         test = self.options.get("only-if", "")
         if " " not in test:
-            return self.command
-        return to_text(whole_command(to_bytes(test), to_bytes(self.command)))
+            return self.work
+        return to_text(whole_command(to_bytes(test), to_bytes(self.work)))
 
     @property
     def is_shell(self) -> bool:
@@ -220,7 +245,7 @@ def _find_invocations(
     def derive(command: bytes) -> str:
         return derived_key(command, environment.get(PREFIX_VARIABLE), lambda: user)
 
-    by_hand = calls_oncecron_run(raw)
+    by_hand = guard_in(raw)
     shell = environment.get("SHELL", "")
     if shell.rpartition("/")[2] == OWN_SHELL and not (by_hand or per_host_program(raw)):
         key = derive(raw)
@@ -231,7 +256,7 @@ def _find_invocations(
     ]
     found = [invocation for invocation in invocations if invocation]
     if by_hand and not found:
-        found = [Invocation(None, {}, "", None, "oncecron")]
+        found = [Invocation(None, {}, "", None, *by_hand.split())]
     yield from found
 
 
@@ -250,12 +275,12 @@ def with_inner_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCom
 
 
 def _inner_string(words: tuple[str, ...]) -> str:
-    """Return the string that a simple command gives to a shell, if only that string has `oncecron run` in it."""
+    """Return the string that a simple command gives to a shell, if only that string has a guard in it."""
     shell = False
     for word, following in pairwise((*words, "")):
-        if _is_named(word, ("oncecron",)) and following == "run":
+        if is_guard(to_bytes(word), to_bytes(following)):
             break
-        if shell and STRING_FOLLOWS.fullmatch(word) and calls_oncecron_run(to_bytes(following)):
+        if shell and STRING_FOLLOWS.fullmatch(word) and guard_in(to_bytes(following)):
             return following
         shell = shell or _is_named(word, SHELLS)
     return ""
@@ -267,10 +292,11 @@ def invocation_of(
     jobs: Mapping[str, Mapping[str, str]],
     derive: Callable[[bytes], str] = derived_key,
 ) -> Invocation | None:
-    """Return the `oncecron run` of a simple command, None if it has none; `derive` gives the key for `--key auto`."""
+    """Return the guard of a simple command, None if it has none; `derive` gives the key for `--key auto`."""
     for at, (word, following) in enumerate(pairwise(words)):
-        if _is_named(word, ("oncecron",)) and following == "run":
-            return _read(word, list(words[at + 2 :]), position, jobs, derive)
+        if is_guard(to_bytes(word), to_bytes(following)):
+            unread = Invocation(None, {}, "", position, word, following)
+            return _read(unread, list(words[at + 2 :]), jobs, derive)
     return None
 
 
@@ -279,25 +305,26 @@ def _is_named(program: str, names: Container[str]) -> bool:
 
 
 def _read(
-    program: str,
+    unread: Invocation,
     arguments: list[str],
-    position: int | None,
     jobs: Mapping[str, Mapping[str, str]],
     derive: Callable[[bytes], str],
 ) -> Invocation:
-    parsed = parse_run(arguments)
+    parsed = parse_run(arguments, unread.job_command.options)
     key = parsed.given.get("key") if parsed else None
     if parsed and key == AUTO_KEY:
         key = derive(command_of(parsed.given, parsed.command))
     section = jobs.get(key or "", {})
-    usage_error = usage_error_of(arguments, parsed, section)
+    unread = unread._replace(
+        usage_error=usage_error_of(unread.job_command, arguments, parsed, section)
+    )
     if parsed is None or key is None:
-        return Invocation(None, {}, "", position, program, usage_error)
+        return unread
     string = parsed.given.get("shell")
     if string is None and parsed.command[1:2] == ["-c"] and len(parsed.command) == 3:  # noqa: PLR2004 - sh -c STRING
         string = parsed.command[2]
     command = canonical(_joined(parsed.command) if string is None else string)
-    return Invocation(key, {**section, **parsed.given}, command, position, program, usage_error)
+    return unread._replace(key=key, options={**section, **parsed.given}, command=command)
 
 
 def _joined(words: Iterable[str]) -> str:

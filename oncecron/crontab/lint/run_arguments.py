@@ -1,18 +1,20 @@
-"""Why `oncecron run` rejects its arguments at every firing, as far as the line shows it."""
+"""Why `oncecron run` or `each` rejects its arguments at every firing, as far as the line shows it."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from oncecron.config.convert import run_values
+from oncecron.config.convert import values_of
+from oncecron.config.file import COMMAND_KEY
 from oncecron.config.options import KEY_RULE, is_key
-from oncecron.config.rules import conflicts, tick_rules
+from oncecron.config.rules import tick_rules
 from oncecron.core import tick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from oncecron.config.job_commands import JobCommand
     from oncecron.config.run_parser import ParsedRun
 
 _SIGNS = "$`"
@@ -24,7 +26,10 @@ def is_literal(text: str) -> bool:
 
 
 def usage_error_of(
-    arguments: Sequence[str], parsed: ParsedRun | None, configured: Mapping[str, str]
+    job_command: JobCommand,
+    arguments: Sequence[str],
+    parsed: ParsedRun | None,
+    configured: Mapping[str, str],
 ) -> str:
     """Return the error, empty if there is none; `configured`: the [job.KEY] section."""
     if parsed is None or "key" not in parsed.given:
@@ -40,14 +45,31 @@ def usage_error_of(
     if (
         arguments[-1] == "--"
         and not parsed.command
-        and not {"shell", "command"} & {*parsed.given, *configured}
+        and not {"shell", COMMAND_KEY} & {*parsed.given, *configured}
     ):
         return "no command after --"
+    others = {name: configured[name] for name in configured if name not in parsed.given}
+    values = {**others, **known_ones}
+    return _wrong_section(job_command, configured) or _wrong_values(job_command, parsed, values)
+
+
+def _wrong_section(job_command: JobCommand, configured: Mapping[str, str]) -> str:
+    """Return what the section sets that the command does not have, as an error; empty if nothing."""
+    others = set(configured).difference(job_command.options, (COMMAND_KEY,))
+    if not others:
+        return ""
+    name = min(others).replace("-", "_")
+    return f"{name} in its section of the configuration file has no meaning for {job_command.shown}"
+
+
+def _wrong_values(job_command: JobCommand, parsed: ParsedRun, texts: Mapping[str, str]) -> str:
+    """Return the first error of values, of options that exclude each other, and of the tick; empty if none."""
     try:
-        values = run_values({**configured, **known_ones})
-        if {*parsed.given} - {*known_ones, "shell", "key"}:
+        values = values_of(texts, (*job_command.options.values(), *job_command.defaults))
+        if {*parsed.given} - {*texts, "shell", "key"}:
             return ""
-        conflict = next(conflicts(values.get, parsed.given.__contains__, parsed.command), None)
+        found = job_command.conflicts(values.get, parsed.given.__contains__, parsed.command)
+        conflict = next(found, None)
         _check_tick(values, parsed)
     except ValueError as error:
         return str(error)

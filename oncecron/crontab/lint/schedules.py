@@ -190,6 +190,8 @@ def check_schedule(line: LintedEntry, invocation: Invocation) -> Iterator[Diagno
                 "to run it on every host, write ONCECRON=off in front; to run it on one, set no_tick = true in "
                 "[job.KEY] of the configuration file"
                 if invocation.is_shell
+                else "use --tick with a name, under which each item is run once"
+                if invocation.subcommand == "each"
                 else "use --no-tick; to prevent a second run when another host boots later, also --min-gap",
             )
     elif written is not None and meaning(line.entry) != _meaning_of(written):

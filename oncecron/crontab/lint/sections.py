@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from oncecron.crontab.lint.linted_entry import Invocation, LintedEntry
 
-_EXPANDED = re.compile(r"[$`~*?\[{]")
+_EXPANDED = re.compile(r"[$`~*?\[]|\{(?!\})")  # {} is an item of `oncecron each`
 _DERIVED = re.compile(r"-[0-9a-f]{8}$")
 
 

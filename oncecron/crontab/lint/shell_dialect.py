@@ -34,7 +34,7 @@ def check_dialect(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield the first thing on a line that only bash understands, if sh runs the line."""
     if line.environment.get("SHELL", "/bin/sh").rpartition("/")[2] not in _SH:
         return
-    strings = (each.options.get("shell", "") for each in line.invocations if not each.is_shell)
+    strings = (string for each in line.invocations for string in each.strings)
     for text in (line.command, *strings):
         found = next(_found(text, line.environment.keys()), None)
         if found:

@@ -1,6 +1,6 @@
-"""Which commands of a line a host that skips does not run: there `oncecron run` succeeds, so `||` after it is not run.
+"""Which commands of a line a host that skips does not run: there oncecron succeeds, so `||` after it is not run.
 
-The simple commands are followed as the shell of such a host follows them. How `oncecron run` ends is known. Commands
+The simple commands are followed as the shell of such a host follows them. How oncecron ends is known. Commands
 before it may end either way, and commands after it are assumed to succeed.
 """
 

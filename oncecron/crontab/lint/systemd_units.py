@@ -13,7 +13,7 @@ from oncecron.crontab.lint.linted_entry import (
 )
 from oncecron.crontab.lint.sections import UsedKey, key_of
 from oncecron.crontab.simple_commands import simple_commands, to_bytes
-from oncecron.crontab.words import calls_oncecron_run
+from oncecron.crontab.words import guard_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _START = re.compile(r"\s*ExecStart\s*=\s*[@:+!|-]*(.*)", re.DOTALL)
 
 
 def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> Iterator[Diagnostic]:
-    """Yield each `oncecron run` of a unit whose tick is the minute: timers start late, on each host at another time."""
+    """Yield each guard of a unit whose tick is the minute: timers start late, on each host at another time."""
     for number, invocation in _invocations(text, jobs):
         if invocation and invocation.key is not None and not invocation.names_the_tick:
             yield Diagnostic(
@@ -34,7 +34,7 @@ def check_unit(name: str, text: str, jobs: Mapping[str, Mapping[str, str]]) -> I
 
 
 def keys_of_unit(text: str) -> Iterator[UsedKey]:
-    """Yield the key of each `oncecron run` of a unit."""
+    """Yield the key of each guard of a unit."""
     for _, invocation in _invocations(text, {}):
         yield UsedKey(key_of(invocation) if invocation else None, has_user=False)
 
@@ -42,11 +42,11 @@ def keys_of_unit(text: str) -> Iterator[UsedKey]:
 def _invocations(
     text: str, jobs: Mapping[str, Mapping[str, str]]
 ) -> Iterator[tuple[int, Invocation | None]]:
-    """Yield each `oncecron run` of a unit with its line; None where the line cannot be read as a command."""
+    """Yield each guard of a unit with its line; None where the line cannot be read as a command."""
     for number, setting in _settings(text):
         start = _START.fullmatch(setting)
         commands = simple_commands(start[1]) if start else ()
-        if start and commands is None and calls_oncecron_run(to_bytes(start[1])):
+        if start and commands is None and guard_in(to_bytes(start[1])):
             yield number, None
         for simple in with_inner_commands(commands or ()):
             invocation = invocation_of(simple.words, None, jobs)

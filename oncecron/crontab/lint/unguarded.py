@@ -6,8 +6,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.config.file import job_section
 from oncecron.crontab.lint.broken_jobs import bound_to_a_host, mended_first
-from oncecron.crontab.lint.linted_entry import shown
+from oncecron.crontab.lint.linted_entry import STANDARD_INPUT, shown
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.lint.skipped_effects import not_run_on_skip
 from oncecron.crontab.per_host import objections
@@ -93,7 +94,7 @@ def _by_wrap(line: LintedEntry, words: str) -> str:
 
 
 def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield the first command beside `oncecron run`: it runs on every host."""
+    """Yield the first command beside a guard: it runs on every host."""
     guarded = _guarded_positions(line)
     if not guarded:
         return
@@ -101,14 +102,23 @@ def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
     for number, simple in enumerate(line.commands):
         if number in harmless or _is_harmless(simple, before=number < min(guarded)):
             continue
-        command = line.invocations[0].command
-        covered = shown(command) if command else "one command"
+        guard = line.invocations[0]
+        covered = shown(guard.work) if guard.work else "one command"
         yield line.diagnostic(
             "rest",
-            f"`oncecron run` covers only {covered}: {shown(simple.text)} runs on every host",
-            f"put the whole command into `oncecron run --shell '...'`{_by_wrap(line, _WITHOUT)}",
+            f"{guard.job_command.shown} covers only {covered}: {shown(simple.text)} runs on every host",
+            _cure_of_rest(line, number, guard),
         )
         return
+
+
+def _cure_of_rest(line: LintedEntry, number: int, guard: Invocation) -> str:
+    """Return what to do with a command beside a guard; `number`: which of the line it is."""
+    if guard.subcommand != "each":
+        return f"put the whole command into `oncecron run --shell '...'`{_by_wrap(line, _WITHOUT)}"
+    if [each.joined_by for each in line.commands[number + 1 : number + 2]] == ["|"]:
+        return "to let one host list the items, put that command into --items '...'"
+    return "move that command to a line of its own, with `oncecron run`"
 
 
 def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
@@ -123,10 +133,12 @@ def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
             (file for operator, file in simple.redirections if operator in _TRUNCATING), None
         )
         if target and not target.startswith("/dev/"):
+            runs = line.invocations[0].subcommand == "run"
+            inside = ", or put the redirection into `oncecron run --shell '...'`"
             yield line.diagnostic(
                 "truncate",
                 f"hosts that skip also empty {shown(target)}: the shell opens it before oncecron starts",
-                f"use >>, or put the redirection into `oncecron run --shell '...'`{_by_wrap(line, _WITHOUT)}",
+                f"use >>{inside}{_by_wrap(line, _WITHOUT)}" if runs else "use >>",
             )
 
 
@@ -159,18 +171,43 @@ def _program(simple: SimpleCommand) -> str:
 
 
 def check_options(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield each `oncecron run` that rejects its own options."""
+    """Yield each guard that rejects its own options."""
     for invocation in line.invocations:
+        command = invocation.job_command
         if invocation.usage_error:
             yield line.diagnostic(
                 "options",
-                f"`oncecron run` fails at every firing: {invocation.usage_error}",
-                "use `oncecron run --key NAME -- COMMAND`; for the options: `oncecron run --help`",
+                f"{command.shown} fails at every firing: {invocation.usage_error}",
+                f"use `{command.example}`; for the options: `oncecron {command.name} --help`",
             )
 
 
+def check_items(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield each `oncecron each` that gets no items: its list is empty at every tick, which is no error."""
+    fed = any(simple.joined_by == "|" or _reads_file(simple) for simple in line.commands)
+    for invocation in line.invocations:
+        source = invocation.options.get("items", STANDARD_INPUT)
+        if (
+            invocation.subcommand == "each"
+            and invocation.key is not None
+            and source == STANDARD_INPUT
+            and "again" not in invocation.options
+            and line.behind is None
+            and not fed
+        ):
+            yield line.diagnostic(
+                "items",
+                "the list is always empty: --items is missing, and cron gives the line no standard input",
+                f"add --items LIST, or `items` to {job_section(invocation.key)} of the configuration file",
+            )
+
+
+def _reads_file(simple: SimpleCommand) -> bool:
+    return any(operator.startswith("<") for operator, _ in simple.redirections)
+
+
 def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield random delays before an `oncecron run` whose tick is the minute."""
+    """Yield random delays before a guard whose tick is the minute."""
     for invocation in line.invocations:
         ahead = line.commands[: invocation.position] if invocation.position is not None else ()
         if (
@@ -181,7 +218,7 @@ def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:
             yield line.diagnostic(
                 "random-sleep",
                 "after a random sleep, hosts start in different minutes: without --schedule, each minute is a tick",
-                f"add --schedule '{line.entry.schedule}' to `oncecron run`",
+                f"add --schedule '{line.entry.schedule}' to {invocation.job_command.shown}",
             )
 
 
@@ -205,9 +242,9 @@ def _unprivileged(line: LintedEntry) -> Iterator[SimpleCommand]:
         if number not in guarded:
             yield simple
         elif not _is_sudo(simple):
-            yield from simple_commands(guarded[number].command) or ()
+            yield from simple_commands(guarded[number].work) or ()
     if None in guarded:
-        yield from simple_commands(guarded[None].command) or ()
+        yield from simple_commands(guarded[None].work) or ()
 
 
 def _is_sudo(simple: SimpleCommand) -> bool:

@@ -56,7 +56,7 @@ def check_variables(
 
 def check_session(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield the first variable of a login session that a command uses, although cron does not set it."""
-    strings = (each.options.get("shell", "") for each in line.invocations if not each.is_shell)
+    strings = (string for each in line.invocations for string in each.strings)
     for text in (line.command, *strings):
         used = _SESSION.search(_SINGLE_QUOTED.sub("", text))
         name = (used[1] or used[2]) if used else ""
