@@ -36,14 +36,17 @@ _PASSWORD = "a password"  # noqa: S105 - the word
 COMMAND_KEY = "command"  # the same as --shell on the command line
 
 
+_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
+_JOB_KEYS[COMMAND_KEY] = SHELL
+"""What a [job.KEY] section may set for `run`, by name."""
+
+
 def _job_keys() -> dict[str, Option]:
     """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
-    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - only with a file
+    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
 
-    options = (*RUN_OPTIONS, *ITEM_OPTIONS)
-    return {option.name: option for option in options if option.config != "never"} | {
-        COMMAND_KEY: SHELL
-    }
+    items = {option.name: option for option in ITEM_OPTIONS if option.config != "never"}
+    return {**_JOB_KEYS, **items}
 
 
 class FileProblem(NamedTuple):
@@ -147,6 +150,8 @@ class _Reader:
     def __init__(self, path: str) -> None:
         self.problems: list[FileProblem] = []
         self._top = FileProblem(path, "")
+        self._converted: set[tuple[str, str]] = set()
+        """Names with values that are right: many sections are alike."""
 
     def wrong(self, place: FileProblem, reason: str, name: str = "") -> None:
         """Note a problem."""
@@ -174,15 +179,15 @@ class _Reader:
             why = f"{key!r} in [job] needs the name of a job; write [job.KEY]"
             self.wrong(self._top._replace(section="[job]"), why, key)
             return None
-        place = self._top._replace(section=job_section(key), keys=(key,))
+        place = FileProblem(self._top.path, "", job_section(key), "", (key,))
         if key == AUTO_KEY:
             self.wrong(
                 place,
                 f"--key {key} stands for the derived key, so no job has this key; see `oncecron jobs` for the keys, "
                 "and name one of them",
             )
-        names = ".".join((key, *_tables_within(value)))
-        if names != key:
+        if dict in map(type, value.values()):
+            names = ".".join((key, *_tables_within(value)))
             self.wrong(
                 place._replace(
                     section=f"[job.{names}]",
@@ -190,8 +195,9 @@ class _Reader:
                 ),
                 f"a key with dots needs quotes; write {job_section(names)}",
             )
-        texts = {name: each for name, each in value.items() if not isinstance(each, dict)}
-        return self.texts(place, texts, _job_keys())
+            value = {name: each for name, each in value.items() if not isinstance(each, dict)}
+        ours = all(name.replace("_", "-") in _JOB_KEYS for name in value)
+        return self.texts(place, value, _JOB_KEYS if ours else _job_keys())
 
     def texts(
         self,
@@ -214,11 +220,14 @@ class _Reader:
             except ValueError as error:
                 self.wrong(place, str(error), key)
                 continue
-            try:
-                convert(known[name], text)
-                found[name] = text
-            except ValueError as error:
-                self.wrong(place, f"{key}: {error}", key)
+            if (name, text) not in self._converted:
+                try:
+                    convert(known[name], text)
+                except ValueError as error:
+                    self.wrong(place, f"{key}: {error}", key)
+                    continue
+                self._converted.add((name, text))
+            found[name] = text
         return found
 
     def retention(self, table: Mapping[str, Any]) -> Retention:
@@ -326,7 +335,8 @@ def _toml(path: str, text: str) -> dict[str, Any]:
 def _secret_of(file: File) -> str | None:
     """Return which secret a file holds, None if there is none."""
     tables = [file.values, *file.jobs.values()]
-    if any(has_password(table.get(name, "")) for table in tables for name in ("store", "log")):
+    stores = (table[name] for table in tables for name in ("store", "log") if name in table)
+    if any(map(has_password, stores)):
         return _PASSWORD
     if any(name.endswith("password") for name, _ in file.redis):
         return _PASSWORD

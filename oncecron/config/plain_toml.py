@@ -35,26 +35,38 @@ def read_plain(text: str) -> dict[str, Any] | None:
 def _read(text: str) -> dict[str, Any]:
     root: dict[str, Any] = {}
     table, declared = root, set[tuple[str, ...]]()
+    known: dict[str, tuple[str, Any]] = {}  # the lines of many sections are alike
     for each in text.split("\n"):
         line = each.strip(_BLANK)
         if line.startswith("["):
             table = _open_table(root, line, declared)
         elif line and not line.startswith("#"):
-            name, at = _name(line, 0)
-            at = _expect(line, _after_blanks(line, at), "=")
-            value, at = _value(line, _after_blanks(line, at))
-            _expect_end(line, at)
+            pair = known.get(line) or _pair(line)
+            name, value = pair
             if name in table:
                 raise _NotPlainError
             table[name] = value
+            if type(value) is not list:  # each table has an array of its own
+                known[line] = pair
     return root
+
+
+def _pair(line: str) -> tuple[str, Any]:
+    """Return the name and the value of a line."""
+    name, at = _name(line, 0)
+    at = _expect(line, _after_blanks(line, at), "=")
+    value, at = _value(line, _after_blanks(line, at))
+    _expect_end(line, at)
+    return name, value
 
 
 def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]]) -> dict[str, Any]:
     """Return the table of a heading, `[a.b]` or `[[a.b]]`."""
     is_array = line.startswith("[[")
-    names, at = _names(line, 2 if is_array else 1)
-    _expect_end(line, _expect(line, at, "]]" if is_array else "]"))
+    names = _plain_heading(line)
+    if names is None:
+        names, at = _names(line, 2 if is_array else 1)
+        _expect_end(line, _expect(line, at, "]]" if is_array else "]"))
     place: Any = root
     for name in names[:-1]:
         place = place.setdefault(name, {})
@@ -75,6 +87,14 @@ def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]])
     if not is_new or type(table) is not dict:
         raise _NotPlainError
     return table
+
+
+def _plain_heading(line: str) -> tuple[str, ...] | None:
+    """Return the names of a heading without blanks, quotes and comments; None for any other."""
+    names = line[1:-1].split(".")
+    if line.endswith("]") and "" not in names and _BARE.issuperset("".join(names)):
+        return tuple(names)
+    return None
 
 
 def _names(line: str, at: int) -> tuple[tuple[str, ...], int]:

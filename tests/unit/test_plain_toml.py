@@ -97,6 +97,7 @@ def test_a_mistake_in_a_file_is_left_to_tomllib(at: int, removed: int, put: str)
         *("[a.b]\na = 1\n[a]", "[a.b]\n[a]\nb = 1", "[a]\nb = 1\n[a.b]", "[[a.b]]\n[a]", "[[a]]\n[[a.b]]\n[[a]]"),
         *("a = 1\na = 1", "a = 07", "a = 00", "a = 0", f"a = {'9' * 5000}", 'a = "\\n"', "a = '\\n'", 'a = """b"""'),
         *('a = """', "a = 'b", "a = 1 2", "a 1", "= 1", "a =", "a.b = 1", "[a", "[]", "[a]]", "[[a]", "a = [1 2]"),
+        "[ab",
         *("a = [,]", "a = [[1]]", "a = [1", "a = é", "é = 1", "a = 1\r\n", "a = '\x7f'", "a\u00a0= 1", "\ufeffa = 1"),
     ],
 )  # fmt: skip
@@ -137,3 +138,10 @@ def test_a_firing_with_a_usual_file_does_not_load_tomllib(tmp_path: Path) -> Non
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=os.environ, check=True, capture_output=True, text=True)
         assert ("tomllib" in done.stdout.split()) == loads
+
+
+def test_tables_with_the_same_lines_share_nothing() -> None:
+    """A line is read once, but an array of one table is not that of another."""
+    found = read_plain("[a]\nx = 1\ny = [1]\n[b]\nx = 1\ny = [1]\n")
+    assert found == {"a": {"x": 1, "y": [1]}, "b": {"x": 1, "y": [1]}}
+    assert found["a"]["y"] is not found["b"]["y"]

@@ -154,7 +154,7 @@ def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -
     """For a Redis store alone; a wrong URL or namespace is refused before anything runs."""
     path = put(tmp_path / "c.toml", f'[redis]\nusername = "cron"\npassword = "{SECRET}"\n')
     found = settings(config=path, store="redis://h/3").address()
-    assert found == ("redis", "redis://h/3", (("username", "cron"), ("password", SECRET)))
+    assert found[:3] == ("redis", "redis://h/3", (("username", "cron"), ("password", SECRET)))
     assert settings(config=path, store="sqlite:///a").address().options == ()
     assert "is only for redis+sentinel://" in complaint(
         ConfigurationError, config=path, store="redis://h?sentinel_username=u"
@@ -464,3 +464,10 @@ def test_wrong_ranges_and_statuses_are_refused(name: str, text: str, says: str) 
     """With the option's name, and what is expected."""
     with pytest.raises(UsageError, match=f"--{name}: .*{says}"):
         settings(**{name: text})
+
+
+def test_the_store_itself_is_no_log_however_it_is_held() -> None:
+    """What is not the server's to know makes no other store of it."""
+    given = {"store": "postgresql://h/d?hold=no", "log": "postgresql://h/d"}
+    with pytest.raises(ConfigurationError, match="is the store itself"):
+        Settings(RUN_OPTIONS, given).log()
