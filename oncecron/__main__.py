@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 
+from oncecron.core import light_imports
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def shell() -> None:
 
 def _leave(carry_out: Callable[[list[str]], int]) -> None:
     gc.disable()
+    light_imports.install()
     status = _status(carry_out, sys.argv[1:])
     try:  # noqa: SIM105 - contextlib is not loaded yet
         sys.stdout.flush()
@@ -64,8 +66,11 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last resort: the user gets one line
-        hint = "; add -vv to see a traceback" if arguments[:1] == ["run"] else ""  # only run has -v
-        if hint and _verbose(arguments[1:]) > 1:
+        from oncecron.config.options import JOB_COMMANDS  # noqa: PLC0415
+
+        runs_job = arguments[:1] and arguments[0] in JOB_COMMANDS  # the others have no -v
+        hint = "; add -vv to see a traceback" if runs_job else ""
+        if hint and _verbose(*arguments) > 1:
             from oncecron.core.stderr import show_trace  # noqa: PLC0415
 
             show_trace()
@@ -74,11 +79,12 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
         return _failed(f"internal error: {type(error).__name__}: {error}{hint}", EX_SOFTWARE)
 
 
-def _verbose(arguments: list[str]) -> int:
-    """Return the number of -v among the options of `run`; those of the job do not count."""
+def _verbose(name: str, *arguments: str) -> int:
+    """Return the number of -v among the options of a command; those of the job do not count."""
+    from oncecron.config.job_commands import JOB_COMMAND  # noqa: PLC0415
     from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
-    parsed = parse_run(arguments)
+    parsed = parse_run([*arguments], JOB_COMMAND[name].options)
     return int(parsed.given.get("verbose", "0")) if parsed else 0
 
 

@@ -55,7 +55,10 @@ else:
         @classmethod
         def _make(cls, values):
             """Return the tuple of these values, one for each field."""
-            return cls(*values)
+            made = tuple.__new__(cls, values)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, not {values}")
+            return made
 
         def _replace(self, **named):
             """Return a copy with other values of some fields. Raises `ValueError` for an unknown field."""

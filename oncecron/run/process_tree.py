@@ -7,12 +7,12 @@ forked twice. The caller is a child subreaper (prctl(2)), so every process that 
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
 import time
 
+from oncecron.core.light_ctypes import CDLL, get_errno
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_KILL_PAUSE
@@ -25,6 +25,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
+_SIGINFOS = 16  # at a time
 _SI_KERNEL = 0x80
 _LOOKS = 10  # at most, before the stopped processes are killed
 
@@ -38,13 +39,13 @@ FORWARDED = (
 )
 """The signals that the wrapper passes on to the job."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
     """Adopt every descendant that loses its parent, instead of init."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+        raise OSError(get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 class Received(NamedTuple):
@@ -74,23 +75,25 @@ class Signals:
         )  # if it were ignored, no exit status would be kept
         self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         bits = sum(1 << (number - 1) for number in watched)
-        mask = ctypes.create_string_buffer(bits.to_bytes(128, "little"))  # sigset_t is 1024 bits
+        mask = bits.to_bytes(128, "little")  # sigset_t is 1024 bits
         self.fd = int(_libc.signalfd(-1, mask, _SFD_FLAGS))
         if self.fd < 0:
-            raise OSError(ctypes.get_errno(), "signalfd")
+            raise OSError(get_errno(), "signalfd")
 
     def read(self) -> list[Received]:
         """Return what has arrived since the last call."""
         received: list[Received] = []
         while True:
             try:
-                data = os.read(self.fd, _SIGINFO_SIZE * 16)
+                data = os.read(self.fd, _SIGINFO_SIZE * _SIGINFOS)
             except BlockingIOError:
                 return received
             for at in range(0, len(data), _SIGINFO_SIZE):
                 number = int.from_bytes(data[at : at + 4], "little")
                 code = int.from_bytes(data[at + 8 : at + 12], "little", signed=True)
                 received.append(Received(number, code == _SI_KERNEL))
+            if len(data) < _SIGINFO_SIZE * _SIGINFOS:  # what comes now makes it readable again
+                return received
 
 
 class Process(NamedTuple):
@@ -222,8 +225,8 @@ class Tree:
             if process.state == b"T":
                 send(process, signal.SIGCONT)
 
-    def reap(self) -> bool:
-        """Collect the zombies; return whether any child is left.
+    def reap(self, awaited: int | None = None) -> bool:
+        """Collect the zombies, but none after `awaited`; return whether any other child may be left.
 
         If no child is left, the tree is gone, because every process that loses its parent becomes our child.
         """
@@ -235,6 +238,8 @@ class Tree:
             if pid == 0:
                 return True
             self.statuses[pid] = status
+            if pid == awaited:
+                return True
 
     def kill(self) -> bool:
         """Send STOP, then KILL, to every process in the tree; return whether any is left.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import stat
-import zlib
 
 from oncecron.core import clock, safe_paths, stderr
 from oncecron.core.errors import (
@@ -333,7 +332,15 @@ def _name_of(text: str) -> str:
     safe = "".join(letter if letter in _SAFE else "_" for letter in text).lstrip(".")
     if safe == text and len(text) <= 120:  # noqa: PLR2004
         return text
-    return f"{safe[:100]}-{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
+    return f"{safe[:100]}-{_hash(text.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _hash(data: bytes) -> int:
+    """Return the FNV-1a hash of 32 bits: for a name a firing need not import `zlib`, which costs 0.4 ms."""
+    value = 0x811C9DC5
+    for byte in data:
+        value = (value ^ byte) * 0x0100_0193 & 0xFFFF_FFFF
+    return value
 
 
 def _listed(directory: str) -> list[str]:

@@ -9,17 +9,26 @@ Function by function: https://www.postgresql.org/docs/current/libpq.html
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
 
-from oncecron.core.errors import StoreRefusesError
+from oncecron.core.errors import StoreRefusesError, shortage_of
+from oncecron.core.light_ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    Structure,
+    byref,
+    c_char_p,
+    c_int,
+    c_void_p,
+    sizeof,
+)
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.stores.postgres import address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from ctypes import Array
 
 Row = tuple[bytes | None, ...]
 
@@ -30,10 +39,10 @@ _SYSTEM_LIBRARY = "libpq.so.5"
 
 _SIGNATURES: dict[str, tuple[object, ...]] = {
     # name: (result, arguments...)
-    "PQconnectdbParams": (c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_int),
-    "PQconnectStartParams": (c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_int),
+    "PQconnectdbParams": (c_void_p, c_void_p, c_void_p, c_int),
+    "PQconnectStartParams": (c_void_p, c_void_p, c_void_p, c_int),
     "PQconninfo": (c_void_p, c_void_p),
-    "PQconninfoParse": (c_void_p, c_char_p, POINTER(c_void_p)),
+    "PQconninfoParse": (c_void_p, c_char_p, c_void_p),
     "PQconninfoFree": (None, c_void_p),
     "PQfreemem": (None, c_void_p),
     "PQstatus": (c_int, c_void_p),
@@ -45,7 +54,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "PQsetNoticeProcessor": (c_void_p, c_void_p, c_void_p, c_void_p),
     "PQsendQuery": (c_int, c_void_p, c_char_p),
     "PQsendQueryParams": (
-        *(c_int, c_void_p, c_char_p, c_int, c_void_p, POINTER(c_char_p)),
+        *(c_int, c_void_p, c_char_p, c_int, c_void_p, c_void_p),
         *(c_void_p, c_void_p, c_int),
     ),
     "PQflush": (c_int, c_void_p),
@@ -73,13 +82,13 @@ class BrokenConninfoError(LibpqError):
     """The connection string cannot be read."""
 
 
-class _Notification(ctypes.Structure):
+class _Notification(Structure):
     """A PGnotify."""
 
     _fields_ = (("channel", c_char_p), ("backend_pid", c_int), ("payload", c_char_p))
 
 
-class _Option(ctypes.Structure):
+class _Option(Structure):
     """A PQconninfoOption."""
 
     _fields_ = (
@@ -100,10 +109,10 @@ class Result(NamedTuple):
     message: str
 
 
-_loaded: list[ctypes.CDLL] = []
+_loaded: list[CDLL] = []
 
 
-def _load() -> ctypes.CDLL:
+def _load() -> CDLL:
     """Return the library, loaded once per process: an upgrade may replace its file while a job runs."""
     if not _loaded:
         library = _open()
@@ -115,19 +124,24 @@ def _load() -> ctypes.CDLL:
     return _loaded[0]
 
 
-def _open() -> ctypes.CDLL:
+def _open() -> CDLL:
+    """Return psycopg's library, else the system's. Raises `StoreRefusesError`; `OSError` for a shortage."""
     for directory in sys.path:
         wheel = os.path.join(directory, "psycopg_binary.libs")
         try:
             names = os.listdir(wheel)
-        except OSError:
+        except OSError as error:
+            if shortage_of(error):
+                raise
             continue
         for name in names:
             if name.startswith("libpq-"):
-                return ctypes.CDLL(os.path.join(wheel, name))
+                return CDLL(os.path.join(wheel, name))
     try:
-        return ctypes.CDLL(_SYSTEM_LIBRARY)
+        return CDLL(_SYSTEM_LIBRARY)
     except OSError as error:
+        if shortage_of(error):
+            raise
         raise StoreRefusesError(
             f"{_SYSTEM_LIBRARY} not found; install psycopg[binary], or your distribution's libpq5"
         ) from error
@@ -138,7 +152,7 @@ def _silence_stdio() -> None:
 
     Python and the job use descriptor 2, not this stream. It can be replaced only in glibc; it is `const` in musl.
     """
-    library = ctypes.CDLL(None)
+    library = CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return
     library.fopen.restype, library.fopen.argtypes = c_void_p, (c_char_p, c_char_p)
@@ -148,7 +162,7 @@ def _silence_stdio() -> None:
 
 
 # libpq would print notices to standard error, which cron would mail.
-_ignore_notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)(lambda _argument, _message: None)
+_ignore_notice = CFUNCTYPE(None, c_void_p, c_char_p)(lambda _argument, _message: None)
 
 
 def check(url: str) -> None:
@@ -159,7 +173,7 @@ def check(url: str) -> None:
     if options:
         pq.PQconninfoFree(options)
         return
-    text = ctypes.string_at(message.value).decode("utf-8", "replace") if message.value else ""
+    text = (c_char_p(message.value).value or b"").decode("utf-8", "replace")
     pq.PQfreemem(message)
     raise BrokenConninfoError(text)
 
@@ -178,7 +192,7 @@ def settings(url: str) -> dict[str, str | None]:
     while place and (option := _Option.from_address(place)).keyword:
         value = option.val
         found[option.keyword.decode()] = None if value is None else os.fsdecode(value)
-        place += ctypes.sizeof(_Option)
+        place += sizeof(_Option)
     pq.PQconninfoFree(first)
     pq.PQfinish(conn)
     return found
@@ -197,7 +211,7 @@ class PgConn:
             message = self.error()
             self.finish()
             raise LibpqError(message)
-        self._pq.PQsetNoticeProcessor(self._conn, ctypes.cast(_ignore_notice, c_void_p), None)
+        self._pq.PQsetNoticeProcessor(self._conn, _ignore_notice, None)
         self._pq.PQsetnonblocking(self._conn, 1)
 
     def error(self) -> str:
@@ -298,6 +312,6 @@ class PgConn:
             self._pq.PQfinish(conn)
 
 
-def _texts(texts: Sequence[str]) -> ctypes.Array[c_char_p]:
+def _texts(texts: Sequence[str]) -> Array[c_char_p]:
     """Return a NULL-terminated array of C strings."""
     return (c_char_p * (len(texts) + 1))(*(os.fsencode(text) for text in texts), None)
