@@ -168,7 +168,7 @@ def _reading(settings: Settings) -> Reading:
     spooled = spooled_records(settings)
     with store_and_log(settings) as (store, log):
         limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
-        found = look(store, log, limits, now, Clock(utc=True), spooled=spooled)
+        found = look(store, log, limits, now, Clock(utc=True), spooled=spooled, judged=False)
         unreadable = bool(incomplete(store, log))
         return Reading(now, spooled, found.jobs, found.checked.findings, unreadable)
 

@@ -4,6 +4,7 @@ missed      scheduled ticks that are missed since the newest start (`due`)
 silent      a key without a schedule has not run for three times its longest recent gap
 failed      the last ticks ended badly, as many in a row as --failures says
 lost        the newest execution was lost, or has no end on record and no living lease
+            (neither where all items of the tick are done by now)
 expired     a lease has expired, and no host has taken the key over since
 slow        the job has been running for --slow times its usual duration, and for a minute more
 in-doubt    items of the newest list: whether the command has run for them is not known
@@ -31,7 +32,7 @@ from oncecron.reports.jobs import NO_END, STREAK_AT_MOST, is_living
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import KeyHost, LeaseView, ListView
+    from oncecron.core.log_rows import HostTicks, LeaseView, ListView
     from oncecron.core.text import Clock
     from oncecron.reports.jobs import JobSummary
 
@@ -93,7 +94,7 @@ def check(
     limits: Limits,
     now: float,
     clock: Clock,
-    hosts: Iterable[KeyHost] = (),
+    hosts: Iterable[HostTicks] = (),
     drained: Collection[str] = (),
     others: Iterable[Finding] = (),
     *,
@@ -133,7 +134,9 @@ def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterat
     if job.silent_since is not None:
         since = clock.seconds(job.silent_since)
         yield finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
-    if job.outcome in ("lost", NO_END):
+    if job.settled:
+        pass
+    elif job.outcome in ("lost", NO_END):
         reason = "was lost: its host died or was cut off"
         yield finding("lost", job.key, 1, reason, since=job.started_at)
     elif _is_failed(job) and job.streak >= limits.failures:
@@ -183,7 +186,7 @@ def _of_items(lists: Sequence[ListView]) -> Iterator[Finding]:
 
 
 def _of_hosts(
-    rows: Sequence[KeyHost], drained: Collection[str], limits: Limits, now: float
+    rows: Sequence[HostTicks], drained: Collection[str], limits: Limits, now: float
 ) -> Iterator[Finding]:
     for key, (ticks, present, silent) in sorted(last_ticks(rows, drained).items()):
         for host, since in silent:

@@ -13,7 +13,7 @@ from oncecron.core.timing import LEAST_SILENCE
 from oncecron.reports.expected import expected_shards, grace_of, was_held_back
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason
     from oncecron.reports.expected import Reasons
@@ -51,21 +51,40 @@ class Known(NamedTuple):
     shards: Sequence[JobKey]
     """All of them."""
     newest: Sequence[Execution]
-    """Its newest executions."""
+    """Its newest executions; of a key that is well, perhaps one alone."""
     paused: float | None
     """Since when it is paused."""
 
 
-def dues(keys: Mapping[str, Known], log: Inspector, now: float) -> dict[str, Due]:
-    """Return what is due of each key. The log is asked once."""
+def dues(
+    keys: Mapping[str, Known],
+    log: Inspector,
+    now: float,
+    more: Callable[[Collection[str]], Mapping[str, Sequence[Execution]]] | None = None,
+) -> dict[str, Due]:
+    """Return what is due of each key. The log is asked once.
+
+    `more` reads the newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their
+    hosts count.
+    """
     calendar = _Calendar(now)
     scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
     since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
     skips: dict[str, list[SkipReason]] = {}
     for skip in log.reasons(since) if since else ():
         skips.setdefault(skip.key, []).append(skip)
+    drained = [
+        key for key, found in skips.items() if any(skip.reason == "drained" for skip in found)
+    ]
+    read = more(drained) if more and drained else {}
     return {
-        key: _due(known, scheduled[key], skips.get(key, ()), now) for key, known in keys.items()
+        key: _due(
+            known._replace(newest=read.get(key, known.newest)),
+            scheduled[key],
+            skips.get(key, ()),
+            now,
+        )
+        for key, known in keys.items()
     }
 
 

@@ -11,7 +11,7 @@ from oncecron.reports.notify.notified import failing_channels
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from oncecron.core.log_rows import KeyHost
+    from oncecron.core.log_rows import HostTicks
     from oncecron.core.text import Clock
     from oncecron.reports.check import Checked, Limits
     from oncecron.reports.jobs import JobSummary
@@ -34,20 +34,25 @@ def look(
     *,
     spooled: int = 0,
     keys: Collection[str] = (),
+    judged: bool = True,
 ) -> Look:
-    """Judge every key, or only `keys`; `spooled`: records that wait on this host. Raises `StoreError`."""
+    """Judge every key, or only `keys`; `spooled`: records that wait on this host. Raises `StoreError`.
+
+    With `judged`, the jobs have only what findings need, see `jobs`.
+    """
     leases = store.leases()
     lists = store.item_lists()
-    found = list(jobs(store, log, now, keys or None, leases=leases, lists=lists))
+    asked = jobs(store, log, now, keys or None, leases=leases, lists=lists, judged=judged)
+    found = list(asked)
     others = () if keys else failing_channels(store.notices(), now)
     hosts, drained = _hosts(store, limits.states)
     checked = check(found, leases, spooled, limits, now, clock, hosts, drained, others, lists=lists)
     return Look(found, checked)
 
 
-def _hosts(store: Inspector, states: Mapping[str, int]) -> tuple[Sequence[KeyHost], set[str]]:
+def _hosts(store: Inspector, states: Mapping[str, int]) -> tuple[Sequence[HostTicks], set[str]]:
     """Return the hosts of all keys, which may be many, if they are looked for; and the drained hosts."""
     if not states["silent-host"] and not states["clock"]:
         return (), set()
     drained = {pause.host for pause in store.pauses() if pause.host is not None}
-    return store.key_hosts(), drained
+    return store.host_ticks(), drained

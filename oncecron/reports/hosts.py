@@ -14,8 +14,11 @@ from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+    from typing import TypeVar
 
-    from oncecron.core.log_rows import KeyHost, Pause
+    from oncecron.core.log_rows import HostTicks, KeyHost, Pause
+
+    Row = TypeVar("Row", HostTicks, KeyHost)
 
 LAST_TICKS = 3
 """A host that has fired none of so many last ticks of a key is silent."""
@@ -86,9 +89,9 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
         )
 
 
-def newest_rows(rows: Iterable[KeyHost], since: float) -> list[KeyHost]:
+def newest_rows(rows: Iterable[Row], since: float) -> list[Row]:
     """Return the newest row of each host, by name; of those that have been seen since then."""
-    newest: dict[str, KeyHost] = {}
+    newest: dict[str, Row] = {}
     for row in rows:
         if row.seen_at >= since and row.seen_at >= newest.get(row.host, row).seen_at:
             newest[row.host] = row
@@ -100,7 +103,7 @@ def clock_difference(ahead: float) -> str:
     return f"is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's"
 
 
-def recent(rows: Iterable[KeyHost], now: float) -> Iterator[KeyHost]:
+def recent(rows: Iterable[Row], now: float) -> Iterator[Row]:
     """Yield the rows that retention keeps, or would remove with the next end of the key."""
     return (row for row in rows if row.seen_at >= now - HOST_FORGOTTEN_AFTER)
 
@@ -110,19 +113,19 @@ def fires(row: KeyHost) -> bool:
     return row.command is not None
 
 
-def last_ticks(rows: Iterable[KeyHost], drained: Collection[str]) -> dict[str, KeyHosts]:
+def last_ticks(rows: Iterable[Row], drained: Collection[str]) -> dict[str, KeyHosts]:
     """Return by key who fired its last ticks; a drained host is not silent.
 
     Ticks are in the order in which their first firings reached the store. With fewer than three, no host is silent:
     each has fired one of them.
     """
-    of_key: dict[str, list[KeyHost]] = {}
+    of_key: dict[str, list[Row]] = {}
     for row in rows:
         of_key.setdefault(row.key, []).append(row)
     return {key: _of_key(of_hosts, drained) for key, of_hosts in of_key.items()}
 
 
-def _of_key(rows: Sequence[KeyHost], drained: Collection[str]) -> KeyHosts:
+def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
     first: dict[str, float] = {}
     for row in rows:
         for tick, at in row.ticks:

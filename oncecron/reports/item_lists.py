@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import LeaseView, ListView
+    from oncecron.core.log_rows import Execution, LeaseView, ListView
 
 
 def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:
@@ -33,6 +33,21 @@ def with_items(leases: Iterable[LeaseView], lists: Iterable[ListView]) -> Iterat
 def in_doubt(view: ListView) -> str:
     """Return the sentence about the items in doubt of a list."""
     return f"{view.lost} of {_items(view.total)} of the tick {view.tick} in doubt"
+
+
+def is_settled(ended: Execution, lists: Iterable[ListView]) -> bool:
+    """Return whether an execution is of a slot that did not succeed, and all items of its tick are done by now.
+
+    A person has marked as done what its commands had left, or another slot has run it: nothing is left to do. The load
+    of a list, the last shard, is another matter: it may have left out items that no list has.
+    """
+    return (
+        ended.outcome != "succeeded"
+        and ended.shard != ended.shards - 1
+        and any(
+            view.items_of == (ended.key, ended.tick) and view.done == view.total for view in lists
+        )
+    )
 
 
 def left_behind(lists: Sequence[ListView]) -> Iterator[tuple[ListView, int, str]]:

@@ -7,15 +7,17 @@ lease has ended.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.core.timing import LEAST_SILENCE
 from oncecron.reports.due import Known, dues
 from oncecron.reports.expected import paused_since
-from oncecron.reports.item_lists import newest_lists
+from oncecron.reports.item_lists import is_settled, newest_lists
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -79,6 +81,8 @@ class JobSummary(NamedTuple):
     items_ended: int | None = None
     """How many items of its newest list are done, lost or dead."""
     items_total: int | None = None
+    settled: bool = False
+    """Whether `outcome` is no success, but of a slot of `each`, and all items of its tick are done by now."""
 
 
 class _Past(NamedTuple):
@@ -100,12 +104,16 @@ def jobs(
     *,
     leases: Sequence[LeaseView] | None = None,
     lists: Sequence[ListView] | None = None,
+    judged: bool = False,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`.
 
     Leases, pauses, schedules and lists of items come from `store`, executions from `log`. `leases` and `lists` are
     those of the store, if the caller has asked for them. However many keys there are, each store is asked a few
     questions.
+
+    `judged`: only findings are wanted. Of a key that is well, its newest execution alone is read, so its streak, its
+    last failure and its usual duration are not known.
     """
     shards: dict[str, list[JobKey]] = {}
     for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
@@ -115,7 +123,7 @@ def jobs(
     leases = store.leases() if leases is None else leases
     running = _by_key(lease for lease in leases if is_living(lease, now))
     asked = max((lease.asked_at or now for lease in leases), default=now)
-    newest = _newest(log, keys)
+    newest = _judged(log, keys, shards, running, now) if judged else _newest(log, keys)
     pasts = {
         key: _past(log, key, newest.get(key, []), running.get(key, []), asked)
         for key in sorted(shards)
@@ -124,17 +132,50 @@ def jobs(
         key: Known(shards[key], past.newest, paused_since(key, pauses))
         for key, past in pasts.items()
     }
-    due = dues(known_keys, log, now)
+    due = dues(known_keys, log, now, functools.partial(_newest, log) if judged else None)
     by_name = {pause.key: pause for pause in pauses}
-    listed = newest_lists(store.item_lists() if lists is None else lists)
+    lists = store.item_lists() if lists is None else lists
+    listed = newest_lists(lists)
     for key, past in pasts.items():
         job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
         counts = listed[key].counts if key in listed else None
         yield (
             job
             if counts is None
-            else job._replace(items_ended=counts.ended, items_total=counts.total)
+            else job._replace(
+                items_ended=counts.ended,
+                items_total=counts.total,
+                settled=past.ended is not None and is_settled(past.ended, lists),
+            )
         )
+
+
+def _judged(
+    log: Inspector,
+    keys: Collection[str] | None,
+    shards: Mapping[str, Sequence[JobKey]],
+    running: Mapping[str, Sequence[LeaseView]],
+    now: float,
+) -> dict[str, list[Execution]]:
+    """Return as many executions of each key as its findings need, the newest first."""
+    found = _by_key(log.newest(1, keys))
+    unclear = [
+        key
+        for key, known in shards.items()
+        if key in running or key not in found or not _is_well(found[key][0], known, now)
+    ]
+    return found | _newest(log, unclear) if unclear else found
+
+
+def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
+    """Return whether the newest execution of a key that does not run says that older ones make no finding."""
+    is_whole = newest.shards == 1 and all(each.shard == newest.shard for each in shards)
+    has_habit_for_now = (
+        any(each.expected for each in shards) or newest.started_at > now - LEAST_SILENCE
+    )
+    return (
+        newest.outcome == "succeeded" and newest.tick is not None and is_whole and has_habit_for_now
+    )
 
 
 def _newest(log: Inspector, keys: Collection[str] | None) -> dict[str, list[Execution]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
@@ -10,7 +11,7 @@ from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.reports.due import Due, Known, dues
 from oncecron.reports.expected import paused_since
-from oncecron.reports.jobs import dead_letters
+from oncecron.reports.jobs import dead_letters, succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,14 +51,33 @@ class Facts(NamedTuple):
     """What was due since the newest start, where no tick was named."""
 
 
-class Sources(NamedTuple):
-    """Where the facts come from."""
+class Sources:
+    """Where the facts come from. What concerns all keys is read once, however many ticks are looked up."""
 
-    store: Inspector
-    log: Inspector
-    """The same as `store` unless --log names another one."""
-    spools: Sequence[Spool]
-    now: float
+    def __init__(
+        self, store: Inspector, log: Inspector, spools: Sequence[Spool], now: float
+    ) -> None:
+        """Read nothing yet. `log` is the same as `store` unless --log names another one."""
+        self.store = store
+        self.log = log
+        self.spools = spools
+        self.now = now
+
+    @cached_property
+    def job_keys(self) -> Sequence[JobKey]:
+        """The shards of all keys, on either store."""
+        known = [*self.store.job_keys()]
+        return known if self.log is self.store else [*known, *self.log.job_keys()]
+
+    @cached_property
+    def leases(self) -> Sequence[LeaseView]:
+        """The leases of all keys."""
+        return self.store.leases()
+
+    @cached_property
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses of all keys, and the drained hosts."""
+        return self.store.pauses()
 
 
 def gather(sources: Sources, key: str, wanted: str | None, *, suggests: bool = True) -> Facts:
@@ -65,20 +85,17 @@ def gather(sources: Sources, key: str, wanted: str | None, *, suggests: bool = T
 
     `suggests`: also look for ticks with a name like that of a tick about which nothing is known.
     """
-    shards = [*sources.store.job_keys()]
-    if sources.log is not sources.store:
-        shards += sources.log.job_keys()
     spooled = [record for spool in sources.spools for _, record in spool.pending(key)]
-    _check_key(key, {known.key for known in shards}, spooled=bool(spooled))
+    _check_key(key, {known.key for known in sources.job_keys}, spooled=bool(spooled))
     newest = (
         list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT))) if wanted is None else []
     )
     text = _newest(sources.log, key, newest, spooled) if wanted is None else _canonical(wanted)
-    leases = [lease for lease in sources.store.leases() if lease.key == key]
+    leases = [lease for lease in sources.leases if lease.key == key]
     executions = _executions(sources.log, key, text)
     skips = _skips(sources.log, key, text)
-    pauses = [pause for pause in sources.store.pauses() if pause.key in (key, ALL_KEYS)]
-    job_keys = [known for known in shards if known.key == key]
+    pauses = [pause for pause in sources.pauses if pause.key in (key, ALL_KEYS)]
+    job_keys = [known for known in sources.job_keys if known.key == key]
     return Facts(
         key=key,
         tick=text,
@@ -90,7 +107,7 @@ def gather(sources: Sources, key: str, wanted: str | None, *, suggests: bool = T
         leases=leases,
         pauses=pauses,
         after_loss=_after_loss(sources.log, executions),
-        exhausted=_exhausted(sources, key, text, leases),
+        exhausted=_exhausted(sources, text, executions, leases),
         near=_near_ticks(sources.log, key, text)
         if suggests and text is not None and not (executions or skips)
         else [],
@@ -183,8 +200,11 @@ def _after_loss(log: Inspector, executions: Sequence[Traced]) -> dict[int, Execu
 
 
 def _exhausted(
-    sources: Sources, key: str, text: str | None, leases: Sequence[LeaseView]
+    sources: Sources, text: str | None, executions: Sequence[Traced], leases: Sequence[LeaseView]
 ) -> frozenset[int]:
+    if all(succeeded(each.execution) for each in executions):
+        return frozenset()
+    key = executions[0].execution.key
     query = HistoryQuery(key=key, tick=text, limit=_LOOKED_AT if text is None else None)
     found = dead_letters(sources.log, query, leases, sources.now)
     return frozenset(each.execution_id for each in found)

@@ -18,7 +18,7 @@ JOB = [
     *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "failed_at"),
     *("running_host", "running_since", "streak", "usual_duration", "next_at", "overdue", "missed"),
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
-    *("paused_reason", "schedule", "zone", "items_ended", "items_total"),
+    *("paused_reason", "schedule", "zone", "items_ended", "items_total", "settled"),
 ]
 
 

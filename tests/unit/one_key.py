@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from claim_states import expired
 
 from oncecron.core import clock
-from oncecron.core.claim import Attempt, Grant, State
+from oncecron.core.claim import Attempt, Grant, PlainSkip, State
 from oncecron.core.model import Firing, Lease, Refusal
 
 if TYPE_CHECKING:
@@ -90,8 +90,16 @@ class OneKey:
         self.before_write()
         return self._lease(firing, own) if self.state.own_has_lease else None
 
-    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+    def skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        *,
+        deadline: float,
+        plain: PlainSkip | None = None,
+    ) -> None:
         """Record a skip."""
+        del plain
         self._note("skip", deadline)
         self.skipped.append(refusal)
 

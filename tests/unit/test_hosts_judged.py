@@ -8,6 +8,7 @@ import pytest
 from test_hosts_report import NOW, row
 
 from oncecron.config.findings import KINDS
+from oncecron.core.log_rows import HostTicks
 from oncecron.core.text import Clock
 from oncecron.core.units import DAY, HOUR
 from oncecron.reports.check import Limits, check
@@ -25,7 +26,8 @@ WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 
 def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) -> list[Finding]:
     """Return what is wrong with the hosts of one key, which is well."""
     limits = Limits(1, 3, KINDS, min_hosts)
-    return check([WELL], (), 0, limits, NOW, Clock(utc=True), rows, drained).findings
+    seen = [HostTicks(*(getattr(each, name) for name in HostTicks._fields)) for each in rows]
+    return check([WELL], (), 0, limits, NOW, Clock(utc=True), seen, drained).findings
 
 
 def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:

@@ -143,6 +143,7 @@ def tests_of(context: Context, notify: Notify) -> list[Prepared]:
 
 def _explained(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]:
     """Add to the messages what is known of the ticks behind their first changes. Each is looked up once."""
+    sources = Sources(context.store, context.log, (), context.now)
     known: dict[Finding, Evidence] = {}
     explained = []
     for each in prepared:
@@ -150,7 +151,7 @@ def _explained(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]
             evidence = {}
             for place, change in itertools.islice(_about_a_tick(each.message), _ACCOUNTS):
                 if change.finding not in known:
-                    known[change.finding] = _evidence(context, change.finding)
+                    known[change.finding] = _evidence(sources, change.finding)
                 evidence[place] = known[change.finding]
             each = each._replace(message=each.message._replace(evidence=evidence))  # noqa: PLW2901 - the same with more
         explained.append(each)
@@ -163,20 +164,19 @@ def _about_a_tick(message: Message) -> Iterator[tuple[int, Change]]:
             yield place, change
 
 
-def _evidence(context: Context, found: Finding) -> Evidence:
+def _evidence(sources: Sources, found: Finding) -> Evidence:
     """Return what is known of the tick that a finding is about."""
     if found.key is None:
         return Evidence()
-    execution = _execution_of(context.log, found)
+    execution = _execution_of(sources.log, found)
     tick = found.tick or (execution.tick if execution else None)
-    sources = Sources(context.store, context.log, (), context.now)
     try:
         sentences = account(
             gather(sources, found.key, tick, suggests=False), Clock(utc=True)
         ).sentences
     except NotFoundError:
         sentences = []
-    kept = context.log.output(execution.execution_id) if execution else None
+    kept = sources.log.output(execution.execution_id) if execution else None
     return Evidence(sentences, kept.text if kept else None)
 
 
