@@ -7,6 +7,7 @@ The rules stand in `rules/`, each a function of the joined history; a new one is
     records      each start in the log as it was, and nothing else
     statuses     each firing ends, with the status of its jobs
     firings      no firing without a trace; silence
+    items        once per item, as the commands of `each` wrote
     people       what is paused does not start, what was stopped is dead
     afterwards   nothing blocked and nothing left when the faults are over
 """
@@ -19,6 +20,7 @@ from rules.afterwards import blocked, incomplete, left
 from rules.attempts import doubles, standbys
 from rules.exclusion import fence, overlaps, stale_writes, tokens
 from rules.firings import noise, own_leases, unexplained, untrue
+from rules.items import items
 from rules.joined import Joined
 from rules.people import commands, hindered, stopped
 from rules.records import recorded, running, started
@@ -33,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     overlaps, doubles, standbys, tokens, fence,
     recorded, running, started,
     exits, timeouts, own_leases, unexplained, untrue, noise,
+    items,
     hindered, stopped, commands,
     blocked, incomplete, left,
 )  # fmt: skip
@@ -71,6 +74,7 @@ def _counts(joined: Joined) -> dict[str, int | dict[str, int]]:
             for operation in history.operations
         ),
         "faults": _kinds(fault.kind for fault in history.faults),
+        "items": _kinds(event.event for event in history.items),
         "fenced writes accepted": len(history.log.register),
         "stale writes refused": stale_writes(joined),
         "skips lost with the store": joined.counts["skips lost with the store"],

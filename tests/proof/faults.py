@@ -255,8 +255,17 @@ class HostFaults:
         firings = self._firings()
         self._random.shuffle(firings)
         table = process_table() if firings else []
-        trees = [(firing, Tree(firing.pid, table)) for firing in firings]
+        trees = [(firing, Tree(self._wrapper(firing, table), table)) for firing in firings]
         return [(firing, tree) for firing, tree in trees if tree.job]
+
+    def _wrapper(self, firing: Firing, table: Sequence[Process]) -> int:
+        """Return the pid of a wrapper: of `each`, which has one for each slot, any."""
+        wrappers = [process.pid for process in table if process.parent == firing.pid]
+        return (
+            self._random.choice(wrappers)
+            if firing.command[1:2] == ["each"] and wrappers
+            else firing.pid
+        )
 
     def _signal(
         self, roles: Sequence[str], number: int, how: str, *, new: bool = False

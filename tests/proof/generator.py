@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-WITNESS = Path(__file__).resolve().parent.parent / "children" / "witness.py"
+CHILDREN = Path(__file__).resolve().parent.parent / "children"
+WITNESS, LETTERS = CHILDREN / "witness.py", CHILDREN / "letters.py"
 TTL = 6.0
 """Seconds; the shortest that there is."""
 CONNECT_TIMEOUT = 8.0
@@ -43,6 +44,8 @@ class Key:
     attempts: int = 1
     """How many its job takes where nobody hinders it, a second apart at most."""
     parts: int = 1
+    items: int = 0
+    """How many items a tick has, for `oncecron each`; 0: `oncecron run`."""
 
     @property
     def longest(self) -> float:
@@ -90,6 +93,12 @@ KEYS = (
     Key("parts", 11, 2, "--seconds 2", "--shards 3", parts=3),
     Key("shared", 14, 7, "--seconds 7", "--shards 2 --failover", parts=2),
 )  # fmt: skip
+_REPEATED = "--slots 3 --wait 20s --batch 2 --retries 9 --retry-delay 200ms --in-doubt retry"
+ITEM_KEYS = (
+    Key("letters", 12, 0.4, run="--slots 3 --wait 20s", items=20),
+    Key("payments", 17, 0.5, run=_REPEATED, items=10),
+)  # fmt: skip
+"""Each item of the first is begun once at most; those of the second are repeated where they are in doubt."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +114,22 @@ class Shot:
 
     def command(self, oncecron: Path, journal: Path, fenced: list[str]) -> list[str]:
         """Return what cron would start."""
-        words = [str(oncecron), "run", "--key", self.key.name, *self.key.options(self.tick)]
+        verb = "each" if self.key.items else "run"
+        words = [str(oncecron), verb, "--key", self.key.name, *self.key.options(self.tick)]
         words += ["--ttl", f"{TTL:g}s", "--connect-timeout", f"{CONNECT_TIMEOUT:g}s"]
         words += ["--again"] if self.again else []
+        if self.key.items:
+            words += ["--items", f"seq {self.key.items}", *shlex.split(self.key.run), "--"]
+            ledgers = journal.parent / "items"
+            return [
+                *words,
+                sys_python(),
+                "-S",
+                "-E",
+                str(LETTERS),
+                str(ledgers),
+                f"{self.key.seconds}",
+            ]
         job = [sys_python(), "-S", "-E", str(WITNESS), str(journal), *shlex.split(self.key.job)]
         if self.key.fenced:
             job += ["--fenced", "|".join(fenced)]

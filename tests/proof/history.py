@@ -5,6 +5,7 @@ A run leaves a directory:
 
     history.ndjson   what we did: the run's head, firings, faults, people's commands, and their ends; one object a line
     journal/KEY/*    what the children wrote themselves (children/witness.py), one file a start
+    items/KEY        what the commands of `each` wrote of their items (children/letters.py)
     log.json         what the product says of it afterwards: executions, skips, and what is left behind
     stderr/*         what each firing printed
 """
@@ -15,10 +16,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+CALM_TICK = "calm"
+"""The tick that each key with items is fired for when all is quiet."""
+
 
 @dataclasses.dataclass
 class Firing:
-    """One `oncecron run`; `pid` is the wrapper's. One that is killed from outside has no status of its own."""
+    """One `oncecron run`, or one `oncecron each`; `pid` is that of the process that cron would start.
+
+    One that is killed from outside has no status of its own.
+    """
 
     id: int
     at: float
@@ -36,7 +43,7 @@ class Firing:
 
 @dataclasses.dataclass
 class Fault:
-    """Something the nemesis did, from `at` until it was undone; a kill is undone at once."""
+    """Something the nemesis did, from `at` until it was undone; a kill is undone at once. Or what the pulse felt."""
 
     id: int
     at: float
@@ -104,6 +111,19 @@ class Start:
 
 
 @dataclasses.dataclass
+class ItemEvent:
+    """A line that a command of `each` wrote of one item."""
+
+    key: str
+    event: str
+    """begin, end, or overlap: another command that worked on it lived."""
+    item: str
+    tick: str
+    firing: int
+    at: float
+
+
+@dataclasses.dataclass
 class Log:
     """What the product and the store say when all is over and every spool was delivered."""
 
@@ -113,6 +133,8 @@ class Log:
     """The rows of `oncecron history --skips --format json`."""
     left: list[str] = dataclasses.field(default_factory=list)
     """Leases, locks, sessions, processes, files and undelivered records that should be gone, each in a sentence."""
+    items: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """The rows of `oncecron items KEY --tick TICK --format json`."""
     register: list[tuple[str, int]] = dataclasses.field(default_factory=list)
     """(key, token) of the accepted writes of fenced jobs, in their order."""
 
@@ -131,6 +153,8 @@ class History:
     """When the last fault was undone, and everything resumed."""
     end: float
     operations: list[Operation] = dataclasses.field(default_factory=list)
+    items: list[ItemEvent] = dataclasses.field(default_factory=list)
+    """What the commands of `each` wrote. Its firings and its rows are not among those of `run`."""
 
 
 class Recorder:
@@ -203,13 +227,24 @@ def load(directory: Path) -> History:
                 moments[moment] = values["at"]
     log = json.loads((directory / "log.json").read_text())
     log["register"] = [tuple(write) for write in log["register"]]
+    of_items = set(head.get("items", ()))
+    for rows in ("executions", "skips"):
+        log[rows] = [row for row in log[rows] if row["key"] not in of_items]
+    firings = {number: each for number, each in firings.items() if each.key not in of_items}
     files = sorted((directory / "journal").glob("*/*"))
     found = (_start(file, firings) for file in files)
     starts = sorted(filter(None, found), key=lambda start: start.at)
     return History(
         head, list(firings.values()), list(faults.values()), starts,
         Log(**log), moments["quiet"], moments["end"], list(operations.values()),
+        [event for key in sorted(of_items) for event in _items(directory / "items" / key)],
     )  # fmt: skip
+
+
+def _items(ledger: Path) -> list[ItemEvent]:
+    """Read what the commands for the items of a key wrote."""
+    whole = ledger.read_text().splitlines() if ledger.exists() else []
+    return [ItemEvent(ledger.name, **json.loads(line)) for line in whole]
 
 
 def _start(file: Path, firings: dict[int, Firing]) -> Start | None:

@@ -393,6 +393,12 @@ _MUTATIONS = (
                 " and x.tick = p_tick order by x.outcome",
             ),
             Change(
+                "stores/postgres/sql/look.sql",
+                "where x.key_id = k.key_id and x.tick::text = p_tick order by x.outcome",
+                "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = k.key)"
+                " and x.tick::text = p_tick order by x.outcome",
+            ),
+            Change(
                 "stores/postgres/look.py",
                 "    is_new = is_untouched or _is_after(firing.tick.instant, row.seen_until)\n",
                 "    is_new = False\n",

@@ -23,10 +23,11 @@ import clusters
 import history
 from faults import HostFaults
 from firing_hosts import FiringHost, firing_of, locked_files
-from generator import KEYS, TTL, Key, Shot, shots
-from history import Firing, Recorder, now
+from generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
+from history import CALM_TICK, Firing, Recorder, now
 from nemesis import Nemesis
 from people import People
+from pulse import Pulse
 from servers import Network
 from servers.process import send
 
@@ -56,6 +57,7 @@ class Wanted:
     oncecron: Path
     hosts: int = 3
     keys: Sequence[Key] = KEYS
+    item_keys: Sequence[Key] = ITEM_KEYS
     faults: Callable[[str], bool] = lambda _: True
     rooted: bool = True
 
@@ -69,6 +71,7 @@ class Run:
         self.recorder = Recorder(wanted.directory)
         self.journal = wanted.directory / "journal"
         self.journal.mkdir(mode=0o777)
+        (wanted.directory / "items").mkdir(mode=0o777)
         self.stderr = wanted.directory / "stderr"
         self.stderr.mkdir()
         self._ids = itertools.count(1)
@@ -76,6 +79,7 @@ class Run:
         self._stack = stack
         stack.callback(self.recorder.close)
         self._fired: set[tuple[str, str | None]] = set()
+        self._of_items = {key.name: key.items for key in wanted.item_keys}
         self._begin_at = 0.0
         self._set_up()
 
@@ -115,7 +119,7 @@ class Run:
         self.people = People(
             Random(f"{wanted.seed} people"), list(self.hosts.values()), [key.name for key in wanted.keys],
             wanted.oncecron, self.operator.submit(self.cluster.operator_url).result(), self.recorder,
-            lambda: [firing.key for firing, _ in self._living.values()],
+            lambda: [each.key for each, _ in self._living.values() if each.key not in self._of_items],
         )  # fmt: skip
 
     def _url(self, name: str, proxied: bool) -> str:
@@ -143,10 +147,19 @@ class Run:
                 }
                 for key in wanted.keys
             },
+            items=self._of_items,
+            retried=[key.name for key in wanted.item_keys if "--in-doubt retry" in key.run],
         )  # fmt: skip
-        planned = shots(wanted.seed, wanted.keys, list(self.hosts), time.time(), seconds + 4 * CALM)
+        planned = shots(
+            wanted.seed,
+            (*wanted.keys, *wanted.item_keys),
+            list(self.hosts),
+            time.time(),
+            seconds + 4 * CALM,
+        )
         self._queue = [(shot.at, number, shot) for number, shot in enumerate(planned)]
         heapq.heapify(self._queue)
+        self._pulse = Pulse(self.cluster.beat)
         self._begin_at = now()
         next_word = now() + 10
         while now() - self._begin_at < seconds:
@@ -164,7 +177,10 @@ class Run:
         self.recorder.moment("quiet")
         self._go_on_until_all_have_run(now())
         self._fire_what_waits_for_its_minute()
+        self._fire_the_items()
         self._let_them_end()
+        self._pulse.stop()
+        self._feel_the_pulse()
         self.recorder.moment("end")
         self._gather()
 
@@ -217,7 +233,12 @@ class Run:
                 self._fire(number, shot)
         self._reap()
         self.people.look()
+        self._feel_the_pulse()
         time.sleep(TURN)  # between two looks at who has ended
+
+    def _feel_the_pulse(self) -> None:
+        for fault in self._pulse.slow():
+            self.recorder.fault(fault)
 
     def _fire(self, number: int, shot: Shot) -> None:
         host = self.hosts[shot.host]
@@ -263,6 +284,7 @@ class Run:
         while (self._living or self.people.waiting) and now() < end:
             self._reap()
             self.people.look()
+            self._feel_the_pulse()
             time.sleep(TURN)  # between two looks at who has ended
 
     def _fire_what_waits_for_its_minute(self) -> None:
@@ -272,6 +294,12 @@ class Run:
             if key.by_clock:
                 by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
                 self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
+
+    def _fire_the_items(self) -> None:
+        """Run each list once more, on all hosts: none of its items may be left out."""
+        for key in self.wanted.item_keys:
+            for host in self.hosts.values():
+                self._start(host, Shot(now() - self._begin_at, host.name, key, CALM_TICK))
 
     def _say_how_far(self) -> None:
         firings, faults = self.recorder.firings, self.recorder.faults
@@ -298,6 +326,9 @@ class Run:
         log = {
             "executions": self._rows(first),
             "skips": self._rows(first, "--skips"),
+            "items": [
+                row for what in sorted(self._fired, key=str) for row in self._items_of(first, *what)
+            ],
             "left": left + self._left_in_the_store(),
             "register": self.operator.submit(self.cluster.register).result(),
         }
@@ -331,6 +362,15 @@ class Run:
         if done.returncode:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
         rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+
+    def _items_of(self, host: FiringHost, key: str, tick: str | None) -> list[dict[str, Any]]:
+        """Return the items of a tick; none if its list was not loaded, or if the key has none."""
+        if key not in self._of_items or tick is None:
+            return []
+        words = ["items", key, "--tick", tick, "--format", "json"]
+        done = host.run([str(self.wanted.oncecron), *words])
+        rows: list[dict[str, Any]] = json.loads(done.stdout or "[]")
         return rows
 
     def _living_processes(self, host: FiringHost) -> list[str]:

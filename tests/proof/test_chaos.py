@@ -10,6 +10,7 @@ import mutations
 import pytest
 from checker import check
 from history import History
+from pulse import SLOW
 from run import Wanted, one
 from servers.oncecron import CONSOLE_SCRIPT
 from servers.process import public_directory, remove_directory
@@ -50,7 +51,7 @@ def test_every_promise_holds(store: str, kept: Path) -> None:
     seed = SystemRandom().randrange(10**6)
     history = one(Wanted(store, seed, MINUTES, kept, CONSOLE_SCRIPT), print)
     assert history.starts
-    assert history.faults
+    assert any(fault.kind != SLOW for fault in history.faults)
     assert not check(history).violations, told(history)
 
 

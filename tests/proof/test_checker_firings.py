@@ -228,6 +228,18 @@ def test_what_the_job_prints_is_its_own(run: Invented) -> None:
     assert broken(run) == []
 
 
+@pytest.mark.parametrize(("words", "found"), [(["stop", KEY], []), (["pause", KEY], ["noise"])])
+def test_a_job_that_was_stopped_may_end_well(
+    run: Invented, words: list[str], found: list[str]
+) -> None:
+    """Its firing says who asked for it, and nobody else has a reason to."""
+    run.history.firings[
+        0
+    ].stderr = f"oncecron: key {KEY}: the command was stopped: root@h2 asked for it\n"
+    run.operate(100.5, *words)
+    assert [rule for rule in broken(run) if rule == "noise"] == found
+
+
 @pytest.mark.parametrize(("fault", "found"), [(True, []), (False, ["noise"])])
 @pytest.mark.parametrize(
     "said", ["the end of the run could not be recorded: away; the record is spooled", STANDING_BY]

@@ -33,6 +33,7 @@ NEVER_STOPPED = {
     "key_is_paused", "key_is_resumed", "is_refused_as_paused",
     "another_shard_is_granted", "is_refused_as_otherwise_divided",
 }  # fmt: skip
+NEVER_RESUMED = {"resumes_what_was_lost", "resumes_what_was_stopped", "resumes_an_older_tick"}
 NO_SESSION = {"is_told_stale", "is_told_contended", "goes_on_past_a_dead_session"}
 NEVER_STRUCK_ALONE = {
     "guard_is_killed", "wrapper_is_killed", "guard_is_stopped", "wrapper_is_stopped", "goes_on",
@@ -68,45 +69,52 @@ RIGHT = [
         "row",
         "FAULTS=1",
         "HOSTS=3 TICKS=3 FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED,
+        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED,
     ),
     # What a claim looks at and a grant compares besides the row of the key.
     Right(
         "pauses-shards",
         "PAUSES SHARDS FAULTS=1",
         "PAUSES SHARDS FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NO_SESSION,
+        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION,
     ),
     Right(
         "session",
         "SESSION FAULTS=1",
         "SESSION FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED,
+        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED,
     ),
     Right(
         "freeze",
         "FREEZE FAULTS=2",
         "FREEZE HOSTS=3 FAULTS=1",
-        NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED,
+        NEVER_RESUMED | NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED,
     ),
     Right(
         "session-freeze",
         "SESSION FREEZE FIRINGS=2 FAULTS=2",
         "SESSION FREEZE FAULTS=2",
-        NEVER_STRUCK_ALONE | NEVER_STOPPED,
+        NEVER_RESUMED | NEVER_STRUCK_ALONE | NEVER_STOPPED,
+    ),
+    # A slot of `each` follows an attempt that was lost or stopped.
+    Right(
+        "resumes",
+        "RESUMES FAULTS=1",
+        "RESUMES FAULTS=2",
+        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED,
     ),
     # No firing is kept waiting for longer than a ttl, or than two with a session lock and a request heard late.
     Right(
         "prompt",
         "PROMPT LONGEST_WAIT=3 FAULTS=3",
         "PROMPT LONGEST_WAIT=3 HOSTS=3 TICKS=3 FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP,
+        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP,
     ),
     Right(
         "session-prompt",
         "SESSION PROMPT LONGEST_WAIT=6 FAULTS=2",
         "SESSION PROMPT LONGEST_WAIT=6 TICKS=3 FIRINGS=4 FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP,
+        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP,
     ),
 ]
 
@@ -115,6 +123,7 @@ WRONG = [
     Wrong("NO_FENCING", "no_write_after_a_newer_start", "FREEZE"),
     Wrong("NO_TICK", "one_start_a_tick"),
     Wrong("LOST_REOPENS", "one_start_a_tick"),
+    Wrong("ENDED_RESUMED", "no_start_after_the_end", "RESUMES"),
     Wrong("NO_HIGH_WATER", "ticks_rise"),
     Wrong("TOKEN_STAYS", "tokens_rise"),
     Wrong("TRUST_FROM_RECEIPT", "never_two_at_a_time"),
@@ -199,7 +208,7 @@ def test_every_promise_can_be_broken() -> None:
     macros = named(r"^#ifn?def (\w+)")
     sizes = {"HOSTS", "TICKS", "FIRINGS", "FAULTS"}
     assert {wrong.macro for wrong in WRONG} == macros - sizes - {
-        "SESSION", "FREEZE", "PROMPT", "PAUSES", "SHARDS", "ONLY",
+        "SESSION", "FREEZE", "PROMPT", "PAUSES", "SHARDS", "RESUMES", "ONLY",
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from clusters.cluster import Cluster, StoreFault
 
 __all__ = ["KINDS", "Cluster", "StoreFault", "start"]
 
-KINDS = ("pooled", "postgres", "redis", "sentinel", "sqlite")
+KINDS = ("pooled", "postgres", "redis", "sentinel", "sqlite", "unheld")
 
 
 def start(
@@ -29,6 +29,10 @@ def start(
             from clusters.postgres import PostgresCluster
 
             return PostgresCluster(place, directory, ttl, script)
+        case "unheld":
+            from clusters.postgres import UnheldCluster
+
+            return UnheldCluster(place, directory, ttl, script)
         case "redis":
             from clusters.redis import SingleRedis
 

@@ -50,6 +50,9 @@ class Cluster(Protocol):
     def well(self) -> None:
         """Wait until the store does what is asked of it."""
 
+    def beat(self) -> object:
+        """Write once, by a new session, so that it counts as a heartbeat does; by any thread, and however long."""
+
     def stop(self) -> None:
         """End all; the servers' logs stay in the directory of the run."""
 

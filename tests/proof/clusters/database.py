@@ -126,6 +126,11 @@ class ClusterDatabase:
         """Say that it takes a write."""
         return self.ask("update work.alive set at = now() returning 1") == [(1,)]
 
+    def beat(self) -> None:
+        """Write, and wait for the standby too."""
+        with self.server.superuser_connect(self.name, connect_timeout=5) as connection:
+            connection.execute("update work.alive set at = now()")
+
     def up(self) -> None:
         """Get the server up, whatever it is doing, and wait until it takes writes."""
         self.server.sigcont()

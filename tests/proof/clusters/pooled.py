@@ -84,6 +84,10 @@ class PooledCluster:
         self._resume()
         eventually(self._answers, 30, AWAY)
 
+    def beat(self) -> None:
+        """Write to the server itself."""
+        self.database.beat()
+
     def stop(self) -> None:
         """End all."""
         self._resume()

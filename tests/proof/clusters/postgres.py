@@ -79,6 +79,10 @@ class PostgresCluster:
         """Wait until the primary takes writes and the standby has them."""
         self._restore()
 
+    def beat(self) -> None:
+        """Write to the server itself."""
+        self.database.beat()
+
     def stop(self) -> None:
         """End all."""
         self._boxes.close()
@@ -147,6 +151,16 @@ class PostgresCluster:
             "select sync_state from pg_stat_replication where state = 'streaming'"
         )
         return rows[0][0] if rows else None
+
+
+class UnheldCluster(PostgresCluster):
+    """The same, and no job holds a connection."""
+
+    kind = "unheld"
+
+    def url(self, host: str, *, proxied: bool) -> str:
+        """Name both servers."""
+        return f"{super().url(host, proxied=proxied)}?hold=no"
 
 
 def _runs(server: PostgresServer) -> bool:

@@ -75,6 +75,10 @@ class SingleRedis:
             client.config_set("maxmemory", 0)
         eventually(lambda: takes_writes(self.server), 30, AWAY)
 
+    def beat(self) -> None:
+        """Write."""
+        takes_writes(self.server)
+
     def stop(self) -> None:
         """End all."""
         self._boxes.close()

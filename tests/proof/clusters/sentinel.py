@@ -94,6 +94,10 @@ class SentinelCluster:
         self.group.wait_ready(60)
         eventually(lambda: takes_writes(self.group.master), 30, AWAY)
 
+    def beat(self) -> None:
+        """Write to the master."""
+        takes_writes(self.group.master)
+
     def stop(self) -> None:
         """End all."""
         for number, (server, sentinel) in enumerate(

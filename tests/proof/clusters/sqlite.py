@@ -66,6 +66,10 @@ class SQLiteCluster:
         self._free()
         eventually(self._writes, 30, sqlite3.Error)
 
+    def beat(self) -> None:
+        """Take the write lock."""
+        self._writes()
+
     def stop(self) -> None:
         """Remove the file."""
         self._let_go()

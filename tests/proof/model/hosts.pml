@@ -19,10 +19,14 @@ inline start() {
   SEEN(h, starts_its_job);
   MY.tree = Runs; MY.phase = Running;
   never_two_at_a_time();
+#ifdef RESUMES
+  promise(no_start_after_the_end, !over[tick[MY.owner]]);
+#else
   promise(one_start_a_tick, !ran[tick[MY.owner]]);
+#endif
   promise(every_start_has_its_record, execution[MY.owner] != Unknown);
   promise(tokens_rise, token[MY.owner] > last_token || MY.blind);
-  promise(ticks_rise, tick[MY.owner] > last_tick || MY.blind);
+  promise(ticks_rise, tick[MY.owner] > last_tick || MY.blind || resumed(MY.owner));
   ran[tick[MY.owner]] = true; started[MY.owner] = true;
   if :: token[MY.owner] > last_token -> last_token = token[MY.owner] :: else fi;
   if :: tick[MY.owner] > last_tick -> last_tick = tick[MY.owner] :: else fi;
@@ -82,6 +86,10 @@ proctype Guard(byte h) {
        MY.tree = Killed; SEEN(h, guard_kills_for_the_wrapper) }
   :: d_step { guard_up(h) && MY.phase == Running && over_for_the_guard ->
        MY.phase = Ending; MY.ending = Ended; MY.trust = 0 }
+#ifdef RESUMES
+  :: d_step { guard_up(h) && MY.phase == Running && over_for_the_guard ->
+       MY.phase = Ending; MY.ending = HalfWay; MY.trust = 0 }
+#endif
   :: d_step { guard_up(h) && MY.phase == Ending && may_fail -> faults++; wait_anew(); spool(MY.ending); gone() }
   od
 }
@@ -106,7 +114,7 @@ proctype Tree(byte h) {
 #ifdef LOST_CALLED_NOT_STARTED
 #define AFTER_FENCING NotStarted
 #else
-#define AFTER_FENCING Ended
+#define AFTER_FENCING HALF_WAY
 #endif
 proctype Wrapper(byte h) {
   do

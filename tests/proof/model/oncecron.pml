@@ -22,6 +22,8 @@
  *             (deliver); the server noticing that a session's client has gone.
  *   Time      the store's clock and all lease clocks, in units of a third of the ttl. The store's may be set back.
  *   Others    who pauses and resumes the key, and a host that is granted another shard of tick 1.
+ *   RESUMES   all firings are slots of `each` (Firing.resumes): they follow an attempt that was lost, or stopped before
+ *             its items were done, however old the tick. What is drawn from the store under such a lease: items.
  *
  * WHAT IS LEFT OUT, AND WHY IT HIDES NOTHING
  *   Absolute time: only how long each lease and each trust still lasts is kept, so that a run may last for ever.
@@ -72,7 +74,7 @@
   X(has_its_record_delivered) X(guard_is_killed) X(wrapper_is_killed) X(guard_is_stopped) X(wrapper_is_stopped) \
   X(goes_on) X(vanishes) X(freezes) X(thaws) X(loses_guard_and_wrapper) X(writes_with_its_token) \
   X(is_refused_a_stale_write) X(runs_beside_another) X(clock_is_set_back) X(key_is_paused) X(key_is_resumed) \
-  X(another_shard_is_granted)
+  X(another_shard_is_granted) X(resumes_what_was_lost) X(resumes_what_was_stopped) X(resumes_an_older_tick)
 #define NAME(event) event,
 #define QUOTED(event) #event,
 c_decl {
@@ -106,6 +108,7 @@ __attribute__((constructor)) static void at_the_end(void) { atexit(tell); }
 #define NUMBER_nothing_is_killed_without_a_fault 10
 #define NUMBER_no_start_after_a_pause_has_returned 11
 #define NUMBER_a_tick_is_divided_once 12
+#define NUMBER_no_start_after_the_end 13
 #define promise(name, condition) \
   if :: (!at_stake(name) || (condition)) :: else -> c_code { printf(TEXT(broken: name\n)); }; assert(false) fi
 
@@ -113,7 +116,7 @@ mtype:process = { Up, Stopped, Dead };
 mtype:tree = { Nothing, Runs, Killed };
 mtype:phase = { Idle, Claiming, Leased, Looked, Published, Ready, Running, Ending };
 mtype:call = { None, Undecided, Expire, Grant, Renew, Finish };
-mtype:outcome = { Unknown, InProgress, Ended, Lost, NotStarted };
+mtype:outcome = { Unknown, InProgress, Ended, HalfWay, Lost, NotStarted }; /* HalfWay: `stopped`, items are left */
 mtype:answer = { Lease, Refused, AskAgain, Decided };
 
 typedef Host {
@@ -164,6 +167,26 @@ byte shards[FIRINGS + 1], divided[TICKS + 1]; /* 0: no shard of the tick was gra
 #endif
 #define stopped(x) (paused || otherwise_divided(x))
 
+/* What follows an attempt that did not come to its end. */
+#ifdef RESUMES
+byte follows[FIRINGS + 1]; /* the attempt that an execution resumes; 0: none */
+bool over[TICKS + 1];      /* the newest attempt of the tick is on record as ended */
+#define cut_off(t) (execution[newest[t]] == Lost || execution[newest[t]] == HalfWay)
+#ifdef ENDED_RESUMED
+#define resumable(t) (cut_off(t) || execution[newest[t]] == Ended)
+#else
+#define resumable(t) cut_off(t)
+#endif
+#define resumed(x) (follows[x] != 0)
+#define follow(x) follows[x] = (resumable(tick[x]) -> newest[tick[x]] : 0)
+#define HALF_WAY HalfWay
+#else
+#define resumable(t) false
+#define resumed(x) false
+#define follow(x) skip
+#define HALF_WAY Ended
+#endif
+
 #define guard_up(h) (host[h].guard == Up && !host[h].frozen)
 #define wrapper_up(h) (host[h].wrapper == Up && !host[h].frozen)
 #define may_fail (faults < FAULTS)
@@ -198,7 +221,7 @@ byte shards[FIRINGS + 1], divided[TICKS + 1]; /* 0: no shard of the tick was gra
 #define NO_HIGH_WATER
 #define is_done(t) false
 #else
-#define is_done(t) (newest[t] != 0 && execution[newest[t]] != InProgress && !reopens(t))
+#define is_done(t) (newest[t] != 0 && execution[newest[t]] != InProgress && !reopens(t) && !resumable(t))
 #endif
 #ifdef NO_HIGH_WATER
 #define is_passed(t) false

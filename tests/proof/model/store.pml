@@ -32,12 +32,25 @@ inline changed() {
 #define renewed lease_left = TTL; changed()
 #endif
 
+/* The newest attempt of a tick that may have started; an attempt that did not is none, unless it is the only one. */
+#ifdef RESUMES
+inline find_newest(t) {
+  do
+  :: execution[newest[t]] == NotStarted && follows[newest[t]] != 0 -> newest[t] = follows[newest[t]]
+  :: else -> break
+  od;
+  over[t] = over[t] || execution[newest[t]] == Ended
+}
+#else
+inline find_newest(t) { skip }
+#endif
+
 /* finish, and deliver: the end of an execution, whose own lease goes. */
 inline record(x, outcome) {
-  promise(every_record_has_its_start, started[x] == (outcome == Ended));
+  promise(every_record_has_its_start, started[x] == (outcome == Ended || outcome == HalfWay));
   if :: lease_owner == x -> lease_owner = 0; lease_left = 0 :: else fi;
   if
-  :: execution[x] == InProgress || execution[x] == Lost -> execution[x] = outcome; changed()
+  :: execution[x] == InProgress || execution[x] == Lost -> execution[x] = outcome; find_newest(tick[x]); changed()
   :: else
   fi
 }
@@ -108,7 +121,14 @@ inline grant(h, x, goes_on) {
   if
   :: same_lease && same_pause && same_shards(x) && !in_the_way(x, goes_on) ->
      if :: session != 0 && session != x -> SEEN(h, goes_on_past_a_dead_session) :: else fi;
-     if :: newest[tick[x]] != 0 -> SEEN(h, takes_what_was_given_back) :: else fi;
+     if
+     :: resumable(tick[x]) ->
+        if :: execution[newest[tick[x]]] == Lost -> SEEN(h, resumes_what_was_lost) :: else -> SEEN(h, resumes_what_was_stopped) fi;
+        if :: tick[x] < high_water -> SEEN(h, resumes_an_older_tick) :: else fi
+     :: !resumable(tick[x]) && newest[tick[x]] != 0 -> SEEN(h, takes_what_was_given_back)
+     :: else
+     fi;
+     follow(x);
      promise(no_start_after_a_pause_has_returned, !paused);
      promise(a_tick_is_divided_once, !otherwise_divided(x));
      divide(x);

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from history import Firing
 
-from rules.joined import WAKING, Joined, option, part_of, part_of_row
+from rules.joined import WAKING, Joined, option, part_of, part_of_row, undone
 from rules.verdict import Violation
 
 BOUND = 10.0
@@ -13,10 +13,14 @@ watched, the second by which a firing may ask late, and what a loaded machine ta
 
 
 def blocked(joined: Joined) -> Iterator[Violation]:
-    """After the last fault each part of a key has a start within its period, a ttl, its longest job and BOUND."""
+    """After the last fault each part of a key has a start within its period, a ttl, its longest job and BOUND.
+
+    The time in which nobody got an answer does not count.
+    """
     history = joined.history
+    slow = sum(undone(each) - each.at for each in history.faults if each.at > history.quiet)
     for key, its in history.head.get("keys", {}).items():
-        within = its["period"] + its["seconds"] + history.head["ttl"] + BOUND
+        within = its["period"] + its["seconds"] + history.head["ttl"] + BOUND + slow
         asked = _asked(joined, key, history.quiet + its["period"])
         within += _set_back(joined, asked)
         until = history.quiet + within

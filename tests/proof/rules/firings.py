@@ -28,6 +28,7 @@ SKIP_LOST = 1.0
 _SAID = "oncecron: "
 _KEPT = ("the record is spooled", "a record is lost")
 _STANDS_BY = "still waiting (--failover)"
+_STOPPED = "the command was stopped: "
 
 
 def unexplained(joined: Joined) -> Iterator[Violation]:
@@ -246,6 +247,14 @@ def _reached(joined: Joined, firing: Firing) -> float:
 # Silence
 
 
+def _was_asked_to_stop(joined: Joined, firing: Firing) -> bool:
+    return any(
+        operation.words[:2] in (["stop", firing.key], ["release", firing.key])
+        and operation.at < (firing.ended or math.inf)
+        for operation in joined.history.operations
+    )
+
+
 def noise(joined: Joined) -> Iterator[Violation]:
     """Nothing is printed at a success or a refusal, but while the store is away that a record is kept, or who waits."""
     for firing in joined.history.firings:
@@ -254,6 +263,8 @@ def noise(joined: Joined) -> Iterator[Violation]:
         lines = firing.stderr.splitlines()
         if joined.starts_of(firing):  # the job's own are its own business
             lines = [line for line in lines if line.startswith(_SAID)]
+            if _was_asked_to_stop(joined, firing):  # its job may have ended with 0 all the same
+                lines = [line for line in lines if _STOPPED not in line]
         if joined.felt(firing.host, firing.at, firing.ended or firing.at):
             lines = [
                 line for line in lines if not any(word in line for word in (*_KEPT, _STANDS_BY))

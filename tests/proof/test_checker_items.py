@@ -1,0 +1,68 @@
+"""The rule about items: each way in which a promise of `each` can be broken is seen, and nothing else."""
+
+from typing import Any
+
+from history import CALM_TICK, ItemEvent
+from invented import Invented, broken, holes
+
+
+def played(*events: tuple[str, str, int], retried: bool = False, **states: str) -> Invented:
+    """Invent a run with one list of two items, all of them done when all is quiet, and what happened in another tick.
+
+    `events`: what was written, of which item, by which firing; `states`: of item `a` and `b` of that tick.
+    """
+    run = Invented(items={"letters": 2}, retried=["letters"] if retried else [])
+    run.history.items = [
+        ItemEvent("letters", event, item, "t1", firing, 100.0 + number)
+        for number, (event, item, firing) in enumerate(events)
+    ]
+    row: dict[str, Any] = {"key": "letters", "tick": "t1"}
+    run.history.log.items = [row | {"item": name, "state": state} for name, state in states.items()]
+    for item in ("1", "2"):
+        for event in ("begin", "end"):
+            run.history.items.append(ItemEvent("letters", event, item, CALM_TICK, 9, 210.0))
+        calm = {"tick": CALM_TICK, "item": item, "state": "done"}
+        run.history.log.items.append(row | calm)
+    return run
+
+
+ONCE = (("begin", "a", 1), ("end", "a", 1))
+
+
+def test_an_item_that_was_begun_once_is_well() -> None:
+    """Done; or in doubt, whether it ended or not."""
+    assert broken(played(*ONCE, a="done", b="queued")) == []
+    assert broken(played(*ONCE, ("begin", "b", 1), a="lost", b="lost")) == []
+
+
+def test_an_item_that_was_begun_twice_is_seen() -> None:
+    """Unless it was to be retried, or the store may have lost that it was drawn."""
+    assert broken(played(*ONCE, ("begin", "a", 2), a="lost")) == ["repeated"]
+    assert broken(played(*ONCE, ("begin", "a", 2), a="lost", retried=True)) == []
+    forgetful = played(*ONCE, ("begin", "a", 2), a="lost")
+    forgetful.history.head["loses"] = True
+    assert (broken(forgetful), holes(forgetful)) == ([], ["repeated"])
+
+
+def test_two_commands_of_one_item_are_seen() -> None:
+    """Unless nobody was left who could have killed the first one."""
+    both = (("begin", "a", 1), ("overlap", "a", 2), ("begin", "a", 2), ("end", "a", 2))
+    assert broken(played(*both, a="done", retried=True)) == ["beside"]
+    run = played(*both, a="done", retried=True)
+    run.fault(100.0, 101.0, "h1", "freeze", ())
+    run.history.faults[0].hit = [(1, "wrapper", "stopped"), (1, "guard", "stopped")]
+    assert (broken(run), holes(run)) == ([], ["beside"])
+
+
+def test_a_record_that_is_untrue_is_seen() -> None:
+    """Done without an end, and queued after a begin, where no retry was wanted."""
+    assert broken(played(("begin", "a", 1), a="done")) == ["untrue"]
+    assert broken(played(("begin", "a", 1), a="queued")) == ["untrue"]
+    assert broken(played(("begin", "a", 1), a="queued", retried=True)) == []
+
+
+def test_an_item_that_is_left_out_is_seen() -> None:
+    """When all was quiet."""
+    run = played(*ONCE, a="done")
+    run.history.log.items.pop()
+    assert broken(run) == ["left-out"]
