@@ -2,18 +2,23 @@
 
 All contenders are measured in one run on one machine, in turn (A B C A B C ...), winning and losing, each as a
 whole process, as cron starts it; the two in Python share one interpreter and one virtual environment.
-What counts are the ratios to dislock of the same round (median of all rounds), not milliseconds.
+What counts are the ratios to `etcdctl lock` of the same round (median of all rounds), not milliseconds. Without etcd
+they are those to dislock. What loses is compared to what wins there.
 
-    to child   from the start of the process to the first instruction of the command (CLOCK_REALTIME)
-    whole      from the start of the process to its end
-    cpu        user + system of the process and everything that it waited for
-    memory     private memory (Private_* of smaps_rollup) of all its processes but the command, while that sleeps
-    turns      round trips to the server after connecting, counted by a proxy
+    to the command   from the start of the process to the first instruction of the command (CLOCK_REALTIME)
+    whole            from the start of the process to its end
+    CPU              user + system of the process and everything that it waited for, the command included
+    page faults      minor ones, of the same processes
+    private memory   Private_* of smaps_rollup of all its processes but the command, while that sleeps
+    round trips      to the server after connecting, counted by a proxy
+
+Every role logs in with SCRAM-SHA-256 of 4,096 rounds, as PostgreSQL makes it, unless it comes by the unix socket.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -22,12 +27,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from servers import (
+    Certificates,
     Database,
     FaultProxy,
     PostgresServer,
@@ -38,6 +48,10 @@ from servers import (
 from servers.process import end, free_port, spawn
 
 TTL_SCHEDULE = "0 0 1 1 *"
+ZONE = "Europe/Berlin"
+MINUTES = 1400
+"""Of the last day: as many different ticks a daily schedule can have."""
+MANY = 200
 SHELL_SCRIPT = """\
 psql -qXAt -v ON_ERROR_STOP=1 -v key="$1" "$BENCH_URL" <<'SQL'
 select pg_try_advisory_lock(hashtext(:'key')) as got \\gset
@@ -63,18 +77,23 @@ class Sample(NamedTuple):
     to_child: float | None
     whole: float
     cpu: float
+    faults: int
 
 
 class Contender:
     """Something that starts a command once; `prepare` decides whether the next run wins or loses."""
 
     name = ""
-    asks: Literal["postgres", "redis", "etcd"] = "postgres"
+    asks: Literal["postgres", "postgres with TLS", "redis", "etcd"] = "postgres"
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.environment = dict(stage.environment)
         self.number = 0
+
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the store."""
+        return self.stage.database.url(via=through)
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
@@ -92,21 +111,20 @@ class Oncecron(Contender):
 
     name = "oncecron"
 
-    def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the store."""
-        return self.stage.database.url(via=through)
+    def options(self, key: str, through: FaultProxy | None) -> list[str]:
+        """Return the options of `run`."""
+        return ["--store", self.url(through), "--key", self.name.replace(" ", "-"), "--tick", key]
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
-        url = self.url(through)
-        arguments = ["run", "--store", url, "--key", self.name, "--tick", key, "--", *command]
-        return [str(self.stage.bin / "oncecron"), *arguments]
+        options = self.options(key.replace(" ", "-"), through)
+        return [str(self.stage.bin / "oncecron"), "run", *options, "--", *command]
 
 
 class OncecronOnRedis(Oncecron):
     """The same on Redis."""
 
-    name = "oncecron-redis"
+    name = "oncecron on Redis"
     asks = "redis"
 
     def url(self, through: FaultProxy | None) -> str:
@@ -114,10 +132,86 @@ class OncecronOnRedis(Oncecron):
         return self.stage.redis.url(via=through)
 
 
+class OncecronBySocket(Oncecron):
+    """The same by the unix socket of PostgreSQL, without a password."""
+
+    name = "oncecron by unix socket"
+
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the store."""
+        return self.stage.url_by_socket() if through is None else super().url(through)
+
+
+class OncecronWithTls(Oncecron):
+    """The same with TLS, on another server of PostgreSQL."""
+
+    name = "oncecron with TLS"
+    asks = "postgres with TLS"
+
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the store."""
+        return f"{self.stage.database_with_tls.url(via=through)}?sslmode=require"
+
+
+class Scheduled(Oncecron):
+    """What `crontab wrap` writes: a daily schedule and its zone. Each firing has another minute, so another tick."""
+
+    name = "oncecron --schedule"
+
+    def options(self, key: str, through: FaultProxy | None) -> list[str]:
+        """Return the options of `run`: the later the number in the key, the later the minute."""
+        job, number = self.name.replace(" ", "-").replace(",", ""), 0
+        if key.endswith("-lost"):
+            job += "-lost"
+        else:
+            number = int(key.split("-")[-2])
+        assert number < MINUTES, "too many rounds"
+        due = self.stage.began.astimezone(ZoneInfo(ZONE)) - timedelta(minutes=MINUTES - number)
+        schedule = f"{due.minute} {due.hour} * * *"
+        return [*self.where(through), "--key", job, "--schedule", schedule, "--tz", ZONE]
+
+    def where(self, through: FaultProxy | None) -> list[str]:
+        """Return the options that name the store."""
+        return ["--store", self.url(through)]
+
+
+class ScheduledOnRedis(Scheduled, OncecronOnRedis):
+    """The same on Redis."""
+
+    name = "oncecron on Redis --schedule"
+
+
+class WithFile(Scheduled):
+    """The same with a configuration file, which names the store and has a section for the key."""
+
+    sections = 1
+    name = "oncecron --schedule, file of 1 section"
+
+    def where(self, through: FaultProxy | None) -> list[str]:
+        """Return the options that name the file, which is written anew for a proxy."""
+        path = self.stage.directory / f"{self.sections}-{through.port if through else 0}.toml"
+        if not path.exists():
+            job = self.name.replace(" ", "-").replace(",", "")
+            names = [job, *(f"other-{number}" for number in range(self.sections - 1))]
+            text = f'store = "{self.url(through)}"\n' + "".join(
+                f'\n[job."{name}"]\ntimeout = "2h"\ngrace = "20s"\nretries = 2\n' for name in names
+            )
+            path.touch(mode=0o600)
+            path.write_text(text)
+        return ["--config", str(path)]
+
+
+class WithLargeFile(WithFile):
+    """The same with a section for each of many keys."""
+
+    sections = MANY
+    name = f"oncecron --schedule, file of {MANY} sections"
+
+
 class RedisScript(Contender):
     """`redis-cli SET NX PX` in a shell script: no log, no heartbeat, the end of the lease is a guess."""
 
-    name = "redis-cli"
+    name = "redis-cli script"
     asks = "redis"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
@@ -135,7 +229,7 @@ class Dislock(Contender):
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
         self.environment |= {
-            "DATABASE_URL": self.stage.database.url(via=through),
+            "DATABASE_URL": self.url(through),
             "LOCK_KEY": key,
             "CRON_SCHEDULE": TTL_SCHEDULE,
         }
@@ -145,12 +239,12 @@ class Dislock(Contender):
 class ShellScript(Contender):
     """psql in a shell script: advisory lock and a log row; it cannot lose but to a running holder."""
 
-    name = "psql"
+    name = "psql script"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
         self.environment |= {
-            "BENCH_URL": self.stage.database.url(via=through),
+            "BENCH_URL": self.url(through),
             "BENCH_COMMAND": " ".join(command),
         }
         return ["/bin/sh", "-c", SHELL_SCRIPT, "bench", key]
@@ -159,7 +253,7 @@ class ShellScript(Contender):
 class Etcdctl(Contender):
     """`etcdctl lock`: no log, and it waits instead of refusing, so it cannot lose."""
 
-    name = "etcdctl"
+    name = "etcdctl lock"
     asks = "etcd"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
@@ -174,8 +268,14 @@ class Stage:
 
     def __init__(self, environment: Path) -> None:
         self.bin = environment / "bin"
-        self.server = PostgresServer().start()
-        self.database: Database = self.server.create_database()
+        self.began = datetime.now(UTC)
+        self.server, self.database = _postgres()
+        self.certificates = Certificates()
+        self.server_with_tls, self.database_with_tls = _postgres(
+            ssl="on",
+            ssl_cert_file=self.certificates["server.crt"],
+            ssl_key_file=self.certificates["server.key"],
+        )
         self.redis = RedisServer(aof=True, appendfsync="everysec").start()
         self.directory = Path(tempfile.mkdtemp(prefix="bench-"))
         self.environment = {
@@ -193,6 +293,22 @@ class Stage:
                 "create table bench_log (id bigserial, key text, host text, pid int,"
                 " started_at timestamptz default clock_timestamp(), finished_at timestamptz, exit_code int)"
             )
+
+    def url_by_socket(self) -> str:
+        """Return the address of the database by the unix socket."""
+        server = self.server
+        return (
+            f"postgresql://owner@/{self.database.name}?host={server.directory}&port={server.port}"
+        )
+
+    def port(self, contender: Contender) -> int:
+        """Return the port of the server that a contender asks."""
+        return {
+            "postgres": self.server.port,
+            "postgres with TLS": self.server_with_tls.port,
+            "redis": self.redis.port,
+            "etcd": self.etcd_port,
+        }[contender.asks]
 
     def start_etcd(self) -> bool:
         """Start a server of etcd, where it is installed."""
@@ -222,8 +338,20 @@ class Stage:
         if self.etcd:
             end(self.etcd)
         self.server.remove()
+        self.server_with_tls.remove()
+        self.certificates.remove()
         self.redis.remove()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _postgres(**settings: object) -> tuple[PostgresServer, Database]:
+    """Start a server of PostgreSQL, whose owner has an ordinary password, and none by the unix socket."""
+    server = PostgresServer(**settings).start()
+    server.execute("alter role owner password 'owner-password'")
+    rules = server.data / "pg_hba.conf"
+    rules.write_text(f"local all owner trust\n{rules.read_text()}")
+    server.configure(log_connections="off")  # reads the rules too
+    return server, server.create_database()
 
 
 def measure(contender: Contender, *, wins: bool) -> Sample:
@@ -249,7 +377,7 @@ def measure(contender: Contender, *, wins: bool) -> Sample:
     if wins is not stamp.exists():
         raise RuntimeError(f"{contender.name}: {'lost' if wins else 'won'} against expectation")
     to_child = float(stamp.read_text()) - began if wins else None
-    return Sample(to_child, whole, usage.ru_utime + usage.ru_stime)
+    return Sample(to_child, whole, usage.ru_utime + usage.ru_stime, usage.ru_minflt)
 
 
 def private_memory(contender: Contender) -> float:
@@ -269,20 +397,19 @@ def private_memory(contender: Contender) -> float:
             rows = Path(f"/proc/{member.pid}/smaps_rollup").read_text().splitlines()
             kilobytes += sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
     for member in reversed(tree):
-        os.kill(member.pid, 15)
+        with contextlib.suppress(ProcessLookupError):  # it ends when its command does
+            os.kill(member.pid, 15)
     process.wait(30)
     return kilobytes / 1024
 
 
 def turns(contender: Contender, *, wins: bool) -> int:
     """Return the round trips after connecting, of all connections together."""
-    stage = contender.stage
-    ports = {"postgres": stage.server.port, "redis": stage.redis.port, "etcd": stage.etcd_port}
-    proxy = FaultProxy(ports[contender.asks])
+    proxy = FaultProxy(contender.stage.port(contender))
     try:
         connecting = 0
-        if contender.asks == "postgres":
-            contender.stage.database.connect("owner", via=proxy).close()
+        if contender.asks.startswith("postgres"):
+            psycopg.connect(contender.url(proxy)).close()
             connecting = proxy.round_trips()
         known = len(proxy.connections())
         command = contender.command(contender.key(wins=wins), ["/bin/true"], through=proxy)
@@ -293,37 +420,39 @@ def turns(contender: Contender, *, wins: bool) -> int:
         proxy.close()
 
 
-def report(results: dict[str, dict[str, list[Sample]]], extras: dict[str, dict[str, Any]]) -> str:
-    """Return a Markdown table of medians and of ratios to dislock, round by round."""
+def report(
+    results: dict[str, dict[str, list[Sample]]], extras: dict[str, dict[str, Any]], base: str
+) -> str:
+    """Return a Markdown table of medians and of ratios to what wins with `base`, round by round."""
+    columns = (
+        f"to the command, ms | whole, ms | CPU, ms | whole, of {base}'s | CPU, of {base}'s | page faults |"
+        " private memory, MB | round trips after connecting"
+    )
     lines = [
-        "| | to child ms | whole ms | cpu ms | of dislock's: to child | whole | cpu | private MB | turns |",
+        f"| | {columns} |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for case in ("wins", "loses"):
-        for name, cases in results.items():
-            samples = cases.get(case)
+    for name, cases in results.items():
+        for case, samples in cases.items():
             if not samples:
                 continue
-            base = results["dislock"][case]
-            cells = [_milliseconds(samples, field) for field in Sample._fields]
-            cells += [_ratio(samples, base, field) for field in Sample._fields]
-            extra = extras[name]
-            memory = f"{extra['memory']:.1f}" if case == "wins" else ""
-            lines.append(
-                f"| {name} {case} | {' | '.join(cells)} | {memory} | {extra['turns'][case]} |"
-            )
+            cells = [_median(samples, field, 1000) for field in ("to_child", "whole", "cpu")]
+            cells += [_ratio(samples, results[base]["wins"], field) for field in ("whole", "cpu")]
+            cells.append(_median(samples, "faults", 1))
+            cells.append(f"{extras[name]['memory']:.1f}" if case == "wins" else "")
+            shown = f"{name} {case}" if len(list(filter(None, cases.values()))) > 1 else name
+            lines.append(f"| {shown} | {' | '.join(cells)} | {extras[name]['turns'][case]} |")
     return "\n".join(lines)
 
 
-def _milliseconds(samples: list[Sample], field: str) -> str:
+def _median(samples: list[Sample], field: str, scale: float) -> str:
     values = [value for sample in samples if (value := getattr(sample, field)) is not None]
-    return f"{statistics.median(values) * 1000:.0f}" if values else ""
+    return f"{statistics.median(values) * scale:.0f}" if values else ""
 
 
 def _ratio(samples: list[Sample], base: list[Sample], field: str) -> str:
     pairs = [(getattr(a, field), getattr(b, field)) for a, b in zip(samples, base, strict=True)]
-    values = [a / b for a, b in pairs if a is not None and b]
-    return f"{statistics.median(values):.2f}" if values else ""
+    return f"{statistics.median(a / b for a, b in pairs if b):.2f}"
 
 
 def main() -> None:
@@ -334,19 +463,21 @@ def main() -> None:
     parser.add_argument(
         "environment", type=Path, help="virtual environment with oncecron and dislock"
     )
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     stage = Stage(options.environment.absolute())
     (stage.directory / "tell").write_text(f"exec date +%s.%N >{stage.directory}/stamp\n")
     try:
-        contenders: list[Contender] = [
-            *(Oncecron(stage), OncecronOnRedis(stage), Dislock(stage)),
-            *(ShellScript(stage), RedisScript(stage)),
+        losing: list[Contender] = [
+            *(Oncecron(stage), Scheduled(stage), WithFile(stage), WithLargeFile(stage)),
+            *(OncecronBySocket(stage), OncecronWithTls(stage)),
+            *(OncecronOnRedis(stage), ScheduledOnRedis(stage), Dislock(stage)),
         ]
+        contenders = [*losing, ShellScript(stage), RedisScript(stage)]
         if stage.start_etcd():
             contenders.append(Etcdctl(stage))
-        losing = contenders[:3]
+        base = "etcdctl lock" if stage.etcd else "dislock"
         results: dict[str, dict[str, list[Sample]]] = {
             c.name: {"wins": [], "loses": []} for c in contenders
         }
@@ -369,7 +500,7 @@ def main() -> None:
         print(
             f"{options.rounds} rounds, {os.cpu_count()} processors, Python {sys.version.split()[0]}\n"
         )
-        print(report(results, extras))
+        print(report(results, extras, base))
         if options.json:
             options.json.write_text(json.dumps({"samples": results, "extras": extras}, indent=1))
     finally:

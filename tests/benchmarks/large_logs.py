@@ -159,7 +159,7 @@ class FilledPostgres:
     _HOSTS = """
     insert into oncecron.key_host
       select k.key_id, format('app-%s.example.org', to_char(h, 'FM00')), k.seen_at, k.version, k.clock_ahead, k.ticks,
-             k.ticks_at, k.schedule, k.zone, k.command, k.hour, k.wins, k.skips
+             k.ticks_at, k.schedule, k.zone, k.command, k.hour, k.wins, k.skips, k.plain_from, k.plain
         from oncecron.key_host k, generate_series(2, {hosts} - 1) h
        where k.host = '{host}'
     """
@@ -199,7 +199,12 @@ class FilledPostgres:
             "update oncecron.job_key set schedule = '* * * * *', expected_since = now() - interval '90 days', "
             f"high_water = date_trunc('minute', now()) - {seconds} * interval '1 second'"
         )
-        self.database.execute("delete from oncecron.skip")
+        for statement in (
+            "delete from oncecron.skip",
+            "delete from oncecron.plain_skips",
+            "update oncecron.key_host set plain = '{}', plain_from = null",
+        ):
+            self.database.execute(statement)
 
     def close(self) -> None:
         """Remove it."""
@@ -272,6 +277,7 @@ class FilledSQLite:
         now = time.time() // 60 * 60
         self._run(
             "delete from skip",
+            "delete from plain_skips",
             f"update job_key set schedule = '* * * * *', high_water = {now - seconds}, "
             f"expected_since = {now - 90 * 86400}",
         )
@@ -345,7 +351,12 @@ class FilledRedis:
         pipe = client.pipeline(transaction=False)
         now = time.time() // 60 * 60
         for part in client.zrange(self.names.of_namespace("parts"), 0, -1):
-            pipe.delete(*(self.names.of_shard(name, part) for name in ("skips", "skip_rows")))
+            pipe.delete(
+                *(
+                    self.names.of_shard(name, part)
+                    for name in ("skips", "skip_rows", "plain", "plain_rows")
+                )
+            )
             changed = {
                 "schedule": "* * * * *",
                 "high_water": f"{now - seconds:.6f}",
