@@ -25,7 +25,7 @@ def _each(given: dict[str, str], words: list[str]) -> int:
 
     bar = _Bar() if os.isatty(2) else None
     try:
-        return each(ParsedRun(given, words), bar.show if bar else None)
+        return each(ParsedRun(given, words), bar)
     finally:
         if bar:
             bar.close()
@@ -71,6 +71,7 @@ class _Bar:
         """Leave the line of the bar."""
         if self._bar:
             self._bar.render_finish()
+            self._bar = None
 
 
 COMMAND = TableCommand(

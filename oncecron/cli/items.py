@@ -1,7 +1,8 @@
-"""`oncecron items`: the lists of items, the items of one list, and how to queue some of them again."""
+"""`oncecron items`: the lists of items, the items of one list, and how to mend some of them."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -16,17 +17,25 @@ from oncecron.cli.command import (
     store_inspector,
 )
 from oncecron.config.options import Option
-from oncecron.core.items import ITEM_STATES
+from oncecron.core.items import ITEM_STATES, MENDABLE_STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from oncecron.config.settings import Settings
+    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import ItemQuery, ListView
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 _WHICH = "Which items"
-_QUEUED_AGAIN = ("lost", "dead", "failed")
+
+_BETWEEN_ITEMS = "\0"  # no argument can contain it
+_STANDARD_INPUT = "-"
+
+_MENDS: dict[str, MendedState] = {"retry": "queued", "done": "done"}
+"""The options that change items, and the state that they give them."""
 
 OPTIONS = (
     Option(
@@ -48,14 +57,22 @@ OPTIONS = (
     Option(
         "item",
         "text",
-        "Show only this item: a line of the list, or the `id` of a JSON object.",
+        "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: those on the lines of "
+        "standard input.",
         "ITEM",
         _WHICH,
+        repeatable=True,
+        joined_by=_BETWEEN_ITEMS,
     ),
     Option(
         "retry",
         "flag",
-        "Queue items again instead of showing them: those that are lost, or those of --state.",
+        "Queue items again instead of showing them: those that are lost, or those of --state or --item.",
+    ),
+    Option(
+        "done",
+        "flag",
+        "Mark items as done instead of showing them: those that are lost, or those of --state or --item.",
     ),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,
@@ -75,7 +92,8 @@ def _items(given: dict[str, str], words: list[str]) -> int:
     style = output.style_for(stream, output_format(settings), utc=settings["utc"])
     with store_inspector(settings) as store:
         if not words:
-            if unused := next(filter(settings.typed, ("tick", "state", "item", "retry")), None):
+            needs_key = ("tick", "state", "item", *_MENDS)
+            if unused := next(filter(settings.typed, needs_key), None):
                 raise UsageError(
                     f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
                 )
@@ -83,8 +101,8 @@ def _items(given: dict[str, str], words: list[str]) -> int:
             return incomplete(store)
         view = _list(store, named_key(words[0]), settings["tick"])
         query = _query(view, states, settings)
-        if settings["retry"]:
-            output.say(_queued_again(store, query), stream)
+        if mends := next(filter(settings.__getitem__, _MENDS), None):
+            output.say(_mended(store, query, _MENDS[mends], settings), stream)
             return incomplete(store)
         output.Writer(tables.ITEMS, style, stream).write(store.items(query))
         if stream.isatty():
@@ -93,27 +111,35 @@ def _items(given: dict[str, str], words: list[str]) -> int:
 
 
 def _states(settings: Settings) -> tuple[str, ...]:
-    """Return the wanted states. Raises `UsageError` for one that does not exist, or that --retry cannot queue."""
+    """Return the wanted states. Raises `UsageError` for one that does not exist, or that nobody can change."""
     from oncecron.core.errors import UsageError
     from oncecron.core.tick import named_tick
 
-    for option in ("state", "item"):
-        if settings[option] == "":
+    for option, value in (
+        ("state", settings["state"]),
+        *(("item", each) for each in _named(settings)),
+    ):
+        if value == "":
             raise UsageError(f"--{option} is empty (an unset variable?); leave it out to see all")
     if settings["tick"] is not None:
         try:
             named_tick(settings["tick"])
         except ValueError as error:
             raise UsageError(f"--tick: {error}") from error
+    mends = [option for option in _MENDS if settings[option]]
+    if len(mends) > 1:
+        raise UsageError("--retry and --done exclude each other; leave one of them out")
     states = tuple(word.strip() for word in (settings["state"] or "").split(",") if word.strip())
     for state in states:
         if state not in ITEM_STATES:
             raise UsageError(f"--state: no state {state!r}; use {', '.join(ITEM_STATES)}")
-        if settings["retry"] and state not in _QUEUED_AGAIN:
+        if mends and state not in MENDABLE_STATES:
             raise UsageError(
-                f"--retry: items that are {state} cannot be queued again; use --state lost, dead or failed"
+                f"--{mends[0]}: items that are {state} stay as they are; use --state lost, dead or failed"
             )
-    return states or (("lost",) if settings["retry"] else ())
+    if states or not mends:
+        return states
+    return MENDABLE_STATES if settings.typed("item") else ("lost",)
 
 
 def _list(store: Inspector, key: str, tick: str | None) -> ListView:
@@ -137,17 +163,48 @@ def _list(store: Inspector, key: str, tick: str | None) -> ListView:
 def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQuery:
     from oncecron.core.log_rows import ItemQuery
 
-    return ItemQuery(view.items_of, states, settings["item"])
+    identities = None if settings["item"] is None else list(_identities(_named(settings)))
+    return ItemQuery(view.items_of, states, identities)
 
 
-def _queued_again(store: Inspector, query: ItemQuery) -> str:
+def _named(settings: Settings) -> list[str]:
+    """Return the values of --item."""
+    text: str | None = settings["item"]
+    return [] if text is None else text.split(_BETWEEN_ITEMS)
+
+
+def _identities(named: Iterable[str]) -> Iterator[str]:
+    """Yield the items that are named, once each; `-` stands for those on the lines of standard input."""
+    for name in dict.fromkeys(named):
+        if name == _STANDARD_INPUT:
+            lines = os.fdopen(0, "rb", closefd=False)
+            yield from dict.fromkeys(
+                line.decode("utf-8", "surrogateescape")
+                for line in lines.read().split(b"\n")
+                if line
+            )
+        else:
+            yield name
+
+
+def _mended(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
+    """Mend items; return the sentence about it."""
+    from oncecron.cli.pause import author
     from oncecron.stores.address import shell_quoted
 
-    count = store.requeue_items(query)
+    count = store.mend_items(query, state, author=author())
     key, tick = query.items_of
     items = "1 item" if count == 1 else f"{count} items"
-    again = f"oncecron each --key {key} --tick {shell_quoted(tick)} --again"
-    return f"queued {items} of key {key} again; if no slot of the tick is running, start one: `{again} -- COMMAND`"
+    others = 0 if query.identities is None else len(query.identities) - count
+    stay = "stays as it is" if others == 1 else "stay as they are"
+    unchanged = f"; {others} of those named {stay}" if others else ""
+    if state == "done":
+        return f"marked {items} of key {key} as done{unchanged}"
+    again = settings.command(f"each --key {key} --tick {shell_quoted(tick)} --again").strip("`")
+    return (
+        f"queued {items} of key {key} again{unchanged}; if no slot of the tick is running, start one: "
+        f"`{again} -- COMMAND`"
+    )
 
 
 def _summary(view: ListView) -> str:
@@ -162,13 +219,15 @@ COMMAND = TableCommand(
     "items",
     OPTIONS,
     _items,
-    short="Show the items of `each`, and queue some of them again.",
+    short="Show the items of `each`; queue some again, or mark them done.",
     about="Show the items of the newest list of a key, or of one tick, in the order of the list. Without KEY, show one "
     "line for each list, with how many of its items are in which state. An item is lost (in doubt) if the host that "
     "had taken it died: the command may have run for it or not.",
     examples=(
         "oncecron items",
         "oncecron items digest --state lost,dead",
+        "oncecron items digest --item ann --item bob --done",
+        "oncecron items digest --item - --retry <not-sent",
         "oncecron items digest --retry",
     ),
     words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),

@@ -81,6 +81,15 @@ ITEM_OPTIONS = (
         maximum=1000,
     ),
     Option(
+        "keep",
+        "duration",
+        "Keep the items for at least DURATION after they were loaded, so that none is run again under the same tick. "
+        "Default: as long as the executions of the tick.",
+        "DURATION",
+        _ITEMS,
+        config="job",
+    ),
+    Option(
         "in-doubt",
         "choice",
         "Choose what to do with an item whose command was killed, or whose host died: keep it as lost, or retry it.",

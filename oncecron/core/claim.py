@@ -67,7 +67,15 @@ from oncecron.core.model import (
     why_other_shards,
 )
 from oncecron.core.tick import minute_tick
-from oncecron.core.timing import CONTENDED_PAUSE, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SILENT_FOR
+from oncecron.core.timing import (
+    CONTENDED_PAUSE,
+    HEARTBEATS_PER_TTL,
+    MAX_CLOCK_SKEW,
+    PLAIN_SKIP_EARLY,
+    PLAIN_SKIP_LATE,
+    PLAIN_SKIP_WITHIN,
+    SILENT_FOR,
+)
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -190,6 +198,28 @@ class Regain(NamedTuple):
     """The firing has its lease already: renew it."""
 
     own: Attempt
+
+
+class PlainSkip(NamedTuple):
+    """A skip of which a store needs to keep only what differs from tick to tick (`plain_skip`)."""
+
+    minute: int
+    """Of the tick, since the epoch."""
+    code: int
+    """20 bits: whether the reason is `done` and not `held`, and when the skip happened, in milliseconds since
+    `PLAIN_SKIP_EARLY` before the time of the tick (19 bits)."""
+    execution_id: int
+    """Of the holder: the first attempt of the tick."""
+
+    @property
+    def window(self) -> int:
+        """Return the minute at which the window of `PLAIN_WINDOW` minutes begins that the tick is in."""
+        return self.minute - self.minute % PLAIN_WINDOW
+
+    @property
+    def word(self) -> str:
+        """Return what a store keeps of it that has one text for each window (`stores.plain_skips`)."""
+        return f"{(self.minute - self.window) << PLAIN_BITS | self.code:x}:{self.execution_id:x} "
 
 
 class LookCloser(NamedTuple):
@@ -378,3 +408,45 @@ def _cause(firing: Firing, follows: Attempt | None) -> Cause:
     if firing.again:
         return "manual"
     return "schedule" if follows is None else "takeover"
+
+
+PLAIN_BITS = 20
+"""Of `PlainSkip.code`."""
+PLAIN_DONE = 1 << PLAIN_BITS - 1
+PLAIN_WINDOW = 128
+"""Minutes: two hours of skips of a host in one text of at most two kilobytes."""
+
+
+def plain_skip(state: State, firing: Firing, refusal: Refusal) -> PlainSkip | None:
+    """Return the skip if it is one of those that every host but one has at every tick; None if it tells more.
+
+    Another host runs, or has run, the first attempt of the same tick, which is a minute, and the firing was in time.
+    What the skip says of its holder is then what the log says of that attempt.
+    """
+    tick, first, lease = firing.tick, state.newest, state.lease
+    done = refusal.reason == "done"
+    held = (
+        refusal.reason == "held"
+        and lease is not None
+        and first is not None
+        and lease.execution_id == first.execution_id
+    )
+    if (
+        not (done or held)
+        or state.own is not None
+        or first is None
+        or first.number != 1
+        or firing.again
+    ):
+        return None
+    if (
+        tick.instant is None
+        or tick.instant % 60
+        or abs(state.now - firing.fired_at) > PLAIN_SKIP_WITHIN
+    ):
+        return None
+    late = state.now - tick.instant
+    if not -PLAIN_SKIP_EARLY <= late < PLAIN_SKIP_LATE:
+        return None
+    code = int((late + PLAIN_SKIP_EARLY) * 1000) + (PLAIN_DONE if done else 0)
+    return PlainSkip(int(tick.instant // 60), code, first.execution_id)

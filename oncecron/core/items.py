@@ -12,20 +12,25 @@ An item that was queued, or that a batch left `done`, needs no record of its own
 
 from __future__ import annotations
 
-from oncecron.core.errors import ConfigurationError
+from oncecron.core.errors import ConfigurationError, StoreRefusesError
+from oncecron.core.light_modules import sha256_digests
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Literal
 
     from oncecron.core.retry import RetryPolicy
 
     ItemState = Literal["queued", "taken", "done", "failed", "lost", "dead"]
+    MendedState = Literal["queued", "done"]
     SettledState = Literal["done", "failed", "lost", "dead"]
 
 ITEM_STATES: tuple[ItemState, ...] = ("queued", "taken", "done", "failed", "lost", "dead")
 """`failed` waits for its retry. `lost` is in doubt. `dead` is given up: a permanent exit status, or no retries left."""
+
+MENDABLE_STATES: tuple[ItemState, ...] = ("lost", "dead", "failed")
+"""What a person may queue again, or mark as done."""
 
 LARGEST_ITEM = 4096
 """The bytes of an item, and of its identity: a list is no store for payloads."""
@@ -64,9 +69,14 @@ def item_id(items_of: ItemList, identity: str) -> str:
     The first 32 hexadecimal digits of the SHA-256 of the three with a newline between them, which neither a key nor a
     tick can contain.
     """
-    from hashlib import sha256  # noqa: PLC0415 - only where there are items
+    return next(item_ids(items_of, (identity,)))
 
-    return sha256("\n".join((*items_of, identity)).encode()).hexdigest()[:32]
+
+def item_ids(items_of: ItemList, identities: Iterable[str]) -> Iterator[str]:
+    """Yield the `item_id` of each identity of a list, in half the time of as many calls."""
+    before = "\n".join((*items_of, "")).encode()
+    digests = sha256_digests(before + identity.encode() for identity in identities)
+    return (digest[:32] for digest in digests)
 
 
 class ItemError(ConfigurationError):
@@ -97,8 +107,21 @@ def item_of_json(line: bytes, number: int) -> Item:
     return Item(_checked(str(identity).encode("utf-8", "surrogatepass"), number), text)
 
 
+def check_drawn(item: DrawnItem) -> None:
+    """Raise `StoreRefusesError` for an item that no load accepts: another program has written to the store."""
+    for text in (item.identity, item.payload):
+        if len(text) <= LARGEST_ITEM // 4 and text.isprintable():
+            continue  # as most are: no NUL, and not too long in UTF-8
+        try:
+            _checked(text.encode("utf-8", "surrogatepass"), item.position)
+        except ItemError as error:
+            raise StoreRefusesError(
+                f"item {item.position} was changed in the store by another program; load it again under another --tick"
+            ) from error
+
+
 def _checked(data: bytes, number: int) -> str:
-    """Return an item as text. `number`: which item of the input it is, from 1."""
+    """Return an item as text. `number`: which item of the list it is, from 1."""
     if len(data) > LARGEST_ITEM:
         raise ItemError(
             f"item {number} has {len(data)} bytes, and an item may have {LARGEST_ITEM}; list a name or an id, and let "
@@ -187,7 +210,7 @@ class Draw(NamedTuple):
     results: Sequence[ItemResult] = ()
     """The items of the last batch that are not `done`: all that are not named here are. Ignored once it is settled."""
     wanted: int = 1
-    """At most `LARGEST_BATCH`; 0: settle, and take nothing."""
+    """At most `LARGEST_BATCH`; 0: settle, and take nothing. The answer then need not say what waits."""
     slots: int = 1
     """The number of shards of the key."""
     redraw_below: int = 0
@@ -217,6 +240,11 @@ def state_of(recorded: ItemState, *, is_held: bool) -> ItemState:
     A lease that has expired is not held, whether a claim has declared that or not: its command is dead by then.
     """
     return "lost" if recorded == "taken" and not is_held else recorded
+
+
+def mended(state: MendedState, author: str) -> str:
+    """Return the reason on record of an item that a person has put into a state."""
+    return f"{'queued again' if state == 'queued' else 'marked done'} by {author}"
 
 
 def after_failure(

@@ -69,7 +69,8 @@ class Skip(NamedTuple):
     holder_host: str | None
     holder_pid: int | None
     host: str
-    pid: int
+    pid: int | None
+    """None for a plain skip (`oncecron.core.claim.plain_skip`), of which less is kept."""
     at: float
     count: int  # type: ignore[assignment]  # the published name, which hides tuple.count
     detail: str | None
@@ -175,6 +176,16 @@ class KeyHost(NamedTuple):
     """How often it did not."""
 
 
+class HostTicks(NamedTuple):
+    """What `check` judges of a `KeyHost`, field by field the same."""
+
+    key: str
+    host: str
+    seen_at: float
+    clock_ahead: float
+    ticks: tuple[tuple[str, float], ...]
+
+
 def count_of_last_day(counts: str, hours: int) -> int:
     """Return the sum of counts, one for each of 24 hours and the newest last, of which `hours` have passed since."""
     return sum(map(int, counts.split()[max(0, hours) :]))
@@ -196,14 +207,30 @@ def key_host_of(
     skips: int | None,
 ) -> KeyHost:
     """Return a host of a key as every store has it, in the order of their columns; ticks and times as words."""
+    return KeyHost(
+        *(key, int(shard), host, float(seen_at), version, float(clock_ahead)),
+        *(_fired(ticks, ticks_at), schedule, zone, command, int(wins or 0), int(skips or 0)),
+    )
+
+
+def host_ticks_of(
+    key: str,
+    host: str,
+    seen_at: float,
+    clock_ahead: float,
+    ticks: str | None,
+    ticks_at: str | None,
+) -> HostTicks:
+    """Return the same of a host of a key as `key_host_of`."""
+    fired = _fired(ticks, ticks_at)
+    return HostTicks(key, host, float(seen_at), float(clock_ahead), fired)
+
+
+def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], ...]:
     times = [float(at) for at in (ticks_at or "").split()]
     if not all(map(is_time, times)):
         raise ValueError("the time of a tick is none")
-    fired = tuple(zip((ticks or "").split(), times, strict=True))
-    return KeyHost(
-        *(key, int(shard), host, float(seen_at), version, float(clock_ahead)),
-        *(fired, schedule, zone, command, int(wins or 0), int(skips or 0)),
-    )
+    return tuple(zip((ticks or "").split(), times, strict=True))
 
 
 class LeaseView(NamedTuple):
@@ -354,8 +381,8 @@ class ItemQuery(NamedTuple):
     items_of: ItemList
     states: tuple[str, ...] = ()
     """None given: all."""
-    identity: str | None = None
-    """One item."""
+    identities: list[str] | None = None
+    """Which of them; None: all. Those that are not in the list are ignored."""
 
 
 class ItemRow(NamedTuple):

@@ -348,6 +348,15 @@ CHANNEL_FORGOTTEN = 3600.0
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
 
+PLAIN_SKIP_WITHIN = 10.0
+"""A skip that the store decided within so many seconds of its firing, by the clocks of both, is a plain one."""
+
+PLAIN_SKIP_EARLY = 20.0
+"""So many seconds before the time of its tick a plain skip may happen."""
+
+PLAIN_SKIP_LATE = 500.0
+"""So many seconds after it: with the others, 19 bits hold the milliseconds."""
+
 SAME_TIME = 2.0
 """`why` does not mention a difference between two clocks, or two steps of one firing, that is smaller than this."""
 

@@ -195,13 +195,15 @@ class Guard:
 
         From then on the wrapper kills a guard that is stopped between reading the clock and starting the job.
         """
-        if not self._trusts(lease):
-            return False
-        self.trust.until = lease.trusted_until
-        if not self._trusts(lease):  # stopped before the wrapper could see it
-            self.trust.until = NOTHING_TO_FENCE
-            return False
-        return True
+        if self.spec.items:
+            self.reporter.log.hold()  # before the look at the clock: it may wait
+        if self._trusts(lease):
+            self.trust.until = lease.trusted_until
+            if self._trusts(lease):
+                return True
+            self.trust.until = NOTHING_TO_FENCE  # stopped before the wrapper could see it
+        self.reporter.log.go_on()
+        return False
 
     def _trusts(self, lease: Lease) -> bool:
         return lease.trusted_until - self.now() >= lease.ttl / 2
@@ -211,10 +213,15 @@ class Guard:
         spec, group, mask = self.spec, self._job_group, self._signal_mask
         ttl, say = spec.firing.ttl, self.reporter.say
         job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say)
-        environment = spec.job_environment(lease)
-        outputs = self._capture.begin() if self._capture else ()
-        body = self._runner(spec.items, lease, environment) if spec.items and lease else None
-        job.start(spec.program, spec.command, environment, group, mask, self.now(), outputs, body)
+        try:
+            environment = spec.job_environment(lease)
+            outputs = self._capture.begin() if self._capture else ()
+            body = self._runner(spec.items, lease, environment) if spec.items and lease else None
+            job.start(
+                spec.program, spec.command, environment, group, mask, self.now(), outputs, body
+            )
+        finally:
+            self.reporter.log.go_on()
         if lease is None:
             running = Ending("running", None, None, 0.0)
             record = spool_records.execution_record(spec.firing, None, running)

@@ -17,6 +17,12 @@ class NoLog:
     def send(self, record: dict[str, Any]) -> None:
         """Drop a record."""
 
+    def hold(self) -> None:
+        """Do nothing."""
+
+    def go_on(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
         """Do nothing."""
 

@@ -4,7 +4,9 @@ The lease store records all of this too, and it alone decides. An unreachable lo
 
 - The guard sends the first record after the claim is answered and the job, if any, has started; then the thread starts.
   A later attempt or shard may be forked while this thread holds a lock of a library. That is safe, because between fork
-  and exec `process_tree.start` calls nothing that could wait for a lock.
+  and exec `process_tree.start` calls nothing that could wait for a lock. The runner of `each` is forked and executes
+  nothing: it would wait for ever for a module that this thread is importing, or for a mutex of libpq. So the guard
+  lets the thread rest meanwhile (`hold`).
 - Records are delivered in order, and retried with jitter while the log store is unreachable. Spooled records of this
   key go first, and a few records of other keys follow when nothing else waits. The record of an end has everything that
   the record of its start has, and replaces it if that is still waiting.
@@ -49,6 +51,9 @@ class LogMirror:
         self._spec = spec
         self._log = log
         self._changed = threading.Condition()
+        self._working = threading.Lock()
+        """Held while the thread may hold a lock of a library."""
+        self._is_held = False
         self._waiting: list[dict[str, Any]] = []
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -70,6 +75,19 @@ class LogMirror:
             ) as error:  # the user's limit of threads: the record is spooled at the end
                 self._error = error
                 self._thread = None
+
+    def hold(self) -> None:
+        """Let the thread rest until `go_on`, so that a fork finds no lock of a library held.
+
+        Whoever still works after `LOG_GOODBYE` waits for the network, and holds none.
+        """
+        self._is_held = self._working.acquire(timeout=LOG_GOODBYE)
+
+    def go_on(self) -> None:
+        """End the rest."""
+        if self._is_held:
+            self._is_held = False
+            self._working.release()
 
     def close(self) -> None:
         """Let the thread deliver the last records; spool what it cannot."""
@@ -107,8 +125,11 @@ class LogMirror:
         others_spooled = log.spool.has()
         while record := self._next(store):
             try:
-                store = store or open_lease_store(log.address, self._spec.namespace, ASSUMED_TTL)
-                self._deliver(store, record)
+                with self._working:
+                    store = store or open_lease_store(
+                        log.address, self._spec.namespace, ASSUMED_TTL
+                    )
+                    self._deliver(store, record)
             except RecordRefusedError as error:
                 self._set_aside(record, error)
                 continue
@@ -119,9 +140,10 @@ class LogMirror:
             backoff.reset()
             if others_spooled and not self._busy():
                 others_spooled = False
-                log.spool.deliver(
-                    store, None, wanted=self._others_wanted, within=LOG_RECORD_TIMEOUT
-                )
+                with self._working:
+                    log.spool.deliver(
+                        store, None, wanted=self._others_wanted, within=LOG_RECORD_TIMEOUT
+                    )
         if store:
             store.close()
 

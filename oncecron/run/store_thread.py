@@ -13,6 +13,9 @@ another, and posts events as answers, in the order in which things happen:
                  when the connection is readable: the server is closing it, or has sent a notification (the thread
                  listens after a second).  While the store is unreachable, renewals are retried with jitter.
                  `Renewed` moves the end of trust and may bring a request; after `Lost` there are no more heartbeats.
+                 A store that does not hold its connection (`LeaseStore.holds_connection`) gives it back after a
+                 second, and after each heartbeat; the first one comes at a random moment, so that jobs that began
+                 together do not connect together.
     keep         Records how an attempt ended and keeps the lease, with its heartbeats: `Kept`.  If the store does not
                  answer, or the lease is lost, it is treated like `end`: `Recorded`.
     retry        Begins the next attempt, within the budget of a claim: `Granted` (parked like a claim), `NotRetried`
@@ -35,7 +38,7 @@ from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
 from oncecron.core.light_modules import deque, start_thread
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
-from oncecron.core.retry import Backoff
+from oncecron.core.retry import Backoff, random_fraction
 from oncecron.core.timing import (
     CALL_TIMEOUT,
     HEARTBEATS_PER_TTL,
@@ -281,7 +284,13 @@ class StoreThread:
         now = self._now()
         self._beating = True
         self._renew_deadline = NEVER
-        self._renew_at = now + self._interval
+        holds = self._connection.store.holds_connection
+        if not holds and self._spec.verbose:
+            stderr.complain(
+                f"key {self._lease.key}: no connection to PostgreSQL is held between heartbeats "
+                "(hold=no, or the server is nearly full)"
+            )
+        self._renew_at = now + self._interval * (1.0 if holds else random_fraction())
         self._listen_at = now + LISTEN_AFTER
         if self._others_spooled:
             self._others_spooled = False
@@ -289,6 +298,8 @@ class StoreThread:
 
     def _listen(self) -> None:
         self._listen_at = NEVER
+        if self._given_back():
+            return
         try:
             self._connection.listen(
                 self._spec.firing_of(self._lease), self._now() + self._ask_timeout
@@ -296,6 +307,13 @@ class StoreThread:
         except StoreError:
             self._connection.close()
             self._renew_at = self._now()
+
+    def _given_back(self) -> bool:
+        """Close the connection if it is not to be held; return whether that is so."""
+        holds = self._connection.store.holds_connection
+        if not holds:
+            self._connection.close()
+        return not holds
 
     def _renew(self) -> None:
         firing = self._spec.firing_of(self._lease)
@@ -324,7 +342,9 @@ class StoreThread:
             return
         self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER
-        if self._beating and self._listen_at == NEVER and not self._connection.listens(firing):
+        if not self._beating or self._given_back():
+            return
+        if self._listen_at == NEVER and not self._connection.listens(firing):
             self._listen_at = self._now()  # a new connection
 
     def _keep(self, ending: Ending) -> None:
@@ -332,6 +352,7 @@ class StoreThread:
         answer = self._answer(lambda deadline: store.keep(lease, ending, deadline=deadline))
         if answer is True:
             self._renew_at = self._now() + self._interval
+            self._given_back()
             self._post(Kept())
         elif answer is False:  # the lease is lost: record the end
             self._record(ending)

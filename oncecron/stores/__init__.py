@@ -43,7 +43,7 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
         return RedisLeaseStore(target, namespace=namespace, ttl=ttl)
     from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
-    return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl)
+    return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl, hold=address.hold)
 
 
 def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
@@ -83,4 +83,4 @@ def open_inspector(address: Address, namespace: str) -> Inspector:
             f"psycopg cannot be loaded: {error}; install psycopg[binary], or your distribution's libpq5"
         ) from error
 
-    return PostgresInspector(address.target, namespace=namespace)
+    return PostgresInspector(address.target, namespace=namespace, hold=address.hold)

@@ -13,6 +13,8 @@ from oncecron.core.secrets import masked as masked  # noqa: PLC0414 - a store im
 if TYPE_CHECKING:
     from typing import Literal
 
+    Hold = Literal["yes", "no", "auto"]
+
 DEFAULT_NAMESPACE = "oncecron"
 _KNOWN = "postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///ABSOLUTE/PATH or local"
 _REDIS = ("redis", "rediss", "valkey", "valkeys")
@@ -35,6 +37,9 @@ _MEANT = {
 }
 
 
+_HOLDS: dict[str, Hold] = {"yes": "yes", "no": "no", "auto": "auto"}
+
+
 class Address(NamedTuple):
     """The address of a store."""
 
@@ -43,6 +48,8 @@ class Address(NamedTuple):
     """A libpq connection string, the URL of a Redis store, or an absolute path."""
     options: tuple[tuple[str, str], ...] = ()
     """For Redis: the table [redis] of the configuration file. The URL takes precedence."""
+    hold: Hold = "auto"
+    """For PostgreSQL: whether a running job holds its connection (`?hold=`, which libpq does not know)."""
 
     @property
     def lease_clock(self) -> int:
@@ -62,7 +69,7 @@ def parse_address(text: str) -> Address:
         raise ConfigurationError(f"{masked(text)!r} is not a store; {cure}")
     if scheme in ("postgresql", "postgres"):
         _check_login(text)
-        return Address("postgres", text)
+        return _postgres_address(text)
     if scheme in _REDIS_SCHEMES:
         _check_login(text)
         return Address("redis", text)
@@ -80,6 +87,25 @@ def parse_address(text: str) -> Address:
             f"store {masked(text)!r}: drop '+{driver}' (a driver's name has no place here)"
         )
     raise ConfigurationError(f"store {masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
+
+
+def _postgres_address(text: str) -> Address:
+    """Take `hold` out of the parameters; libpq reads all others. The last one counts, as in libpq."""
+    before, _, query = text.partition("?")
+    hold: Hold = "auto"
+    others = []
+    for part in query.split("&") if query else ():
+        name, _, value = part.partition("=")
+        if name != "hold":
+            others.append(part)
+        elif value in _HOLDS:
+            hold = _HOLDS[value]
+        else:
+            raise ConfigurationError(
+                f"store {masked(text)!r}: hold: invalid value {value!r} (use yes, no or auto)"
+            )
+    rest = "&".join(others)
+    return Address("postgres", f"{before}?{rest}" if rest else before, hold=hold)
 
 
 def _check_login(text: str) -> None:

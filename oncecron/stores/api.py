@@ -20,11 +20,13 @@ from oncecron.core.log_rows import UNCHANGED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.items import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded
+    from oncecron.core.claim import PlainSkip
+    from oncecron.core.items import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded, MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
         Execution,
         HistoryQuery,
+        HostTicks,
         ItemQuery,
         ItemRow,
         JobKey,
@@ -68,6 +70,8 @@ class LeaseStore(Protocol):
     """The clock on which trust in a lease is judged (a `time.CLOCK_*` constant)."""
     survives_fork: bool
     """Whether a forked process may open the store while the connection of its parent is open."""
+    holds_connection: bool
+    """Whether a job that runs is to hold the connection between its heartbeats, as the last claim was answered."""
 
     def claim(
         self,
@@ -126,8 +130,15 @@ class LeaseStore(Protocol):
         After `keep` this means that no retry follows. Lease lost or not, no attempt that has not started yet may start.
         """
 
-    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Record a skip that the store did not decide (`broken`, or the end of a wait)."""
+    def skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        *,
+        deadline: float,
+        plain: PlainSkip | None = None,
+    ) -> None:
+        """Record a skip; `plain`: the same in less space, which only a claim knows."""
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
@@ -240,6 +251,9 @@ class Inspector(Protocol):
         A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
         """
 
+    def host_ticks(self) -> Sequence[HostTicks]:
+        """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
+
     def forget(self, key: str) -> bool:
         """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""
 
@@ -321,8 +335,11 @@ class Inspector(Protocol):
     def items(self, query: ItemQuery) -> Iterator[ItemRow]:
         """Yield the items of one list, in the order of the list."""
 
-    def requeue_items(self, query: ItemQuery) -> int:
-        """Queue the `lost`, `dead` and `failed` items of a query again, to be drawn at once; return how many."""
+    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
+        """Put the `lost`, `dead` and `failed` items of a query into a state; return how many.
+
+        `queued`: they are drawn at once. `done`: they are not drawn again. The author is recorded as their reason.
+        """
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create or upgrade the schema, set the given parts of the least retention, and grant rights.

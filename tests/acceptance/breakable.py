@@ -49,14 +49,17 @@ class BreakablePostgres:
     claim = b"grant_v1"
     finish = b"finish_v1"
 
-    def __init__(self, server: PostgresServer, *, prefix: list[str] | None = None) -> None:
+    def __init__(
+        self, server: PostgresServer, *, prefix: list[str] | None = None, parameters: str = ""
+    ) -> None:
         self.server = server
+        self._parameters = parameters
         self._database: Database = installed(server.create_database(), prefix=prefix or [])
         self.log = PostgresLog(self._database)
 
     def url(self, via: Any = None) -> str:
         """Return the URL of a role that may fire."""
-        return self._database.url(via=via)
+        return self._database.url(via=via) + self._parameters
 
     def stop(self, mode: str) -> None:
         """Stop the postmaster as pg_ctl does, or kill it."""
@@ -145,9 +148,14 @@ def start_breakable(
     new_redis: Callable[..., RedisServer],
     **settings: Any,
 ) -> Breakable:
-    """Start a server of this kind; `settings` are its own, and host and prefix of another place."""
+    """Start a server of this kind; `settings` are its own, and host and prefix of another place.
+
+    `unheld` is PostgreSQL with `?hold=no`.
+    """
     if kind == "redis":
         return BreakableRedis(new_redis(aof=True, **settings))
     return BreakablePostgres(
-        new_postgres(synchronous_commit="on", **settings), prefix=settings.get("prefix")
+        new_postgres(synchronous_commit="on", **settings),
+        prefix=settings.get("prefix"),
+        parameters="?hold=no" if kind == "unheld" else "",
     )

@@ -133,7 +133,12 @@ class SQLiteLog:
 
     def skips(self, key: str) -> list[Skipped]:
         """Ask in a connection of its own."""
-        return [Skipped(*row) for row in self._query(_SKIPS.format("skip", "?"), key)]
+        rows = [Skipped(*row) for row in self._query(_SKIPS.format("skip", "?"), key)]
+        plain = self._query("select window, host, words from plain_skips where key = ?", key)
+        holders = dict(
+            self._query("select execution_id, host from job_execution where key = ?", key)
+        )
+        return [*rows, *(each for row in plain for each in _plain(*row, holders))]
 
     def heartbeat(self, key: str) -> float | None:
         """Ask in a connection of its own."""
@@ -188,6 +193,12 @@ class RedisLog:
                     json.loads(self._client.hget(rows, member)),
                 )
                 found.append(Skipped(tick, reason, host, row.get("holder_host"), int(row["count"])))
+        rows_of = "oncecron:{oncecron}:executions"
+        holders = {int(i): json.loads(t)["host"] for i, t in self._client.hgetall(rows_of).items()}
+        for part in sorted(self._client.scan_iter(_name("plain_rows", key, "*"))):
+            for place, words in self._client.hgetall(part).items():
+                window, _, host = place.partition(" ")
+                found += _plain(int(window), host, words, holders)
         return found
 
     def heartbeat(self, key: str) -> float | None:
@@ -200,6 +211,20 @@ class RedisLog:
         fields = {"request": kind, "requested_by": "eve", "request_signal": str(number)}
         fields["request_grace"] = "" if grace is None else str(grace)
         self._client.hset(_name("lease", key), mapping=fields)
+
+
+def _plain(window: int, host: str, words: str, holders: dict[int, str]) -> list[Skipped]:
+    """Return the plain skips in a text of words, one for each tick and reason."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for word in words.split():
+        code, execution_id = (int(part, 16) for part in word.split(":"))
+        tick = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime((window + (code >> 20)) * 60))
+        which = tick, "done" if code >> 19 & 1 else "held"
+        found[which] = found.get(which, (0, 0))[0] + 1, execution_id
+    return [
+        Skipped(tick, reason, host, holders.get(execution_id), count)
+        for (tick, reason), (count, execution_id) in found.items()
+    ]
 
 
 def between_firings(store: Store, key: str, ttl: float) -> None:

@@ -1,9 +1,12 @@
 """`oncecron each`: a list is loaded once, and a command is run for each of its items, or batch of items."""
 
+import json
 import os
 import signal
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -183,6 +186,19 @@ def test_a_batch_names_its_items_on_descriptor_3(any_store: Store, host: Oncecro
     assert "of 4 items, 1 dead" in told.err
 
 
+def test_what_a_command_left_behind_reports_nothing_of_the_next(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """It has the pipe of its own command, and no other."""
+    asked, said = public_path / "asked", public_path / "said"
+    wait = "until [ -e {} ]; do sleep 0.02; done"
+    first = f"(trap '' PIPE; {wait.format(asked)}; echo fail 2 evil >&3; touch {said}) >/dev/null 2>&1 &"
+    second = f"touch {asked}; {wait.format(said)}"
+    job = f'if [ "$1" = 1 ]; then {first} else {second}; fi'
+    told = each(host, *TICK, "--items", "seq 3", "--slots", 1, "--", "sh", "-c", job, "sh")
+    assert (told.status, told.err) == (0, "")
+
+
 def test_a_command_that_is_killed_leaves_its_items_in_doubt(store: Store, host: Oncecron) -> None:
     """They are not run again, unless --in-doubt retry says so; the id is the same then."""
     script = 'echo "$1" "$ONCECRON_ITEM_ID"; [ "$1" != 2 ] || kill -9 $$'
@@ -211,6 +227,7 @@ def test_a_signal_leaves_the_rest_in_the_queue(store: Store, host: Oncecron, led
     os.kill(firing.process.pid, signal.SIGTERM)
     told = firing.wait()
     assert told.status == 143, told.err
+    assert "key k: of 10 items, 1 in doubt and 7 left; see `oncecron items k --tick " in told.err
     assert {row.outcome for row in store.executions("k")} == {"succeeded", "stopped"}
     told = each(host, *TICK, "--items", "exit 9", "--shell", script)
     assert told.status == 1
@@ -230,6 +247,7 @@ def test_a_pause_leaves_the_rest_in_the_queue(
     go.touch()
     told = firing.wait()
     assert (told.status, lines(ledger)) == (75, ["1", "2", "3"])
+    assert "key k: of 10 items, 7 left; see `oncecron items k --tick " in told.err
     assert operator("resume", "k").status == 0
     assert each(host, *TICK, *LIST, "--shell", script).status == 0
     assert lines(ledger) == [str(number) for number in range(1, 11)]
@@ -242,6 +260,38 @@ def test_again_loads_what_is_new(store: Store, host: Oncecron) -> None:
     told = each(host, *campaign, "--items", "seq 5", "--again", "-v", "--", "echo")
     assert told.out == b"4\n5\n"
     assert "2 items loaded, 3 known" in told.err
+
+
+@pytest.mark.own_log
+def test_kept_items_are_not_run_again_after_retention(
+    store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """`keep` outlives the executions of the tick, as an option or in the file; after it, or without it, they run."""
+    retention = public_path / "retention.toml"
+    retention.write_text('[job.by-file]\nkeep = "1d"\n')
+    where = ("--store", store.owner_url)
+    assert host("init", "--keep-executions", "0s", *where).status == 0
+    given: dict[str, tuple[object, ...]] = {
+        "kept": ("--keep", "1d"),
+        "by-file": ("--config", retention),
+        "kept-shortly": ("--keep", "1s"),
+        "not-kept": (),
+    }
+    tick = ("--tick", "2026-01-02T03:00Z", "--items", "seq 2")
+    for key, words in given.items():
+        assert each(host, *tick, *words, "--", "echo", key=key).out == b"1\n2\n"
+
+    def loaded() -> set[str]:
+        assert host("prune", "--executions", "0s", *where).status == 0
+        rows = json.loads(host("items", "--json").out)
+        return {row["key"] for row in rows}
+
+    eventually(lambda: loaded() == {"kept", "by-file"})
+    assert host("history", "kept", "--json").out == b"[]\n"
+    for key in given:
+        again = each(host, *tick, "--again", "--", "echo", key=key)
+        expected = b"" if key in ("kept", "by-file") else b"1\n2\n"
+        assert (again.status, again.out) == (0, expected), key
 
 
 def test_hosts_with_another_number_of_slots_are_refused(store: Store, host: Oncecron) -> None:
@@ -258,3 +308,29 @@ def test_a_command_that_is_missing_claims_nothing(any_store: Store, host: Oncecr
     assert each(host, *TICK, "--items", "exit 9", "--", "no-such-command").status == 127
     assert each(host, *TICK, "--items", "exit 9", "--", "/etc/passwd").status == 126
     assert any_store.executions("k") == []
+
+
+def test_a_batch_that_is_too_long_for_arguments_stays_queued(
+    any_store: Store, host: Oncecron
+) -> None:
+    """The message names the cure, and the next firing of the tick can use it."""
+    listed = ("--items", "for n in $(seq 1000); do printf '%03000d\\n' $n; done", "--batch", 1000)
+    told = each(host, *TICK, *listed, "--", "true")
+    assert told.status == 126
+    assert "use a smaller --batch, or --stdin" in told.err
+    assert each(host, *TICK, *listed, "--stdin", "--", "wc", "-c").out == b"3001000\n"
+
+
+@pytest.mark.parametrize("text", ["a\0b", "x" * 4097])
+def test_an_item_that_no_load_accepts_is_given_to_no_command(public_path: Path, text: str) -> None:
+    """Whoever can write to the store writes what they like: the firing fails, and the item is in doubt."""
+    database = public_path / "store.db"
+    host = Oncecron(f"sqlite://{database}", public_path)
+    listed = ("--items", "seq 3", "-v")
+    assert each(host, *TICK, *listed, "--", "false").status == 1
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("update item set payload = ? where position = 2", [text])
+    assert host("items", "k", "--state", "dead", "--retry").status == 0
+    told = each(host, *TICK, *listed, "--again", "--", "echo", "item")
+    assert (told.status, told.out) == (78, b"item 1\n")
+    assert "item 2 was changed in the store by another program" in told.err

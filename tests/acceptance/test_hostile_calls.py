@@ -120,6 +120,7 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_client_backend": 0,
         "p_backend_start": None,
         "p_alone": True,
+        "p_full": 80,
         "p_oncecron": "1.0",
         "p_host_now": clock.wall(),
         "p_again": False,
@@ -138,6 +139,7 @@ def adopting(key: str) -> dict[str, Any]:
         "zone",
         "starting_deadline",
         "alone",
+        "full",
         "oncecron",
         "host_now",
         "again",
@@ -445,6 +447,8 @@ def test_a_look_with_arguments_of_ones_own_making(granted: Database, runner: Ses
     asked = {"p_key_id": 1, "p_owner": None, "p_tick": "t", "p_shards": 1, "p_awaited": 1}
     for changed in variants({**asked, "p_client_backend": 0}, TEXTS):
         runner("look_at_log_v1", **changed)
+        del changed["p_owner"], changed["p_awaited"]
+        runner("look_at_tick_v1", **changed)
     assert_all_run(granted, ["k"])
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PROGRAMS_TRIED = int(os.environ.get("ONCECRON_TEST_HOSTILE", "25"))
 ROLES = ("runner", "reader", "operator", "jobber", "outsider")
 INSUFFICIENT_PRIVILEGE = "42501"
-DOCUMENTED = re.compile(r"22...|23...|42501|54000|55P03|P0002|OC00[1-3]")
+DOCUMENTED = re.compile(r"22...|23...|42501|42846|54000|55P03|P0002|OC00[1-3]")
 """Data exceptions, violated constraints, rights, a value too long for an index, a lock that is not free, and our own.
 
 No syntax error, which would be an injection; no internal error; no timeout.
@@ -328,7 +328,7 @@ class Attacker:
             "cause": "schedule", "outcome": "succeeded", "host": "evil", "pid": 1, "user": "evil", "command": "true",
             "fired_at": now, "started_at": now, "finished_at": now, "at": now, "duration": 1.0, "lateness": 1.0,
             "ttl": 60.0, "shards": 1, "retries": 0, "client_backend": self._connection.info.backend_pid,
-            "alone": True, "locked": False, "listens": True, "kind": "stop", "author": "evil", "signal": 15,
+            "alone": True, "full": 80, "locked": False, "listens": True, "kind": "stop", "author": "evil", "signal": 15,
             "grace": 1.0, "reason": "held", "seconds": 60.0, "count": 1, "note": "evil",
             "keep_executions": 0.0, "keep_skips": 0.0,
         }  # fmt: skip

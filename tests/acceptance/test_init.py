@@ -365,22 +365,30 @@ def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
 def test_a_backlog_goes_in_the_background_of_ends(
     large: Database, as_role: Callable[..., Oncecron], public_path: Path
 ) -> None:
-    """Each end takes a hundred of each with it, however many are due."""
+    """Each end takes a hundred executions and a thousand skips of its key with it, and at most so many of another."""
     config = public_path / "oncecron.toml"
     config.write_text('[retention]\nexecutions = "1d"\nskips = "60s"\n')
 
-    def counts() -> tuple[int, int]:
+    def counts(key: str) -> tuple[int, int]:
         [row] = large.execute(
-            "select (select count(*) from oncecron.job_execution where tick_at is not null and host = 'h'),"
-            " (select count(*) from oncecron.skip where host = 'h')"
+            "select (select count(*) from oncecron.executions where key like %s and host = 'h'),"
+            " (select count(*) from oncecron.skip s join oncecron.job_key using (key_id)"
+            "   where key like %s and s.host = 'h')",
+            key,
+            key,
         )
         return row[0], row[1]
 
-    executions, skips = counts()
+    executions, all_before = counts("k1")[0], counts("%")
     for number in range(1, 4):
-        ended = as_role().run("fresh", "--config", config, "--tick", f"t{number}", "--", "true")
+        ended = as_role().run("k1", "--config", config, "--tick", f"t{number}", "--", "true")
         assert (ended.status, ended.err) == (0, "")
-        assert counts() == (executions - 100 * number, skips - 100 * number)
+        left, skips_left = counts("k1")
+        assert left == executions - 100 * number
+        assert skips_left < 60 / 40 + 1
+        all_left = counts("%")
+        assert 100 * number <= all_before[0] - all_left[0] <= 200 * number
+        assert 990 <= all_before[1] - all_left[1] <= 1000 + 1000 * number
 
 
 def test_a_long_history_comes_page_by_page(

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from pathlib import Path
 
 import pytest
 from log_of import Store
@@ -117,12 +119,64 @@ def test_retry_alone_is_for_items_in_doubt(
     assert states(host) == {"1": "done", "2": "queued", "3": "queued"}
 
 
+def test_done_acknowledges_what_was_checked_by_hand(
+    store: Store, host: Oncecron, operator: Oncecron
+) -> None:
+    """One item or all in doubt. Who did it is on record, `check` and `audit` are quiet, and nothing is run again."""
+    batch = ("--items", "seq 4", "--batch", 4)
+    words = ("each", "--key", "k", *TICK, *batch)
+    told = host(*words, "--", "sh", "-c", "echo ok 1 >&3; exit 1", stdin=-3)
+    assert told.status == 1
+    assert "in-doubt" in host("check").out.decode() + host("audit", "--json").out.decode()
+    told = operator("items", "k", "--item", "3", "--done")
+    assert told.out == b"marked 1 item of key k as done\n"
+    assert states(host) == {"1": "done", "2": "lost", "3": "done", "4": "lost"}
+    [found] = rows(host, "k", "--item", "3")
+    assert re.fullmatch(r"marked done by \S+@\S+", str(found["reason"]))
+    assert host("audit").status == 1
+    assert operator("items", "k", "--done").out == b"marked 2 items of key k as done\n"
+    assert host("audit").status == 0
+    assert host("check").status == 0
+    told = host(*words, "--again", "--", "echo", stdin=-3)
+    assert (told.status, told.out) == (0, b"")
+    assert host("check").status == 0
+
+
+def test_several_items_are_named(loaded: Oncecron, operator: Oncecron, public_path: Path) -> None:
+    """By several options, or by the lines of standard input; in whatever state that can be changed."""
+    assert list(states(loaded, "--item", "4", "--item", "9", "--item", "1")) == ["1", "4"]
+    file = public_path / "named"
+    file.write_text("2\n\n3\n2\nx y\n")
+    with file.open() as named:
+        told = operator("items", "k", "--item", "-", "--item", "4", "--done", stdin=named)
+    assert told.out == b"marked 2 items of key k as done; 2 of those named stay as they are\n"
+    assert set(states(loaded).values()) == {"done"}
+    told = operator("items", "k", "--item", "5", "--retry", "--namespace", "oncecron")
+    assert b"`oncecron each --key k --tick one --again --namespace oncecron -- COMMAND`" in told.out
+    told = operator("items", "k", "--item", "5", "--retry")
+    assert told.out.startswith(b"queued 0 items of key k again; 1 of those named stays as it is;")
+    told = loaded("items", "k", "--item", "1", "--item", "")
+    assert told.err.startswith("oncecron: --item is empty (an unset variable?)")
+
+
+@pytest.mark.stores("all")
+def test_no_line_names_no_item(loaded: Oncecron, operator: Oncecron) -> None:
+    """An empty answer of another program does not stand for all items."""
+    told = operator("items", "k", "--item", "-", "--done", stdin=-3)
+    assert told.out == b"marked 0 items of key k as done\n"
+    assert loaded("items", "k", "--item", "-", "--json", stdin=-3).out == b"[]\n"
+    assert list(states(loaded, "--state", "dead")) == ["2", "4"]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("--state", "lost"), "--state needs a KEY; `oncecron items` alone shows the lists of all keys"),
         (("k", "--state", "gone"), "--state: no state 'gone'; use queued, taken, done, failed, lost, dead"),
-        (("k", "--state", "done", "--retry"), "--retry: items that are done cannot be queued again; use --state lost,"),
+        (("--done",), "--done needs a KEY; `oncecron items` alone shows the lists of all keys"),
+        (("k", "--state", "done", "--retry"), "--retry: items that are done stay as they are; use --state lost,"),
+        (("k", "--state", "lost,taken", "--done"), "--done: items that are taken stay as they are; use --state lost,"),
+        (("k", "--retry", "--done"), "--retry and --done exclude each other; leave one of them out"),
         (("k", "--tick", "two"), "key k has no items of the tick two; its newest lists are of: one"),
         (("kk",), "key kk has no items; did you mean k?"),
         (("k k",), "'k k' is not a valid key; use"),

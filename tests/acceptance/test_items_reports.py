@@ -41,6 +41,29 @@ def test_items_in_doubt_are_a_finding(store: Store, host: Oncecron, operator: On
     assert findings(host, "check") == findings(host, "audit") == []
 
 
+@pytest.mark.stores("all")
+def test_check_is_well_once_all_items_are_done(
+    store: Store, host: Oncecron, operator: Oncecron
+) -> None:
+    """The slot stays failed on record, and the key is not well before the last one is settled."""
+
+    def kinds() -> set[str]:
+        return {row["finding"] for row in json.loads(host("check", "--json").out)["findings"]}
+
+    assert each(host, "one", *IN_DOUBT).status == 1
+    assert operator("items", "k", "--item", "2", "--item", "3", "--done").status == 0
+    assert kinds() == {"failed", "in-doubt"}
+    assert operator("items", "k", "--item", "4", "--done").status == 0
+    assert host("check").status == 0
+    [job] = json.loads(host("jobs", "--json").out)
+    assert (job["outcome"], job["exit_code"], job["settled"]) == ("failed", 1, True)
+    assert json.loads(host("history", "--json").out)[0]["outcome"] == "failed"
+    assert each(host, "one", "--again", "--items", "seq 4", "--", "false").status == 0
+    assert host("check").status == 0
+    assert each(host, "two", "--items", "seq 1", "--", "false").status == 1
+    assert kinds() == {"failed"}
+
+
 def test_check_names_what_an_older_tick_has_left(
     store: Store, host: Oncecron, operator: Oncecron
 ) -> None:

@@ -82,7 +82,12 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
         *("history --skips", "history k --since 1h", "history --outcome failed"),
         *("pause k", "resume k", "pause --all", "resume --all", "drain web9", "undrain web9"),
         *("forget k", "forget --host host-a", "check", "notify --now"),
-        *("items", "items e", "items e --state lost,dead --retry"),
+        *(
+            "items",
+            "items e",
+            "items e --item 1 --state dead --done",
+            "items e --state lost,dead --retry",
+        ),
         *("stop k --signal KILL", "release k"),
     ):
         ended = b(*shlex.split(command))

@@ -92,6 +92,20 @@ def test_the_last_fifty_of_a_key_cost_the_same_in_a_large_log(
     assert times[1] < 3 * times[0]
 
 
+def test_a_tick_is_not_looked_for_before_its_time(large: RedisServer) -> None:
+    """A page of the key's log, and not all of it. The server's clock may have been set back by a day since."""
+    tomorrow = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(time.time() + 86400))
+    store = RedisInspector(parse(large.url()), namespace="oncecron")
+    client = large.connect()
+    asked = []
+    for wanted in ("never", tomorrow):
+        client.config_resetstat()
+        assert not list(store.history(HistoryQuery(key="k7", tick=wanted, limit=None)))
+        asked.append(client.info("commandstats")["cmdstat_hmget"]["calls"])
+    assert asked[1] == 1 < asked[0]
+    store.close()
+
+
 def test_an_end_costs_the_same_in_a_large_log(large: RedisServer, public_path: Path) -> None:
     """A backlog goes a hundred at a time, of the key that ended and of the one that has waited longest."""
     config = public_path / "oncecron.toml"

@@ -318,6 +318,20 @@ def test_ctrl_c_ends_the_command(any_store: Store, terminal: Callable[..., Termi
     assert (record.outcome, record.signal) == ("stopped", signal.SIGINT)
 
 
+def test_ctrl_c_ends_each_and_leaves_the_rest(
+    any_store: Store, terminal: Callable[..., Terminal]
+) -> None:
+    """What runs is in doubt; a line below the bar says so, and how many are left."""
+    script = 'echo "at $1"; [ "$1" != 2 ] || exec sleep 60'
+    words = ("each", "--key", "k", "--tick", "t", "--items", "seq 5", "--", "sh", "-c", script)
+    screen = terminal(str(CONSOLE_SCRIPT), *words, "sh")
+    screen.expect("at 2")
+    screen.write("\x03")
+    screen.expect(r"\noncecron: key k: of 5 items, 1 in doubt and 3 left; see `oncecron items k ")
+    assert screen.wait() == 130
+    assert sorted(row.outcome for row in any_store.executions("k")) == ["stopped", "succeeded"]
+
+
 def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Terminal]) -> None:
     """Ctrl-Z stops the command and gives the shell back, the lease is kept, `fg` goes on, also reading."""
     shell = terminal(program("bash"), "--norc", "--noprofile", "-i")

@@ -21,6 +21,7 @@ from servers import (
 )
 from servers.oncecron import Oncecron
 
+HERD = int(os.environ.get("ONCECRON_TEST_HERD", "300"))
 HERD_TICKS = int(os.environ.get("ONCECRON_TEST_HERD_TICKS", "5"))
 
 
@@ -82,20 +83,21 @@ def _newer(beat: float | None, newest: float) -> float | None:
 
 
 @pytest.mark.herd
-def test_three_hundred_firings_in_one_second_run_once(
+@pytest.mark.timeout(120 + HERD)
+def test_a_herd_in_one_second_runs_once(
     store: Breakable, public_path: Path, journal: Journal
 ) -> None:
-    """With forty connections: one run, 299 quiet skips, no error."""
-    hosts = [Oncecron(store.url(), public_path, f"host-{n}") for n in range(300)]
+    """Three hundred firings and forty connections: one run, 299 quiet skips, no error."""
+    hosts = [Oncecron(store.url(), public_path, f"host-{n}") for n in range(HERD)]
     hosts[0].run("warm-up", "--tick", "one", "--", "true")
     firings = [
-        host.fire("k", "--tick", "one", "--connect-timeout", "90s", "--", *job(journal))
+        host.fire("k", "--tick", "one", "--connect-timeout", f"{HERD}s", "--", *job(journal))
         for host in hosts
     ]
-    ended = [firing.wait(120) for firing in firings]
+    ended = [firing.wait(HERD) for firing in firings]
     assert {(e.status, e.out, e.err) for e in ended} == {(0, b"", "")}
     assert len(journal.runs()) == 1
-    assert len({skip.host for skip in store.log.skips("k")}) == 299
+    assert len({skip.host for skip in store.log.skips("k")}) == HERD - 1
 
 
 @pytest.mark.herd

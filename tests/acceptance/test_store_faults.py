@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stores("all")  # each client of a store connects again 
 TTL = SHORT_TTL
 
 
-@pytest.fixture(params=["postgres", "redis"])
+@pytest.fixture(params=["postgres", "redis", "unheld"])
 def kind(request: pytest.FixtureRequest) -> str:
     """Name the kind of server."""
     return str(request.param)
@@ -100,6 +100,7 @@ def test_a_server_that_stays_away_ends_the_job_before_its_lease(
     assert store.log.executions("k")[0].lost_reason == "not-renewed"
 
 
+@pytest.mark.parametrize("kind", ["postgres", "redis"], indirect=True)  # where there is a session
 def test_a_terminated_backend_is_nothing_to_the_job(
     store: Breakable, host: Callable[..., Oncecron], journal: Journal
 ) -> None:

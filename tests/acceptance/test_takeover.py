@@ -36,9 +36,9 @@ SHORT = ("--beats", "--sleep", 0.3)
 LONG = ("--beats", "--sleep", 60)
 
 
-@pytest.fixture(params=["pooled", "postgres", "redis", "sqlite"])
+@pytest.fixture(params=["pooled", "postgres", "redis", "sqlite", "unheld"])
 def store(request: pytest.FixtureRequest, public_path: Any) -> Store:
-    """Give an empty store of each kind; `pooled` is PostgreSQL behind a transaction pooler."""
+    """Give an empty store of each kind; `pooled` and `unheld` are PostgreSQL behind a pooler, and with `?hold=no`."""
     if request.param == "sqlite":
         return SQLiteLog(public_path / "store" / "oncecron.db")
     if request.param == "redis":
@@ -50,6 +50,8 @@ def store(request: pytest.FixtureRequest, public_path: Any) -> Store:
     if request.param == "pooled":
         pooler: PgBouncer = request.getfixturevalue("pgbouncer")
         log.url = database.url(via=pooler)
+    if request.param == "unheld":
+        log.url += "?hold=no"
     return log
 
 

@@ -86,7 +86,14 @@ def installed_database(schema: Database) -> Iterator[Database]:
 
 @pytest.fixture
 def pooled_database(schema: Database) -> Iterator[Database]:
-    """Give another copy, for a test that asks PostgreSQL in both ways."""
+    """Give another copy, for a test that asks PostgreSQL in all ways."""
+    with schema.server.create_database(schema).until_dropped() as database:
+        yield database
+
+
+@pytest.fixture
+def unheld_database(schema: Database) -> Iterator[Database]:
+    """Give a third copy for such a test."""
     with schema.server.create_database(schema).until_dropped() as database:
         yield database
 

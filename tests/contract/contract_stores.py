@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from postgres_stores import PooledPostgresKind, PostgresKind
+from postgres_stores import PooledPostgresKind, PostgresKind, UnheldPostgresKind
 from redis_stores import RedisKind
 
 from oncecron.core import clock
@@ -131,6 +131,7 @@ class SQLiteKind:
                 *("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
             ),
             "skip": ("at",),
+            "plain_skips": ("at",),
             "pause": ("at", "until"),
             "drain": ("at",),
             "item_list": ("loaded_at",),
@@ -220,5 +221,6 @@ KINDS: dict[str, type[StoreKind]] = {
     "sqlite": SQLiteKind,
     "postgres": PostgresKind,
     "pooled": PooledPostgresKind,
+    "unheld": UnheldPostgresKind,
     "redis": RedisKind,
 }

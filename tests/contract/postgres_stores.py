@@ -35,6 +35,10 @@ TIMES = {
     "item_mark": ("not_before", "changed_at"),
     "key_host": ("seen_at",),
 }
+OLDER_PLAIN_SKIPS = """
+update oncecron.plain_skips set plain_from = plain_from - {0} / 60, plain_until = plain_until - {0} / 60;
+update oncecron.key_host set plain_from = plain_from - {0} / 60
+"""
 OLDER_HOSTS = """
 update oncecron.key_host h set hour = hour - {0} / 3600,
     ticks_at = array(select at - {0}
@@ -107,7 +111,8 @@ class PostgresKind:
             + ", ".join(f"{column} = {column} - {by}" for column in columns)
             for table, columns in TIMES.items()
         ]
-        self.database.execute("; ".join([*statements, OLDER_HOSTS.format(round(seconds))]))
+        rounded = (each.format(round(seconds)) for each in (OLDER_HOSTS, OLDER_PLAIN_SKIPS))
+        self.database.execute("; ".join([*statements, *rounded]))
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""
@@ -179,3 +184,14 @@ class PooledPostgresKind(PostgresKind):
     def way(request: pytest.FixtureRequest) -> Any:
         """Return the pooler."""
         return request.getfixturevalue("pgbouncer")
+
+
+class UnheldPostgresKind(PostgresKind):
+    """The same with `?hold=no`: hosts hold no session."""
+
+    copy: ClassVar[str] = "unheld_database"
+
+    @staticmethod
+    def connect(address: str) -> LeaseStore:
+        """Open a session at the first call, as a pooler's."""
+        return PostgresLeaseStore(address, namespace="oncecron", ttl=TTL, hold="no")

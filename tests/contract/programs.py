@@ -7,7 +7,8 @@ Some things are left out, because the contract lets stores differ there:
 - a store that loses data, and a store whose clock differs from the host's;
 - a session lock that is held or freed apart from its lease (`stale`, and `orphaned` within two heartbeats);
 - `listen`, `evict` and `watch_fd`;
-- calls for an execution that retention has removed.
+- calls for an execution that retention has removed;
+- which of several items that are due is drawn first, and what waits, for a draw that wants nothing.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ def _mostly(usual: Any, *others: Any, times: int = 5) -> SearchStrategy[Any]:
 _NOTE = _mostly(None, "why", "another why", times=3)
 _OUTCOMES = ("succeeded", "failed", "failed", "not-started", "stopped", "timed-out", "lost")
 _TICK_NAMES = (*("m1", "m2", "m3", "none", "n1") * 3, "m1 by name", "ahead")
+_RESULTS = st.tuples(
+    st.integers(0, 4),
+    st.sampled_from(("failed", "failed", "lost", "dead", "done")),
+    st.sampled_from((0.0, 300.0)),
+)
+"""Which item of the last batch, its state, and the delay of its retry."""
 _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     "claim": {
         "tick": st.sampled_from(_TICK_NAMES),
@@ -129,10 +136,40 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     "request": {"kind": st.sampled_from(("stop", "release"))},
     "release": {"execution": _mostly("last", "none", times=3), "shard": _mostly(0, 1, times=3)},
     "prune": {"older": st.sampled_from((0.0, 2000.0))},
+    "load": {
+        "number": _mostly("next", "same", "late", times=8),
+        "first": st.sampled_from((1, 1, 4)),
+        "count": st.sampled_from((0, 3, 5)),
+        "more": _mostly(False, True, times=3),
+        "keep": _mostly(None, 1000.0, 5000.0, times=2),
+    },
+    "draw": {
+        "number": _mostly("next", "same", "early", times=8),
+        "wanted": _mostly(9, 2, 0, times=2),
+        "results": st.lists(_RESULTS, max_size=3),
+        "redraw_below": _mostly(0, 2, 3, times=2),
+    },
+    "mend": {
+        "states": st.sampled_from((("lost",), ("dead",), ("lost", "dead", "failed"))),
+        "item": _mostly(None, "item 2"),
+        "to": st.sampled_from(("queued", "done")),
+    },
 }
 _OFTEN = {"claim": 40, "finish": 15, "ask again": 9, "keep": 9, "retry": 9, "renew": 6, "pass": 9}
 _OFTEN |= {"deliver own": 4, "deliver other": 4, "request": 3, "release": 3, "resume": 2}
-_OFHOLDERS = ("renew", "keep", "retry", "finish", "deliver own", "request", "release")
+_OFTEN |= {"draw": 6, "load": 3, "mend": 2}
+_OFHOLDERS = (
+    "load",
+    "draw",
+    "mend",
+    "renew",
+    "keep",
+    "retry",
+    "finish",
+    "deliver own",
+    "request",
+    "release",
+)
 HOLDER = len(HOSTS)
 """Stands for the first host that believes that it has a lease, if there is one."""
 _WHAT = [what for what in _HOW for _ in range(_OFTEN.get(what, 1))]
@@ -271,6 +308,43 @@ def _forgotten_attempt(tick: str) -> SearchStrategy[list[Step]]:
     )
 
 
+def _list_of_a_tick(tick: str) -> SearchStrategy[list[Step]]:
+    """Load a list and draw from it in two slots, of which one dies; then people mend it, and others go on."""
+    slot = {**_PLAIN, "tick": tick, "failover": False}
+    draws = [_step("draw", number="next") for _ in range(6)]
+    return _in_turn(
+        _step("claim", 0, **slot | {"shard": 0}),
+        _step("load", 0, number="next", more=False, first=1),
+        _step("draw", 0, number="next", redraw_below=0),
+        _step("claim", 1, **slot | {"shard": 1}),
+        _step("draw", 1, number="next", wanted=2),
+        draws[0],
+        st.one_of(_step("pass", seconds=100.0), _step("finish"), _step("load", number="next")),
+        _step("mend"),
+        _step("claim", 2, **slot | {"again": True, "shard": 0}),
+        *draws[1:4],
+        st.one_of(_step("mend"), _step("pause"), _step("drain"), _step("load", number="next")),
+        *draws[4:],
+    )
+
+
+def _list_that_is_forgotten(tick: str) -> SearchStrategy[list[Step]]:
+    """Let retention remove the executions of a list, and load it again."""
+    slot = {**_PLAIN, "tick": tick}
+    return _in_turn(
+        _step("claim", 0, **slot),
+        _step("load", 0, number="next", more=False),
+        _step("draw", 0, number="next"),
+        _step("draw", 0, number="next"),
+        _step("finish", 0),
+        _step("pass", seconds=3000.0),
+        _step("prune", older=2000.0),
+        _step("claim", 0, **slot | {"again": True}),
+        _step("load", 0, number="next", more=False),
+        _step("draw", 0, number="next"),
+    )
+
+
 def _short_gaps(gap: float) -> SearchStrategy[list[Step]]:
     """Start nothing, or something elsewhere, just before a start with a gap."""
     ended = st.one_of(_step("finish"), _step("finish", outcome="not-started"))
@@ -300,6 +374,8 @@ _STORIES: tuple[SearchStrategy[list[Step]], ...] = (
     * 2,
     _ONE_TICK.flatmap(_another_attempt),
     st.sampled_from(("m1", "m2", "n1")).flatmap(_forgotten_attempt),
+    *[st.sampled_from(("m1", "n1")).flatmap(_list_of_a_tick)] * 3,
+    st.sampled_from(("m1", "m2", "n1")).flatmap(_list_that_is_forgotten),
     st.sampled_from((30.0, 3600.0)).flatmap(_short_gaps),
     _in_turn(_step("deliver other", 0), _step("deliver its end"), _step("claim", 1)),
     _in_turn(_step("deliver other", 0, tick="ahead"), _step("claim", 1)),

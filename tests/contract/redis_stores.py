@@ -72,7 +72,7 @@ class RedisKind:
                 for field, text in self.client.hgetall(name).items():
                     self.client.hset(name, field, _older(field, text, seconds))
             elif kind == "zset" and (
-                ":skips:" in name or ":due:" in name or name.endswith(":lists")
+                ":skips:" in name or ":plain:" in name or ":due:" in name or name.endswith(":lists")
             ):
                 for member in self.client.zrange(name, 0, -1):
                     self.client.zincrby(name, -seconds, member)

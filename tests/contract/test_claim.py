@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
+    from oncecron.core.tick import Tick
+
 SILENT = 2.5 * INTERVAL
 """Longer than two heartbeats, shorter than the ttl."""
 
@@ -32,6 +34,19 @@ def test_a_claim_sent_again_gets_the_same_lease(a: Host, log: Log) -> None:
     assert isinstance(first, Lease)
     assert isinstance(second, Lease)
     assert second._replace(trusted_until=first.trusted_until) == first
+    assert len(log.executions()) == 1
+
+
+@pytest.mark.parametrize("tick", [minute(1), named_tick("deploy-17")])
+def test_a_claim_sent_again_on_another_connection_gets_the_same_lease(
+    a: Host, b: Host, log: Log, tick: Tick
+) -> None:
+    """What it is told does not depend on what this client remembers."""
+    firing = a.firing(tick)
+    first, second = a.ask(firing), b.ask(firing)
+    assert isinstance(first, Lease)
+    assert isinstance(second, Lease)
+    assert second.execution_id == first.execution_id
     assert len(log.executions()) == 1
 
 

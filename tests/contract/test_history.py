@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import KEY, Host, minute
+from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.tick import NO_TICK
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -48,6 +49,13 @@ def test_history_is_filtered_and_newest_first(
     assert [execution.tick for execution in log.executions(query)] == [
         minute(number).text for number in ticks
     ]
+
+
+def test_a_tick_is_found_behind_what_was_recorded_late(a: Host, log: Log) -> None:
+    """What was inserted late started before what was inserted earlier."""
+    a.run(minute(1))
+    a.deliver(execution_record(a.firing(NO_TICK), started_at=1e9))
+    assert len(log.executions(HistoryQuery(key=KEY, tick=minute(1).text))) == 1
 
 
 @pytest.mark.usefixtures("past")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,8 @@ from oncecron.core.log_rows import ItemQuery
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind
+
+ANN = "ann@desk"
 
 
 @pytest.fixture
@@ -54,11 +57,12 @@ def test_a_list_is_drawn_in_order_and_once(field: Field) -> None:
 
 
 def test_a_second_load_adds_only_what_is_new(field: Field) -> None:
-    """An item that comes twice counts once, and the first one stays as it was."""
+    """In the order of the list. An item that comes twice counts once, and the first one stays as it was."""
     assert field.load(items("a", "b", "a")) == Loaded(2, 0, 1, 2)
-    assert field.load([*items("c", "b", "c"), Item("a", "other")]) == Loaded(1, 2, 1, 3)
-    assert field.slot().names(9) == ["a", "b", "c"]
-    assert [row.payload for row in field.rows()] == ["a", "b", "c"]
+    given = [*items("z", "b", "y", "z", "c"), Item("a", "other"), Item("y", "other"), *items("x")]
+    assert field.load(given) == Loaded(4, 2, 2, 6)
+    assert field.slot().names(9) == ["a", "b", "z", "y", "c", "x"]
+    assert [row.payload for row in field.rows()] == ["a", "b", "z", "y", "c", "x"]
 
 
 def test_what_a_later_load_adds_is_drawn_after_the_end(field: Field) -> None:
@@ -139,7 +143,7 @@ def test_an_item_is_any_text(field: Field, text: str) -> None:
     assert [(item.identity, item.payload) for item in drawn.items] == [(text, text), ("0", text)]
     [row, _] = field.rows("taken")
     assert (row.item, row.payload, row.item_id) == (text, text, item_id(LIST, text))
-    assert [row.position for row in field.rows(identity=text)] == [1]
+    assert [row.position for row in field.rows(identities=[text])] == [1]
 
 
 def test_a_large_list_comes_in_full_batches(field: Field) -> None:
@@ -158,6 +162,21 @@ def test_a_large_list_comes_in_full_batches(field: Field) -> None:
     assert sizes == {500: 24}
     assert sorted(drawn) == sorted(item.identity for item in given)
     assert field.counts() == counts(12_000, done=12_000)
+
+
+def test_a_large_list_is_loaded_again(field: Field) -> None:
+    """A load that knows most items looks each of them up: it does not compare all with all."""
+    given = many(15_000)
+    for last, expected in (
+        (14_999, Loaded(14_999, 0, 0, 14_999)),
+        (15_000, Loaded(1, 14_999, 0, 15_000)),
+    ):
+        loader = field.loader()
+        for number, first in enumerate(range(0, last, 5000)):
+            chunk = given[first : min(first + 5000, last)]
+            loaded = put(loader, Chunk(number, chunk, is_last=number == 2))
+        assert loaded == expected
+        loader.host.finish(loader.lease)
 
 
 # Draw and settle
@@ -414,7 +433,7 @@ def test_people_list_items_by_state(field: Field) -> None:
     assert [row.position for row in field.rows("dead", "queued")] == [2, 5, 6, 7]
     assert [row.attempts for row in field.rows()] == [1, 1, 1, 1, 0, 0, 0]
     assert field.rows("lost") == []
-    assert field.rows("taken", identity="user-1@example.com") == []
+    assert field.rows("taken", identities=["user-1@example.com"]) == []
     unknown = field.people.item_lists("weekly")
     assert list(unknown) == []
 
@@ -433,11 +452,13 @@ def test_people_queue_items_again(field: Field) -> None:
     slot.draw(1)  # 7
     field.die(slot)
     assert field.counts() == counts(8, queued=1, done=2, failed=1, dead=2, lost=2)
-    assert field.people.requeue_items(ItemQuery(LIST, ("dead",), "user-2@example.com")) == 1
-    assert field.people.requeue_items(ItemQuery(LIST, ("dead",), "user-8@example.com")) == 0
-    assert field.people.requeue_items(ItemQuery(LIST, ("lost", "failed"))) == 3
-    assert field.people.requeue_items(ItemQuery(LIST, ("done", "queued", "taken"))) == 0
-    assert field.people.requeue_items(ItemQuery(ItemList("weekly", "x"), ("lost",))) == 0
+    queue = partial(field.people.mend_items, state="queued", author=ANN)
+    assert queue(ItemQuery(LIST, ("dead",), ["user-2@example.com"])) == 1
+    assert queue(ItemQuery(LIST, ("dead",), ["user-8@example.com"])) == 0
+    assert queue(ItemQuery(LIST, ("dead", "lost", "failed"), [])) == 0
+    assert queue(ItemQuery(LIST, ("lost", "failed"))) == 3
+    assert queue(ItemQuery(LIST, ("done", "queued", "taken"))) == 0
+    assert queue(ItemQuery(ItemList("weekly", "x"), ("lost",))) == 0
     assert field.counts() == counts(8, queued=5, done=2, dead=1)
     heir = field.slot(0, again=True)
     drawn = heir.draw(9)
@@ -447,6 +468,44 @@ def test_people_queue_items_again(field: Field) -> None:
     ]
     heir.settle()
     assert field.counts() == counts(8, done=7, dead=1)
+    reasons = {row.position: row.reason for row in field.rows()}
+    assert reasons[2] == reasons[7] == f"queued again by {ANN}"
+    assert reasons[8] is None
+
+
+def test_people_mark_items_as_done(field: Field) -> None:
+    """Those that were done all the same, by name or by state: they are drawn no more, and who said so is on record."""
+    field.load(many(9))
+    slot = field.slot(0)
+    slot.draw(6)
+    slot.settle(
+        ItemResult(1, "dead", reason="exit status 1"),
+        ItemResult(2, "dead"),
+        ItemResult(3, "failed", 0.0),
+        ItemResult(4, "lost"),
+    )
+    slot.draw(2)  # 3 again, and 7
+    field.die(slot)
+    other = field.slot(1)
+    other.draw(1)  # 8
+    assert field.counts() == counts(9, queued=1, taken=1, done=2, dead=2, lost=3)
+    done = partial(field.people.mend_items, state="done", author=ANN)
+    assert done(ItemQuery(LIST, ("lost",), ["user-4@example.com"])) == 1
+    assert done(ItemQuery(LIST, ("lost",), ["user-4@example.com"])) == 0
+    assert done(ItemQuery(LIST, ("done", "queued", "taken"))) == 0
+    two = ["user-7@example.com", "nobody", "user-1@example.com", "user-2@example.com"]
+    assert [row.position for row in field.rows("lost", "dead", identities=two)] == [1, 2, 7]
+    assert done(ItemQuery(LIST, ("lost", "dead"), two[:3])) == 2
+    assert done(ItemQuery(LIST, ("lost", "dead"))) == 2
+    assert done(ItemQuery(ItemList("weekly", "x"), ("lost",))) == 0
+    assert field.counts() == counts(9, queued=1, taken=1, done=7)
+    heir = field.slot(0, again=True)
+    assert heir.names(9, redraw_below=9) == ["user-9@example.com"]
+    heir.settle()
+    other.settle()
+    assert field.counts() == counts(9, done=9)
+    by_hand = {row.position for row in field.rows() if row.reason == f"marked done by {ANN}"}
+    assert by_hand == {1, 2, 3, 4, 7}
 
 
 def test_the_newest_list_comes_first(field: Field) -> None:

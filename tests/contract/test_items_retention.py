@@ -84,17 +84,64 @@ def test_a_list_stays_as_long_as_it_asked_for(field: Field) -> None:
     assert field.people.item_lists() == []
 
 
+def test_a_kept_item_is_not_run_again_when_its_tick_is_forgotten(field: Field) -> None:
+    """A second load adds only what is new, as long as the list asked for; after that it is a new list."""
+    drawn_list(field, keep=100 * DAY)
+    field.store.age(99 * DAY)
+    field.people.prune(OLD)
+    assert list(field.people.history(HistoryQuery(key=KEY))) == []
+    assert field.load(many(31), instant_list()) == Loaded(1, 30, 0, 31)
+    again = field.slot(tick=INSTANT, again=True)
+    names = again.names(50)
+    assert "user-31@example.com" in names
+    assert not {f"user-{number}@example.com" for number in range(1, 16)}.intersection(names) - {
+        "user-3@example.com"  # its retry is due
+    }
+    again.settle()
+    assert again.host.finish(again.lease)
+    field.store.age(99 * DAY)  # a load without a wish does not shorten it, and begins it anew
+    field.people.prune(OLD)
+    assert field.counts(instant_list()).total == 31
+    field.store.age(2 * DAY)
+    field.people.prune(OLD)
+    assert field.load(many(31), instant_list()) == Loaded(31, 0, 0, 31)
+    anew = field.slot(tick=INSTANT, again=True)
+    assert len(anew.names(50)) == 31
+
+
 def test_an_end_removes_expired_lists(field: Field) -> None:
     """A few rows at each end, so no prune is needed."""
     drawn_list(field)
     field.store.age(31 * DAY)
+    assert ends_until(field, []) == []
+
+
+def test_ends_keep_the_list_of_a_name(field: Field) -> None:
+    """They go past it to those that have expired, and know it by any of its slots."""
+    field.load(many(3))
+    slot = field.slot(shard=1)
+    slot.draw(3)
+    slot.settle()
+    assert slot.host.finish(slot.lease)
+    drawn_list(field)
+    field.store.age(31 * DAY)
+    assert ends_until(field, [LIST]) == [LIST]
+    field.people.prune(OLD)
+    assert field.load(many(4)) == Loaded(1, 3, 0, 4)
+
+
+def ends_until(field: Field, left: list[ItemList]) -> list[ItemList]:
+    """End executions of another key until only these lists are left; return those that are.
+
+    An end looks at its own key, and at another one that is drawn on some stores.
+    """
     host = Host(field.store.firing(), "other.example")
-    for number in range(2, 12):
+    for number in range(2, 52):
         lease = host.win(minute(number), key="weekly")
         assert host.finish(lease, retention=OLD)
-        if not field.people.item_lists():
+        if [each.items_of for each in field.people.item_lists()] == left:
             break
-    assert field.people.item_lists() == []
+    return [each.items_of for each in field.people.item_lists()]
 
 
 def test_a_list_of_many_chunks_goes_completely(field: Field) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +10,7 @@ from hosts import COMMAND, EVERYTHING, KEY, Host, ending, minute, skip_record
 
 from oncecron import __version__
 from oncecron.core import clock
+from oncecron.core.log_rows import HostTicks
 from oncecron.core.model import COMMAND_SHOWN, Lease, Refusal, Retention
 from oncecron.core.tick import named_tick
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
@@ -50,6 +52,31 @@ def test_winner_and_loser_are_seen(a: Host, b: Host, log: Log) -> None:
         assert ticks(each) == [minute(5).text]
         assert before < each.seen_at <= clock.wall() + 1
         assert before < each.ticks[0][1] <= each.seen_at + 0.001
+
+
+@pytest.mark.parametrize("name", ["schedule", "zone", "command", "version"])
+def test_what_a_host_changes_is_seen(
+    a: Host, b: Host, log: Log, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """All else is as it was before."""
+    crontab: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC", "command": "./bill.sh"}
+    changed = {"schedule": "*/1 * * * *", "zone": "Etc/UTC", "command": "./bill.sh --all"}
+
+    def change() -> None:
+        if name in changed:
+            crontab[name] = changed[name]
+        for module in [each for each in sys.modules if each.startswith("oncecron")]:
+            if name == "version" and hasattr(sys.modules[module], "__version__"):
+                monkeypatch.setattr(sys.modules[module], "__version__", "9.9")
+
+    for number in (1, 2, 3):
+        if number == 3:
+            change()
+        a.run(minute(number), **crontab)
+        b.lose(minute(number), **crontab)
+    expected = {**crontab, "version": "9.9" if name == "version" else __version__}
+    for each in seen(log).values():
+        assert {field: getattr(each, field) for field in expected} == expected
 
 
 def test_every_skip_of_a_host_is_seen(a: Host, store: StoreKind, log: Log) -> None:
@@ -187,6 +214,21 @@ def test_a_host_that_has_gone_is_forgotten(a: Host, b: Host, store: StoreKind, l
     store.age(HOST_FORGOTTEN_AFTER + HOUR)
     log.people.prune(Retention(executions=1e9, skips=1e9))
     assert seen(log) == {}
+
+
+def test_what_check_reads_is_the_same_with_fewer_fields(a: Host, b: Host, log: Log) -> None:
+    """Of every row, by key and host."""
+    for number in (1, 2, 3, 4):
+        a.run(minute(number))
+        b.lose(minute(number))
+        b.run(minute(number), key="other", shard=number % 2, shards=2)
+    a.run(minute(4), again=True)
+    rows = log.people.key_hosts()
+    wanted = [HostTicks(*(getattr(row, name) for name in HostTicks._fields)) for row in rows]
+    assert len(wanted) == 4
+    found = list(log.people.host_ticks())
+    assert sorted(found) == sorted(wanted)
+    assert [row[:2] for row in found] == sorted(row[:2] for row in wanted)
 
 
 def test_a_retired_host_is_forgotten(a: Host, b: Host, log: Log) -> None:

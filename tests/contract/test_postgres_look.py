@@ -9,7 +9,7 @@ import pytest
 import story_stores
 from hosts import Host, minute
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from postgres_stores import PostgresKind
+from postgres_stores import PooledPostgresKind, PostgresKind, UnheldPostgresKind
 from programs import PROGRAMS, Program, Step
 from servers import eventually
 from test_same_answers import PROGRAMS_TRIED
@@ -132,21 +132,50 @@ def test_most_claims_read_the_row_alone(
     assert asked == [True] * 9
 
 
-def test_a_session_that_only_looks_ends_soon_after_its_client(
-    request: pytest.FixtureRequest,
-) -> None:
-    """It may wait for hours: the server has to notice that packets stop."""
-    kind = PostgresKind(request)
-    a, b = Host(kind.firing(), "a"), Host(kind.firing(), "b")
-    a.win(minute(1))
-    b.lose(minute(1))
-    assert isinstance(b.store, lease_store.PostgresLeaseStore)
+def watched(host: Host) -> bool:
+    """Return whether the server notices that packets of a host stop."""
+    assert isinstance(host.store, lease_store.PostgresLeaseStore)
     statement = (
         b"select current_setting('tcp_user_timeout'), current_setting('idle_session_timeout')"
     )
-    [(packets, idle)] = b.store._ask(statement, (), b.deadline())
+    return host.store._ask(statement, (), host.deadline()) == [(b"25000", b"10min")]
+
+
+@pytest.mark.parametrize("made", [PostgresKind, UnheldPostgresKind])
+def test_a_session_that_only_looks_ends_soon_after_its_client(
+    request: pytest.FixtureRequest, made: type[PostgresKind]
+) -> None:
+    """It may wait for hours: the server has to notice that packets stop."""
+    kind = made(request)
+    a, b = Host(kind.firing(), "a"), Host(kind.firing(), "b")
+    a.win(minute(1))
+    b.lose(minute(1))
+    assert watched(b)
     kind.close()
-    assert (packets, idle) == (b"25000", b"10min")
+
+
+@pytest.mark.parametrize("made", [PostgresKind, UnheldPostgresKind])
+def test_a_session_that_renews_ends_soon_after_its_client(
+    request: pytest.FixtureRequest, made: type[PostgresKind]
+) -> None:
+    """Also one that took the place of another, which was lost or given back."""
+    kind = made(request)
+    a = Host(kind.firing(), "a")
+    lease = a.win(minute(1))
+    a.store.close()
+    assert a.store.renew(lease, deadline=a.deadline())
+    assert watched(a)
+    kind.close()
+
+
+def test_a_poolers_session_is_left_as_it_is(request: pytest.FixtureRequest) -> None:
+    """It is another client's next."""
+    kind = PooledPostgresKind(request)
+    a = Host(kind.firing(), "a")
+    lease = a.win(minute(1))
+    assert a.store.renew(lease, deadline=a.deadline())
+    assert not watched(a)
+    kind.close()
 
 
 def test_a_persons_session_ends_soon_after_its_client(request: pytest.FixtureRequest) -> None:

@@ -27,6 +27,7 @@ ALL = {
 def host(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Give a host in whose process nothing has been read yet."""
     monkeypatch.setattr(scripts, "_read", {})
+    monkeypatch.setattr(scripts, "_digests", {})
     store = RedisLeaseStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
     yield Host(store, "a")
     store.close()
@@ -43,6 +44,7 @@ def test_a_loser_reads_the_look_and_the_skip_alone(host: Host, redis_server: Red
     other = RedisLeaseStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
     Host(other, "bb").win(minute(1))
     scripts._read.clear()
+    scripts._digests.clear()
     host.lose(minute(1))
     assert set(scripts._read) == OF_A_SKIP
     host.lose(minute(1))  # as with --wait, perhaps for hours

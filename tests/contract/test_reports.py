@@ -133,6 +133,26 @@ def outcomes(log: Log) -> list[str | None]:
     return [job.outcome, account(facts, Clock(utc=True)).verdict]
 
 
+def test_a_tick_is_given_up_when_its_last_attempt_has_failed(a: Host, log: Log) -> None:
+    """Not before, and not when that attempt succeeded."""
+    for number, outcome in ((1, "failed"), (2, "succeeded")):
+        first = a.win(minute(number), retries=1)
+        a.keep(first)
+        assert not given_up(log, number)
+        last = a.retry(first)
+        assert isinstance(last, Lease)
+        assert not given_up(log, number)
+        a.finish(last, outcome)
+        assert given_up(log, number) == (outcome == "failed")
+
+
+def given_up(log: Log, number: int) -> bool:
+    """Return whether the account of a tick says that no attempt follows."""
+    facts = gather(Sources(log.people, log.people, (), clock.wall()), KEY, minute(number).text)
+    headline, *_ = account(facts, Clock(utc=True)).sentences
+    return headline.endswith("given up after 2 attempts.")
+
+
 # The audit, where time has to be moved
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import Host, blocked_by, execution_record, minute
+from hosts import KEY, Host, blocked_by, execution_record, minute, skip_record
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease, Retention
@@ -103,6 +103,26 @@ def test_an_end_removes_at_most_a_hundred_rows(a: Host, log: Log, tick: Tick) ->
     assert len(log.executions(EVERY)) == 51
     a.finish(a.win(NO_TICK), retention=Retention(executions=1000))
     assert len(log.executions(EVERY)) == 2
+
+
+def test_an_end_removes_the_skips_of_a_tick_of_many_hosts(a: Host, log: Log) -> None:
+    """As many as a tick adds, however many hosts there are: else the log would grow for ever."""
+    firing = a.firing(minute(1))
+    hosts = [firing.holder._replace(host=f"h{number}") for number in range(300)]
+    a.deliver(*(skip_record(firing._replace(holder=each), "late", 1e9) for each in hosts))
+    a.finish(a.win(minute(2)), retention=Retention(skips=1000))
+    assert log.skips() == []
+
+
+def test_ends_of_other_keys_remove_what_a_key_without_ends_has(a: Host, log: Log) -> None:
+    """It has been retired, or every host of it is gone."""
+    retired = a.firing(NO_TICK, key="retired")
+    a.deliver(skip_record(retired, "late", 1e9), execution_record(retired, started_at=1e9))
+    for number in range(200):
+        a.finish(a.win(named_tick(f"n{number}")), retention=Retention(executions=1000, skips=1000))
+        if {each.key for each in (*log.skips(), *log.executions(EVERY))} == {KEY}:
+            return
+    raise AssertionError("they are still there after 200 ends")
 
 
 def test_an_end_removes_old_refusals(a: Host, b: Host, store: StoreKind, log: Log) -> None:

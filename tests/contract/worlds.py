@@ -10,12 +10,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hosts import KEY, Host, ending, execution_record, skip_record
+from item_hosts import deadline
 from programs import HOLDER, HOSTS, PEOPLE, Step
 from servers import eventually
 
 from oncecron.core import clock
-from oncecron.core.errors import OncecronError
-from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.errors import OncecronError, StoreError
+from oncecron.core.items import Chunk, Draw, Item, ItemList, ItemResult
+from oncecron.core.log_rows import HistoryQuery, ItemQuery
 from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
 
 if TYPE_CHECKING:
@@ -53,6 +55,14 @@ class Slot:
         self.cut = False
         """Whether its session ended with its lease."""
         self.awaited: int | None = None
+        self.begin_items()
+
+    def begin_items(self) -> None:
+        """Begin as an execution that has loaded and drawn nothing."""
+        self.loading = -1
+        self.drawing = 0
+        self.drawn: list[int] = []
+        """The positions of the last batch."""
 
     def lost(self) -> None:
         """Go the way of a firing whose lease is over."""
@@ -66,13 +76,14 @@ class World:
     def __init__(self, kind: StoreKind) -> None:
         self.kind = kind
         self.stores = [kind.firing() for _ in HOSTS]
+        self.items = [kind.items() for _ in HOSTS]
         self.spool = Host(kind.firing(), "spool")
         self.people = kind.people()
         self.begin()
 
     def begin(self) -> None:
         """Forget everything."""
-        for store in self.stores:
+        for store in (*self.stores, *self.items):
             store.close()
         self.kind.empty()
         hosts = zip(self.stores, HOSTS, strict=True)
@@ -123,6 +134,8 @@ class World:
 
     def _heard(self, slot: Slot, answer: Any) -> Any:
         if isinstance(answer, Lease):
+            if slot.lease is None or slot.lease.execution_id != answer.execution_id:
+                slot.begin_items()
             slot.lease, slot.live, slot.cut, slot.unanswered = answer, True, False, False
             self._tokens.append(answer.token)
         elif slot.live:
@@ -161,6 +174,7 @@ class World:
         if slot.unanswered:
             return "unheard"
         if isinstance(answer, Lease):
+            slot.begin_items()
             slot.lease, slot.kept, slot.cut = answer, False, False
             self._tokens.append(answer.token)
         elif answer is None:
@@ -179,6 +193,66 @@ class World:
         in_time = store.finish(slot.lease, told, everything, deadline=deadline)
         slot.lost()
         return in_time
+
+    # What the runner of `each` does
+
+    def _load(self, slot: Slot, _: None, *, number: str, more: bool, **how: Any) -> Any:
+        if slot.lease is None or slot.lease.tick is None:
+            return "no lease"
+        last = slot.loading
+        named = [f"item {place}" for place in range(how["first"], how["first"] + how["count"])]
+        chunk = Chunk(
+            {"next": last + 1, "same": max(last, 0), "late": last + 2}[number],
+            [Item(name, name if "2" in name else f"{name} of {KEY}") for name in named],
+            is_last=not more,
+            keep=how["keep"],
+        )
+        store = self.items[self.slots.index(slot)]
+        try:
+            loaded = store.load(
+                slot.lease, ItemList(KEY, slot.lease.tick), chunk, deadline=deadline(store)
+            )
+        except StoreError:
+            return "refused"
+        if loaded and number == "next":
+            slot.loading = last + 1
+        return loaded
+
+    def _draw(self, slot: Slot, _: None, *, number: str, **how: Any) -> Any:
+        if slot.lease is None or slot.lease.tick is None:
+            return "no lease"  # `each` has a tick always
+        results = {
+            slot.drawn[place]: ItemResult(
+                slot.drawn[place], state, delay if state == "failed" else None, f"it {state}"
+            )
+            for place, state, delay in how["results"]
+            if place < len(slot.drawn)
+        }
+        draw = Draw(
+            slot.drawing + {"next": 1, "same": 0, "early": 2}[number],
+            list(results.values()),
+            9 if how["wanted"] and self._has_marks(slot.lease) else how["wanted"],
+            slots=2,
+            redraw_below=how["redraw_below"],
+        )
+        store = self.items[self.slots.index(slot)]
+        drawn = store.draw(slot.lease, draw, deadline=deadline(store))
+        if drawn and number == "next":
+            slot.drawing += bool(drawn.items)
+            slot.drawn = [item.position for item in drawn.items]
+        return drawn if draw.wanted or drawn is None else drawn.stopped
+
+    def _has_marks(self, lease: Lease) -> bool:
+        """Return whether an item was drawn before: of several that are due, any may be drawn first."""
+        rows = self.people.items(ItemQuery(ItemList(KEY, lease.tick or "")))
+        return any(row.attempts and row.state != "done" for row in rows)
+
+    def _mend(self, slot: Slot, _: None, *, states: Any, item: str | None, to: Any) -> Any:
+        if slot.firing is None or slot.firing.tick.text is None:
+            return "no tick"
+        identities = None if item is None else [item]
+        query = ItemQuery(ItemList(KEY, slot.firing.tick.text), states, identities)
+        return self.people.mend_items(query, to, author=PEOPLE)
 
     # What comes late, or from elsewhere
 
@@ -292,6 +366,7 @@ class World:
             for name in ("state", "client_address", "asked_at", "fencing_token"):
                 del lease[name]
         dead = self.people.history(HistoryQuery(limit=None, exhausted=True))
+        lists = sorted(self.people.item_lists(), key=lambda each: each.items_of)
         parts = {(each.execution.key, each.execution.shard) for each in traced}
         skips = [self._named(each) for each in self.people.skips(query)]
         hosts = [self._named(each) for each in self.people.key_hosts()]
@@ -303,6 +378,12 @@ class World:
             "skips": sorted(skips, key=lambda row: [str(row[name]) for name in _SKIP_KEY]),
             "leases": leases,
             "hosts": hosts,
+            "lists": [self._named(each) for each in lists],
+            "items": [
+                self._named(row)
+                for each in lists
+                for row in self.people.items(ItemQuery(each.items_of))
+            ],
             "pauses": [self._named(each) for each in self.people.pauses()],
             # A part of which nothing was ever recorded may be known or not.
             "keys": [self._named(each) for each in self.people.job_keys() if each[:2] in parts],

@@ -51,6 +51,12 @@ class Told:
         """Note a line."""
         self.lines.append(text)
 
+    def hold(self) -> None:
+        """Let the thread of the log rest: there is none."""
+
+    def go_on(self) -> None:
+        """Let it go on."""
+
     def spool(self, record: dict[str, Any]) -> bool:
         """Note a record, unless the disk is full."""
         if not self.disk_is_full:

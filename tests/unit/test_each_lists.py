@@ -76,9 +76,10 @@ def test_a_line_without_end_does_not_fill_the_memory() -> None:
 def test_only_the_last_chunk_says_that_it_is_the_last(count: int) -> None:
     """Every list has one, also an empty one; each holds at most what a store takes at once."""
     items = (Item(str(number), "") for number in range(count))
-    sent = list(chunks(items, lambda: None))
+    sent = list(chunks(items, lambda: None, 86400.0))
     assert [chunk.number for chunk in sent] == list(range(len(sent)))
     assert [chunk.is_last for chunk in sent] == [False] * (len(sent) - 1) + [True]
+    assert sent[-1].keep == 86400.0
     assert max(len(chunk.items) for chunk in sent) <= LARGEST_CHUNK
     assert [item.identity for chunk in sent for item in chunk.items] == [
         str(n) for n in range(count)
@@ -91,7 +92,7 @@ def test_a_list_that_is_not_complete_has_no_last_chunk() -> None:
     def fail() -> None:
         raise UnlistedError("failed", 3)
 
-    sent = chunks(iter([Item(str(n), "") for n in range(LARGEST_CHUNK + 5)]), fail)
+    sent = chunks(iter([Item(str(n), "") for n in range(LARGEST_CHUNK + 5)]), fail, None)
     assert not next(sent).is_last
     with pytest.raises(UnlistedError):
         next(sent)

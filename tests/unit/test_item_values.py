@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from oncecron.core.items import (
@@ -28,6 +30,15 @@ def test_the_id_of_an_item_never_changes() -> None:
     """A provider has it as its idempotency key: another release must send the same."""
     assert item_id(LIST, "ann@example.com") == "46f68b14091d29c09dcbefd2f00356a1"
     assert item_id(LIST, "é\n\U0001f40d") == item_id(LIST, "é\n\U0001f40d")
+
+
+def test_a_python_with_only_openssl_computes_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distribution may build Python without its own SHA-256 (`--with-builtin-hashlib-hashes`)."""
+    items_of = ItemList("digest", "2026-01-01T00:00:00Z")
+    found = item_id(items_of, "user-1")
+    for name in ("_sha256", "_sha2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert item_id(items_of, "user-1") == found
 
 
 def test_the_parts_of_an_id_cannot_be_shifted() -> None:

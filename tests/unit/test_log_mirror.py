@@ -13,16 +13,22 @@ from oncecron.run.spec import RunSpec, make_spec
 
 
 @pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
+def threaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
+    """Give the spec of a firing with a log."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    given = {"key": "k", "tick": "t", "store": "local", "log": f"sqlite://{tmp_path}/log.db"}
+    return make_spec(ParsedRun(given, ["true"]))
+
+
+@pytest.fixture
+def spec(threaded: RunSpec, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
     """Give the spec of a firing with a log that no thread will ever write to."""
 
     def no_thread_left(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(threading.Thread, "start", no_thread_left)
-    given = {"key": "k", "tick": "t", "store": "local", "log": f"sqlite://{tmp_path}/log.db"}
-    return make_spec(ParsedRun(given, ["true"]))
+    return threaded
 
 
 def record(outcome: str, attempt: int = 1) -> dict[str, Any]:
@@ -75,3 +81,53 @@ def test_without_a_log_nothing_is_kept(spec: RunSpec, tmp_path: Path) -> None:
     log.send(record("succeeded"))
     log.close()
     assert not (tmp_path / "state").exists()
+
+
+def test_the_thread_rests_while_a_runner_is_forked(
+    threaded: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork waits for the end of what the thread does in a library, and it begins nothing before the fork is over."""
+    opening, go_on, opened = threading.Event(), threading.Event(), threading.Event()
+
+    def open_slowly(*_: object) -> None:
+        opening.set()
+        assert go_on.wait(60)
+        opened.set()
+        raise OSError
+
+    monkeypatch.setattr("oncecron.run.log_mirror.open_lease_store", open_slowly)
+    log = mirror(threaded)
+    log.hold()
+    log.send(record("running"))
+    assert not opening.wait(0.2)  # the thread has that long to break the promise
+    log.go_on()
+    assert opening.wait(60)
+    holder = threading.Thread(target=log.hold)
+    holder.start()
+    go_on.set()
+    holder.join()
+    assert opened.is_set()
+    log.go_on()
+    log.close()
+
+
+def test_a_fork_does_not_wait_for_the_network_for_long(
+    threaded: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log store that does not answer."""
+    monkeypatch.setattr("oncecron.run.log_mirror.LOG_GOODBYE", 0.01)
+    opening, go_on = threading.Event(), threading.Event()
+
+    def open_slowly(*_: object) -> None:
+        opening.set()
+        assert go_on.wait(60)
+        raise OSError
+
+    monkeypatch.setattr("oncecron.run.log_mirror.open_lease_store", open_slowly)
+    log = mirror(threaded)
+    log.send(record("running"))
+    assert opening.wait(60)
+    log.hold()
+    log.go_on()
+    go_on.set()
+    log.close()

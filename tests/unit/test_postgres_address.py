@@ -2,6 +2,8 @@
 
 import pytest
 
+from oncecron.core.errors import ConfigurationError
+from oncecron.stores.address import parse_address
 from oncecron.stores.postgres import libpq
 from oncecron.stores.postgres.address import parameters
 
@@ -47,3 +49,29 @@ def test_an_old_libpq() -> None:
 def test_a_url_that_libpq_cannot_read_has_no_settings() -> None:
     """Connecting says why."""
     assert not any(libpq.settings("postgresql://h/d?nonsense=1").values())
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "hold"),
+    [
+        ("postgresql://h/d", "postgresql://h/d", "auto"),
+        ("postgresql://h/d?hold=no", "postgresql://h/d", "no"),
+        ("postgres://h?sslmode=require&hold=yes", "postgres://h?sslmode=require", "yes"),
+        ("postgresql://a,b/d?hold=no&host=/run", "postgresql://a,b/d?host=/run", "no"),
+        ("postgresql:///d?hold=no&hold=auto", "postgresql:///d", "auto"),
+        ("postgresql://u:p%3Fhold=no@h/d", "postgresql://u:p%3Fhold=no@h/d", "auto"),
+        ("postgresql://h/d?holding=no", "postgresql://h/d?holding=no", "auto"),
+    ],
+)
+def test_hold_is_taken_out_of_the_address(text: str, target: str, hold: str) -> None:
+    """It would be an unknown parameter to libpq, which gets all others as they are."""
+    address = parse_address(text)
+    assert (address.target, address.hold) == (target, hold)
+
+
+@pytest.mark.parametrize("value", ["", "NO", "never", "no%20", "0"])
+def test_another_value_of_hold_is_refused(value: str) -> None:
+    """With the values that there are, and without the password."""
+    with pytest.raises(ConfigurationError, match=r"use yes, no or auto") as caught:
+        parse_address(f"postgresql://u:s3cret@h/d?hold={value}")
+    assert "s3cret" not in str(caught.value)

@@ -48,3 +48,11 @@ def test_the_columns_have_the_names_of_the_server(function: str, row: type) -> N
         name.removeprefix("request_")
         for name in row._fields  # type: ignore[attr-defined]
     ]
+
+
+def test_a_look_at_a_tick_has_the_first_columns_of_one_at_the_log() -> None:
+    """The rest tells about the own execution."""
+    declared = re.findall(r"\bout (\w+) ", FUNCTIONS["look_at_tick_v1"])
+    rest = list(rows.LogRow._fields[len(declared) :])
+    assert [*declared, *rest] == list(rows.LogRow._fields)
+    assert all(name.startswith("own_") for name in rest)

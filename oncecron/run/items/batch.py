@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 
-from oncecron.core.items import LONGEST_REASON, ItemResult, after_failure, item_id
+from oncecron.core.items import LONGEST_REASON, ItemResult, after_failure, item_id, item_ids
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class Command(NamedTuple):
 
     def variables(self, batch: Sequence[DrawnItem]) -> dict[bytes, bytes]:
         """Return the environment for a batch: the ids of its items, in their order; and of a single one, its id."""
-        ids = [item_id(self.items_of, item.identity).encode() for item in batch]
-        added = {b"ONCECRON_ITEM_IDS": b" ".join(ids)}
-        if len(ids) == 1:
-            added[b"ONCECRON_ITEM_ID"] = ids[0]
+        ids = " ".join(item_ids(self.items_of, (item.identity for item in batch))).encode()
+        added = {b"ONCECRON_ITEM_IDS": ids}
+        if len(batch) == 1:
+            added[b"ONCECRON_ITEM_ID"] = ids
         return {**self.environment, **added}
 
     def input(self, batch: Sequence[DrawnItem]) -> int:
@@ -75,13 +75,17 @@ class Command(NamedTuple):
 
 
 class Report:
-    """What a command writes on descriptor 3."""
+    """What commands write on descriptor 3, one after the other."""
 
     def __init__(self) -> None:
         """Make the pipe; `write_end` is the command's."""
         self.read_end, self.write_end = os.pipe()
         os.set_blocking(self.read_end, False)
         self._data = bytearray()
+
+    def begin(self) -> None:
+        """Begin with another command."""
+        self._data.clear()
 
     def read(self) -> None:
         """Take what has been written. It never waits for the end: what the command leaves behind may keep it open."""
@@ -136,6 +140,9 @@ def results_of(
     policy: RetryPolicy,
 ) -> list[ItemResult]:
     """Return how the items of a batch ended that are not done."""
+    succeeded = end.status == 0 and not end.timed_out
+    if succeeded and not said:
+        return []
     code = 124 if end.timed_out else end.exit_code
     results = []
     for item in batch:
@@ -143,7 +150,7 @@ def results_of(
             reason = said[item.position]
             if reason is not None:
                 results.append(after_failure(item, policy, exit_code=code, reason=reason))
-        elif end.status == 0 and not end.timed_out:
+        elif succeeded:
             continue
         elif len(batch) == 1 and code is not None:
             results.append(after_failure(item, policy, exit_code=code, reason=end.reason))

@@ -27,7 +27,7 @@ from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import NoReturn
+    from typing import NoReturn, Protocol
 
     from oncecron.config.run_parser import ParsedRun
     from oncecron.core.items import ItemCounts
@@ -37,14 +37,27 @@ if TYPE_CHECKING:
 
     OpenStore = Callable[[], LeaseStore]
 
+    class Display(Protocol):
+        """Shows the progress at a terminal."""
 
-def each(parsed: ParsedRun, show: Callable[[ItemCounts], None] | None) -> int:
+        def show(self, counts: ItemCounts) -> None:
+            """Draw it; about once a second."""
+
+        def close(self) -> None:
+            """Begin a new line, if anything was drawn; `show` is not called again."""
+
+
+_SIGNAL = 128
+"""An exit status above it stands for a signal."""
+
+
+def each(parsed: ParsedRun, display: Display | None) -> int:
     """Carry out `oncecron each`; return the exit status. Raises `OncecronError` before anything runs.
 
-    `show` is called with the progress about once a second; None: there is no terminal.
+    `display` shows the progress; None: there is no terminal.
     """
-    spec, wait = make_each_spec(parsed, shows_progress=show is not None)
-    return begin(spec, lambda spec, open_store: _Host(spec, wait, open_store, show).run())
+    spec, wait = make_each_spec(parsed, shows_progress=display is not None)
+    return begin(spec, lambda spec, open_store: _Host(spec, wait, open_store, display).run())
 
 
 class _Host:
@@ -55,7 +68,7 @@ class _Host:
         load: RunSpec,
         wait: float,
         open_store: OpenStore,
-        show: Callable[[ItemCounts], None] | None,
+        display: Display | None,
     ) -> None:
         """`load`: the spec of the firing that loads the list; `wait`: how long the others wait for a slot."""
         if load.items is None:
@@ -63,7 +76,7 @@ class _Host:
         self._load, self._items, self._wait = load, load.items, wait
         self._page: Page = load.items.page
         self._open_store = open_store
-        self._show = show
+        self._display = display
         self._line_at = time.monotonic() + PROGRESS_LINE_INTERVAL
         self._signals = process_tree.Signals()
         self._stopped = False
@@ -82,7 +95,7 @@ class _Host:
         ran = [self._page.has_run(index) for index in range(len(specs))]
         if not any(ran):
             self._show_skip()
-        self._summarise()
+        self._summarise(statuses)
         skipped = self._load.skip_exit
         counted = [
             status
@@ -95,18 +108,23 @@ class _Host:
         if self._page.skip:
             stderr.complain(self._page.skip)
 
-    def _summarise(self) -> None:
-        """Say which items need a person: cron mails it."""
+    def _summarise(self, statuses: Sequence[int]) -> None:
+        """Say which items need a person, or another firing if this one was stopped: cron mails it."""
         counts = self._page.counts
-        if self._show and counts.total:
-            self._show(counts)
+        if self._display:
+            if counts.total:
+                self._display.show(counts)
+            self._display.close()
         parts = [f"{counts.lost:,} in doubt"] if counts.lost else []
         parts += [f"{counts.dead:,} dead"] if counts.dead else []
+        stopped = any(status == EX_TEMPFAIL or status > _SIGNAL for status in statuses)
+        left = counts.queued + counts.failed
+        parts += [f"{left:,} left"] if stopped and left else []
         if parts:
             firing = self._load.firing
             tick = shell_quoted(firing.tick.text or "")
             cure = self._load.command_line(f"items {firing.key} --tick {tick}")
-            self._say(f"of {counts.total:,} items, {' and '.join(parts)}; see {cure}")
+            self._say(f"of {counts.total:,} items, {_joined(parts)}; see {cure}")
 
     def _say(self, text: str) -> None:
         stderr.complain(f"key {self._load.firing.key}: {text}")
@@ -169,11 +187,16 @@ class _Host:
         counts = self._page.counts
         if not counts.total:
             return
-        if self._show:
-            self._show(counts)
+        if self._display:
+            self._display.show(counts)
         elif self._load.verbose and time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + PROGRESS_LINE_INTERVAL
             self._say(progress_line(counts))
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Return parts as `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def progress_line(counts: ItemCounts) -> str:

@@ -41,8 +41,13 @@ class UnlistedError(OncecronError):
         self.exit_status = exit_status
 
 
-def chunks(items: Iterator[Item], check_end: Callable[[], None]) -> Iterator[Chunk]:
-    """Yield the chunks of a list; `check_end` raises before the last one if the list is not complete."""
+def chunks(
+    items: Iterator[Item], check_end: Callable[[], None], keep: float | None
+) -> Iterator[Chunk]:
+    """Yield the chunks of a list; `check_end` raises before the last one if the list is not complete.
+
+    `keep`: that of the `Chunk`, in seconds.
+    """
     number = 0
     waiting: list[Item] = []
     for item in items:
@@ -51,7 +56,7 @@ def chunks(items: Iterator[Item], check_end: Callable[[], None]) -> Iterator[Chu
             number, waiting = number + 1, []
         waiting.append(item)
     check_end()
-    yield Chunk(number, waiting, is_last=True)
+    yield Chunk(number, waiting, is_last=True, keep=keep)
 
 
 def items_in(blocks: Iterator[bytes], *, null: bool, json: bool) -> Iterator[Item]:

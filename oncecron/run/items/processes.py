@@ -34,6 +34,8 @@ class CommandEnd(NamedTuple):
     status: int
     """As waitpid(2) reports it."""
     timed_out: bool
+    is_alone: bool = True
+    """Nothing that it has started lives on."""
 
     @property
     def exit_code(self) -> int | None:
@@ -62,9 +64,15 @@ class Processes:
         self._signals = process_tree.Signals()
         self._tree = process_tree.Tree()
         self._current: int | None = None
+        self._may_have_ended = False
+        """A child has ended since the last start."""
         self._poll = select.poll()
         self._poll.register(self._signals.fd, select.POLLIN)
         process_tree.become_subreaper()
+
+    def close_input(self) -> None:
+        """Read nothing from now on, and neither does a command that is given no other input."""
+        os.dup2(self.nothing, 0)
 
     def sleep(self, seconds: float, fd: int | None = None) -> bool:
         """Wait until a descriptor is readable (True), a signal ends the firing, or the time has passed."""
@@ -93,6 +101,7 @@ class Processes:
         posix_spawn(3) does not copy the memory of this process, as fork(2) does: that is half of what a start costs.
         """
         actions = [(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in descriptors.items()]
+        self._may_have_ended = False
         self._current = os.posix_spawn(
             program,
             arguments,
@@ -115,7 +124,8 @@ class Processes:
         if results is not None:
             self._poll.register(results, select.POLLIN)
         while True:
-            left = self._tree.reap()
+            if self._may_have_ended:
+                self._tree.reap(pid)
             status = self._tree.statuses.pop(pid, None)
             if status is not None:
                 break
@@ -132,9 +142,10 @@ class Processes:
         if results is not None:
             self._poll.unregister(results)
             read()
-        if left and (status != 0 or timed_out):
+        is_alone = not self._tree.reap()
+        if (status != 0 or timed_out) and not is_alone:
             self._end_what_is_left()
-        return CommandEnd(status, timed_out)
+        return CommandEnd(status, timed_out, is_alone)
 
     def kill_all(self) -> None:
         """Kill what still runs below this process."""
@@ -151,6 +162,7 @@ class Processes:
 
     def _heed(self, number: int) -> None:
         if number == signal.SIGCHLD:
+            self._may_have_ended = True
             return
         if os.getppid() != self._guard:
             self.kill_all()

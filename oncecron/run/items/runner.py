@@ -21,6 +21,7 @@ How it ends is on the page, for the record of the slot (`Verdict`), and its exit
 
 from __future__ import annotations
 
+import errno
 import os
 
 from oncecron.core import clock, stderr
@@ -30,9 +31,10 @@ from oncecron.core.errors import (
     EX_SOFTWARE,
     EX_TEMPFAIL,
     OncecronError,
+    StoreError,
     StoreUnavailable,
 )
-from oncecron.core.items import Draw, ItemError, ItemList, ItemResult
+from oncecron.core.items import Draw, ItemError, ItemList, ItemResult, check_drawn
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.retry import Backoff
 from oncecron.core.timing import CALL_TIMEOUT, LOAD_CALL_TIMEOUT, PROGRESS_INTERVAL
@@ -98,7 +100,7 @@ class _Runner:
 
     def _ask(self, call: Callable[[float], Answer], timeout: float = CALL_TIMEOUT) -> Answer:
         """Call the store until it answers. Raises `Interrupted`, `StoreError` if a retry does not help."""
-        backoff = Backoff()
+        backoff = None
         while True:
             try:
                 return call(clock.lease_time(self._store.lease_clock) + timeout)
@@ -106,6 +108,7 @@ class _Runner:
                 self._store.close()
                 if self._spec.verbose:
                     self._say(f"the items are not reached yet, retrying: {error}")
+            backoff = backoff or Backoff()
             if self._processes.stopped_by:  # the guard kills this process after the grace
                 self._processes.stopped_by, number = None, self._processes.stopped_by
                 self._processes.sleep(backoff.delay())
@@ -154,7 +157,7 @@ class _Load(_Runner):
         blocks = lists.blocks_of(descriptor, self._processes)
         items = lists.items_in(blocks, null=self._items.null, json=self._items.json)
         loaded = None
-        for chunk in lists.chunks(items, lambda: self._check(pid)):
+        for chunk in lists.chunks(items, lambda: self._check(pid), self._items.keep):
             loaded = self._send(chunk)
             if loaded is None:
                 return None
@@ -211,6 +214,8 @@ class _Work(_Runner):
             self._items,
         )
         self._progress_at = 0.0
+        self._report: Report | None = None
+        self._processes.close_input()
         draw = Draw(
             1,
             wanted=self._items.batch,
@@ -225,8 +230,10 @@ class _Work(_Runner):
                 return self._ends("interrupted", _LEASE_LOST, EX_TEMPFAIL)
             if self._processes.stopped_by:
                 self._give_back(draw, drawn.items, "not started")
+                self._count_what_is_left()
                 return self._interrupted()
             if drawn.stopped:
+                self._count_what_is_left()
                 return self._ends("interrupted", drawn.stopped, EX_TEMPFAIL)
             if drawn.items:
                 try:
@@ -242,24 +249,32 @@ class _Work(_Runner):
             self._show_progress()
 
     def _draw(self, draw: Draw) -> Drawn | None:
-        return self._ask(lambda deadline: self._store.draw(self._lease, draw, deadline=deadline))
+        drawn = self._ask(lambda deadline: self._store.draw(self._lease, draw, deadline=deadline))
+        for item in drawn.items if drawn else ():
+            check_drawn(item)
+        return drawn
 
     def _run(self, command: Command, batch: Sequence[DrawnItem]) -> list[ItemResult]:
         """Run the command for a batch; return the items that are not done. Raises `OSError` if it cannot start."""
-        report = Report()
-        given = command.input(batch) if self._items.stdin else self._processes.nothing
+        report = self._report = self._report or Report()
+        report.begin()
+        descriptors = {RESULTS: report.write_end}
+        if self._items.stdin:
+            descriptors[0] = command.input(batch)
         try:
             pid = self._processes.start(
                 self._spec.program,
                 command.arguments(batch),
                 command.variables(batch),
-                {0: given, RESULTS: report.write_end},
+                descriptors,
             )
             end = self._processes.finish(pid, self._items.timeout, report.read_end, report.read)
         finally:
+            if self._items.stdin:
+                os.close(descriptors[0])
+        if not end.is_alone:  # what lives on may write there
             report.close()
-            if given != self._processes.nothing:
-                os.close(given)
+            self._report = None
         said = said_of(batch, self._items_of, report.lines())
         return results_of(batch, end, said, self._items.retry_policy)
 
@@ -271,12 +286,24 @@ class _Work(_Runner):
 
     def _cannot_start(self, draw: Draw, batch: Sequence[DrawnItem], error: OSError) -> int:
         why = f"cannot start {self._spec.shown_program}: {error.strerror}"
+        if error.errno == errno.E2BIG:
+            why += "; use a smaller --batch, or --stdin"
         self._give_back(draw, batch, why)
         self._say(why)
         return self._ends("interrupted", why, EX_NOT_EXECUTABLE)
 
     def _counts(self) -> ItemCounts | None:
         return self._ask(lambda deadline: self._store.progress(self._items_of, deadline=deadline))
+
+    def _count_what_is_left(self) -> None:
+        """Read the counts for the summary of the host, once: nothing waits for a store that is away."""
+        deadline = clock.lease_time(self._store.lease_clock) + CALL_TIMEOUT
+        try:
+            counts = self._store.progress(self._items_of, deadline=deadline)
+        except StoreError:
+            return
+        if counts:
+            self._items.page.counts = counts
 
     def _over(self) -> int:
         """End where nothing is left for this slot."""
@@ -288,8 +315,10 @@ class _Work(_Runner):
 
     def _show_progress(self) -> None:
         """Read the counts for the display now and then, if there is one."""
+        if not self._items.shows_progress:
+            return
         now = clock.lease_time(self._store.lease_clock)
-        if not self._items.shows_progress or now < self._progress_at:
+        if now < self._progress_at:
             return
         self._progress_at = now + PROGRESS_INTERVAL
         counts = self._counts()

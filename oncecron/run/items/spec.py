@@ -46,6 +46,8 @@ class ItemsSpec(NamedTuple):
     """The command is a string for the shell, in which nothing is replaced."""
     batch: int
     slots: int
+    keep: float | None
+    """How long the list stays at least after its load; None: as long as its tick."""
     redraw_below: int
     """How often an item in doubt is drawn at most, when it is retried; 0: it is not."""
     retry_policy: RetryPolicy
@@ -138,6 +140,7 @@ def _items(settings: Settings, slots: int, jobs: int) -> ItemsSpec:
         in_shell=False,
         batch=settings["batch"],
         slots=slots,
+        keep=settings["keep"],
         redraw_below=attempts if settings["in-doubt"] == "retry" else 0,
         retry_policy=policy,
         timeout=settings["timeout"],

@@ -6,6 +6,7 @@ from oncecron.core import clock
 from oncecron.core.diagnosis import of_clock, of_encryption
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Diagnosis
+from oncecron.stores.postgres.session import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +15,11 @@ if TYPE_CHECKING:
     import psycopg
 
     from oncecron.core.log_rows import LeaseView
-
-_FULL = 80
-"""The percentage of max_connections from which on a warning is due."""
+    from oncecron.stores.address import Hold
 
 
 def examine(
-    connection: psycopg.Connection[tuple[Any, ...]], sql: Mapping[str, str]
+    connection: psycopg.Connection[tuple[Any, ...]], sql: Mapping[str, str], hold: Hold
 ) -> Iterator[Diagnosis]:
     """Yield what is known of the server and of this connection; `sql`: the sections `server` and `rights`."""
     before = clock.wall()
@@ -33,7 +32,7 @@ def examine(
     yield _of_pooler(connection.info.backend_pid, backend)
     yield _of_connection(connection)
     yield of_clock(now, before, clock.wall())
-    yield _of_room(used, most)
+    yield _of_room(used, most, hold)
 
 
 def _of_role(role: str, may: list[str]) -> Diagnosis:
@@ -68,11 +67,16 @@ def _of_connection(connection: psycopg.Connection[tuple[Any, ...]]) -> Diagnosis
     return of_encryption(connection.info.host, encrypted, mode == "verify-full", cure)
 
 
-def _of_room(used: int, most: int) -> Diagnosis:
-    text = f"{used} of {most} connections are in use"
-    if 100 * used < _FULL * most:
+def _of_room(used: int, most: int, hold: Hold) -> Diagnosis:
+    holding = {
+        "yes": "a running job holds one (hold=yes)",
+        "no": "a running job holds none (hold=no)",
+        "auto": f"a running job holds one, but none if {FULL} % are in use at its start (hold=auto)",
+    }
+    text = f"{used} of {most} connections are in use; {holding[hold]}"
+    if 100 * used < FULL * most:
         return Diagnosis("ok", "connections", text)
-    cure = "raise max_connections, or put a pooler in front of the server"
+    cure = "raise max_connections, put a pooler in front of the server, or write ?hold=no into the store's URL"
     return Diagnosis("warn", "connections", text, cure)
 
 

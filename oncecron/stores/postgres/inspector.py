@@ -15,7 +15,7 @@ import psycopg
 
 from oncecron.core import bounds
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
-from oncecron.core.items import ITEM_STATES
+from oncecron.core.items import ITEM_STATES, mended
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
@@ -30,11 +30,13 @@ from oncecron.core.log_rows import (
     SkipReason,
     TracedSkip,
     Unblocked,
+    host_ticks_of,
     job_key_of,
     key_host_of,
 )
 from oncecron.core.model import LEAST, Output, Retention, recordable_values
 from oncecron.core.readable import Unreadable
+from oncecron.core.tick import instant_of
 from oncecron.core.timing import (
     INSPECTOR_TIMEOUT,
     RELEASE_POLL,
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
 
     Value = TypeVar("Value")
 
+    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
+        HostTicks,
         ItemQuery,
         JobKey,
         KeyHost,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.model import Request
     from oncecron.core.tick import Tick
+    from oncecron.stores.address import Hold
 
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
@@ -86,9 +91,10 @@ class PostgresInspector(Connection):
 
     has_roles = True
 
-    def __init__(self, url: str, *, namespace: str) -> None:
+    def __init__(self, url: str, *, namespace: str, hold: Hold = "auto") -> None:
         """Connect at the first call. Raises `ConfigurationError` for an invalid namespace."""
         super().__init__(url, namespace)
+        self._hold = hold
         self.unreadable = Unreadable()
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
@@ -129,7 +135,7 @@ class PostgresInspector(Connection):
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
-        values = query._asdict()
+        values = _skip_values(query)
         if query.limit is None:
             yield from self._skips(Skip._make, self._stream("skips", {**values, "window": None}))
             return
@@ -150,7 +156,7 @@ class PostgresInspector(Connection):
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips` with their unpublished details."""
-        rows = self._stream("traced_skips", query._asdict())
+        rows = self._stream("traced_skips", _skip_values(query))
         yield from self._skips(lambda row: TracedSkip(Skip._make(row[:-1]), row[-1]), rows)
 
     def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
@@ -162,7 +168,9 @@ class PostgresInspector(Connection):
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of many keys were skipped."""
         ticks = [first.text for first in since.values()]
-        for row in self._stream("reasons", {"keys": list(since), "ticks": ticks}):
+        minutes = [int((first.instant or 0.0) // 60) for first in since.values()]
+        values = {"keys": list(since), "ticks": ticks, "minutes": minutes}
+        for row in self._stream("reasons", values):
             name = f"a skip of key {row[0]} by host {row[2]}"
             if reason := self.unreadable.read(name, SkipReason._make, row):
                 yield reason
@@ -183,6 +191,14 @@ class PostgresInspector(Connection):
         found = (
             self.unreadable.read(f"host {row[2]} of key {row[0]}", key_host_of, *row)
             for row in rows
+        )
+        return sorted(each for each in found if each)
+
+    def host_ticks(self) -> Sequence[HostTicks]:
+        """Return less of the hosts that fire each shard of each key."""
+        found = (
+            self.unreadable.read(f"host {row[1]} of key {row[0]}", host_ticks_of, *row)
+            for row in self._ask("host_ticks", {})
         )
         return sorted(each for each in found if each)
 
@@ -336,20 +352,22 @@ class PostgresInspector(Connection):
         values = {
             **query.items_of._asdict(),
             "states": list(query.states) or list(ITEM_STATES),
-            "identity": query.identity,
+            "identities": query.identities,
         }
         for row in self._stream("items", values):
             if item := self.unreadable.read(f"item {row[2]} of key {row[0]}", ItemRow._make, row):
                 yield item
 
-    def requeue_items(self, query: ItemQuery) -> int:
-        """Queue items again; see `Inspector.requeue_items`."""
+    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
+        """Queue items again, or mark them as done; see `Inspector.mend_items`."""
         values = {
             **query.items_of._asdict(),
             "states": list(query.states),
-            "identity": query.identity,
+            "identities": query.identities,
+            "state": state,
+            "reason": mended(state, author),
         }
-        return int(self._ask("requeue_items", values, _OPERATORS_CURE)[0][0])
+        return int(self._ask("mend_items", values, _OPERATORS_CURE)[0][0])
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
@@ -429,6 +447,12 @@ class PostgresInspector(Connection):
     def examine(self) -> Iterator[Diagnosis]:
         """Yield what the server says about itself and this connection; see `Inspector.examine`."""
         with self._explained(READERS_CURE):
-            yield from examine(self._installed(), self._sql)
+            yield from examine(self._installed(), self._sql, self._hold)
         with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
             yield from of_foreign_locks(self.leases())
+
+
+def _skip_values(query: HistoryQuery) -> dict[str, Any]:
+    """Return the values of the queries for skips; `minute`: of the tick, since the epoch."""
+    instant = instant_of(query.tick)
+    return {**query._asdict(), "minute": None if instant is None else int(instant // 60)}

@@ -36,6 +36,7 @@ class DrawRow(NamedTuple):
 
     is_held: Column
     items: Column
+    marked: Column
     wait: Column
     others: Column
     stopped: Column
@@ -48,10 +49,12 @@ class PostgresItemStore(PostgresSession):
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
         """Add the next items of a list; see `ItemStore.load`."""
+        differ = any(item.payload != item.identity for item in chunk.items)
+        payloads = _array(item.payload for item in chunk.items) if differ else None
         values = (
             *(lease.execution_id, lease.owner, *items_of, chunk.number),
             _array(item.identity for item in chunk.items),
-            _array(item.payload for item in chunk.items),
+            payloads,
             *(chunk.is_last, chunk.keep),
         )
         while True:
@@ -72,7 +75,7 @@ class PostgresItemStore(PostgresSession):
         if row.is_held != b"t":
             return None
         return Drawn(
-            [DrawnItem(*item) for item in json.loads(row.items or b"[]")],
+            _items(row),
             None if row.wait is None else float(row.wait),
             int(row.others or 0),
             STOPPED.get(row.stopped),
@@ -82,6 +85,16 @@ class PostgresItemStore(PostgresSession):
         """Return the counts of a list; see `ItemStore.progress`."""
         row = self._call("progress_v1", tuple(items_of), deadline)
         return None if row[0] is None else ItemCounts(*(int(value or 0) for value in row))
+
+
+def _items(row: DrawRow) -> list[DrawnItem]:
+    found = [] if row.items is None else [(*item, 1) for item in json.loads(row.items)]
+    if row.marked is not None:
+        found = sorted([*found, *map(tuple, json.loads(row.marked))])
+    return [
+        DrawnItem._make((place, name, name if payload is None else payload, attempt))
+        for place, name, payload, attempt in found
+    ]
 
 
 def _array(texts: Iterable[str]) -> str:

@@ -19,14 +19,15 @@ from oncecron.stores import claiming
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
 from oncecron.stores.postgres.rows import GrantRow, KeyRow, LogRow, RenewRow, RetryRow
-from oncecron.stores.postgres.session import BACKEND_START, PostgresSession
+from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, State
+    from oncecron.core.claim import Attempt, Grant, PlainSkip, State
     from oncecron.core.model import Ending, Firing, Lease, Request, Retention, Unconfirmed
-    from oncecron.stores.postgres.client import PostgresClient, Value
+    from oncecron.stores.address import Hold
+    from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.rows import Column
 
     Backend = tuple[int | None, int | None]
@@ -39,8 +40,10 @@ _UNLOCK = b"select pg_catalog.pg_advisory_unlock_all() where pg_catalog.pg_backe
 class PostgresLeaseStore(PostgresSession):
     """The firing half of the store on PostgreSQL; see `oncecron.stores.api.LeaseStore`."""
 
-    def __init__(self, url: str, *, namespace: str, ttl: float) -> None:
+    def __init__(self, url: str, *, namespace: str, ttl: float, hold: Hold = "auto") -> None:
         super().__init__(url, namespace=namespace, ttl=ttl)
+        self._hold = hold
+        self.holds_connection = hold != "no"
         self._firing: Firing | None = None
         self._key_id: int | None = None
         self._awaited: int | None = None
@@ -64,6 +67,7 @@ class PostgresLeaseStore(PostgresSession):
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Claim (key, tick); see `LeaseStore.claim`."""
         self._serve(firing)
+        self.holds_connection = self._hold != "no"
         answer = claiming.claim(
             self, firing, deadline=deadline, watched=watched, alone=alone, awaited=awaited
         )
@@ -77,34 +81,38 @@ class PostgresLeaseStore(PostgresSession):
         if firing.tick.text is not None or not firing.failover:
             awaited = None
         is_name = firing.tick.text is not None and firing.tick.instant is None
-        closely = closely or is_name or (firing.owner, firing.shard) in self._granting
-        row, log, host_now = self._looked(firing, awaited, deadline, closely=closely)
+        closely = closely or (firing.owner, firing.shard) in self._granting
+        at = "log" if closely else "tick" if is_name else None
+        row, log, host_now = self._looked(firing, awaited, deadline, at=at)
         if row.key_id is None:
             [key_id] = self._call("register_v1", (firing.key, firing.shard), deadline)
             row, log = registered(row, key_id), None
-        if log is None and not suffices(row, firing, awaited):
-            row, log, host_now = self._looked(firing, awaited, deadline, closely=True)
+        is_own = at == "tick" and row.is_own == b"t"
+        if is_own or (log is None and not suffices(row, firing, awaited)):
+            row, log, host_now = self._looked(firing, awaited, deadline, at="log")
         state = state_of(row, log, firing, host_now)
         self._key_id = state.version.key_id
         return state
 
     def _looked(
-        self, firing: Firing, awaited: int | None, deadline: float, *, closely: bool
+        self, firing: Firing, awaited: int | None, deadline: float, *, at: str | None
     ) -> tuple[KeyRow, LogRow | None, float]:
-        """Return the key's row, what the log tells, if it was asked, and the host's clock."""
-        client = self._connected(deadline)
-        host, backend = firing.holder.host, client.backend_pid
+        """Return the key's row, what the log tells, or what it tells about the tick alone, and the host's clock."""
+        host, backend = firing.holder.host, self._backend(deadline)
         values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend, firing.ttl]
         sources = f"{self._schema}.look_v1($1,$2,$3,$4,$5,$6) k"
-        if closely:
+        if at == "log":
             sources += f",{self._schema}.look_at_log_v1(k.key_id,$4,$7,$8,$9,$5) l"
             values += [firing.tick.text, firing.shards, awaited]
+        elif at == "tick":
+            sources += f",{self._schema}.look_at_tick_v1(k.key_id,$7,$8,$5) l"
+            values += [firing.tick.text, firing.shards]
         host_now = clock.wall()
         columns = self._call_installed(sources, values, deadline)
         width = len(KeyRow._fields)
         row = KeyRow(*columns[:width])
         self._check_server(row)
-        return row, LogRow(*columns[width:]) if closely else None, host_now
+        return row, LogRow(*columns[width:]) if at else None, host_now
 
     def _check_server(self, row: KeyRow) -> None:
         """Raise `StoreRefusesError` where a claim would not be safe."""
@@ -118,7 +126,7 @@ class PostgresLeaseStore(PostgresSession):
         self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
     ) -> Lease | AskAgain | None:
         """Write the execution, the lease and the marks; see `ClaimSteps.grant`."""
-        client = self._connected(deadline)
+        backend = self._backend(deadline)
         owned = (firing.owner, firing.shard)
         self._granting.add(owned)
         sent = clock.lease_time(self.lease_clock)
@@ -129,7 +137,8 @@ class PostgresLeaseStore(PostgresSession):
             *(firing.command, firing.fired_at, firing.fired_at % 60, firing.ttl),
             *(firing.expected_schedule, firing.zone, firing.starting_deadline),
             *(firing.shards, firing.retries),
-            *(client.backend_pid, BACKEND_START, alone),
+            *(backend, BACKEND_START, alone),
+            FULL if self._hold == "auto" else None,
             *(__version__, clock.wall(), firing.again),
         )
         row = self._compare_and_set("grant_v1", values, state, deadline)
@@ -141,6 +150,7 @@ class PostgresLeaseStore(PostgresSession):
             self._granting.discard(owned)
             return None
         self._locked = granted.locked == b"t"
+        self.holds_connection &= granted.is_full != b"t"
         expired = self._expired if granted.own_backend == b"t" and not self._locked else None
         self._dead = expired[1] if expired and expired[0] == self._key_id else None
         return lease_of(
@@ -221,11 +231,11 @@ class PostgresLeaseStore(PostgresSession):
         """Renew the lease, or adopt it on a new connection; see `LeaseStore.renew`."""
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
-        client = self._connected(deadline)
+        self._connected(deadline)
         sent = clock.lease_time(self.lease_clock)
         row = self._renewed(lease.execution_id, lease.owner, deadline, listens=True)
         if row.locked is None:
-            execution_id = self._put_back(client, lease, deadline)
+            execution_id = self._put_back(lease, deadline)
             if execution_id is None:
                 return None
             lease = lease._replace(execution_id=execution_id)
@@ -234,13 +244,13 @@ class PostgresLeaseStore(PostgresSession):
     def _renewed(
         self, execution_id: int, owner: str, deadline: float, *, listens: bool
     ) -> RenewRow:
-        client = self._connected(deadline)
-        values = (execution_id, owner, self._locked, client.backend_pid, BACKEND_START, listens)
+        backend = self._backend(deadline)
+        values = (execution_id, owner, self._locked, backend, BACKEND_START, listens)
         row = RenewRow(*self._call("renew_v1", values, deadline))
         self._locked = row.locked == b"t"
         return row
 
-    def _put_back(self, client: PostgresClient, lease: Lease, deadline: float) -> int | None:
+    def _put_back(self, lease: Lease, deadline: float) -> int | None:
         """Put back an execution that the store has lost; None if the store knows it, or granted another claim."""
         firing = self._firing
         if firing is None:
@@ -249,7 +259,7 @@ class PostgresLeaseStore(PostgresSession):
             *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
             *firing.holder,
             *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
-            *(lease.cause, lease.token, lease.ttl, client.backend_pid, BACKEND_START),
+            *(lease.cause, lease.token, lease.ttl, self._backend(deadline), BACKEND_START),
         )
         execution_id = self._call("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
@@ -261,9 +271,9 @@ class PostgresLeaseStore(PostgresSession):
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         """Begin the next attempt under the lease that was kept; see `LeaseStore.retry`."""
-        client = self._connected(deadline)
+        backend = self._backend(deadline)
         sent = clock.lease_time(self.lease_clock)
-        values = (lease.execution_id, lease.owner, self._locked, client.backend_pid, BACKEND_START)
+        values = (lease.execution_id, lease.owner, self._locked, backend, BACKEND_START)
         try:
             row = RetryRow(*self._try("retry_v1", values, deadline))
         except StatementError as error:
@@ -296,7 +306,7 @@ class PostgresLeaseStore(PostgresSession):
         """Make the socket readable when something happens to the shard; see `LeaseStore.listen`."""
         self._serve(firing)
         client = self._connected(deadline)
-        values = (firing.key, firing.shard, firing.owner, self._awaited, client.backend_pid)
+        values = (firing.key, firing.shard, firing.owner, self._awaited, self._backend(deadline))
         [happened] = self._call("listen_v1", values, deadline)
         client.notified_before |= happened == b"t"
         return happened is not None
@@ -310,10 +320,23 @@ class PostgresLeaseStore(PostgresSession):
         values = (lease.execution_id, lease.owner, *told, *retention)
         return self._call("finish_v1", values, deadline)[0] == b"t"
 
-    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Record a skip that the store did not decide; see `LeaseStore.skip`."""
+    def skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        *,
+        deadline: float,
+        plain: PlainSkip | None = None,
+    ) -> None:
+        """Record a skip; see `LeaseStore.skip`."""
         told = (__version__, clock.wall(), firing.again)
         crontab = (firing.expected_schedule, firing.zone, firing.shown_command)
+        if plain is not None:
+            skipped = (self._key_id, firing.holder.host, plain.minute, plain.code)
+            sources = f"{self._schema}.skip_plainly_v1($1,$2,$3,$4,$5,$6,$7,$8,$9)"
+            values = (*skipped, *told[:2], *crontab)
+            if self._call_installed(sources, values, deadline)[0] == b"t":
+                return
         self._record_skip(firing, refusal, (*told, *crontab), deadline)
 
     def _record_skip(
@@ -363,6 +386,15 @@ class PostgresLeaseStore(PostgresSession):
             self._ask(statement, (pid, start), deadline)
         except StatementError:  # another role's session: the lease row alone decides
             return
+
+    def _backend(self, deadline: float) -> int:
+        """Return the backend as the client knows it, negative for a connection that is not held.
+
+        To the server that is the connection of a transaction pooler: it takes no session lock and does not listen.
+        But the session is the client's own, so that the server may watch whether the client still lives.
+        """
+        pid = self._connected(deadline).backend_pid
+        return pid if self.holds_connection else -pid
 
     def _serve(self, firing: Firing) -> None:
         self._firing = firing

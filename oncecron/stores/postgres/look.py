@@ -2,7 +2,8 @@
 
 Most claims are decided by the key's row alone. The log is read as well (`closely`) for what the row does not tell: an
 execution of this owner that an earlier claim may have been granted, the attempts of an older tick or of one that only a
-name tells, the execution that a standby waits for, and the session lock.
+name tells, the execution that a standby waits for, and the session lock. A first claim of a name asks the log about
+its tick alone.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _with_log(state: State, row: KeyRow, log: LogRow) -> State:
         attempts=int(log.attempts or 0),
         forgotten=_true(log.forgotten),
         other_shards=int(log.other_shards or 0) or None,
-        lock=_lock(log.lock),
+        lock=state.lock if log.lock is None else _lock(log.lock),
     )
 
 

@@ -53,19 +53,8 @@ class KeyRow(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """The columns of look_at_log_v1, as they were received."""
+    """The columns of look_at_log_v1, as they were received; look_at_tick_v1 has those before `own_id`."""
 
-    own_id: Column
-    own_number: Column
-    own_outcome: Column
-    own_retrying: Column
-    own_requested_by: Column
-    own_started_at: Column
-    own_host: Column
-    own_pid: Column
-    own_user_name: Column
-    own_token: Column
-    own_cause: Column
     last_id: Column
     last_number: Column
     last_outcome: Column
@@ -80,6 +69,17 @@ class LogRow(NamedTuple):
     other_shards: Column
     lock: Column
     backend_start: Column
+    own_id: Column = None
+    own_number: Column = None
+    own_outcome: Column = None
+    own_retrying: Column = None
+    own_requested_by: Column = None
+    own_started_at: Column = None
+    own_host: Column = None
+    own_pid: Column = None
+    own_user_name: Column = None
+    own_token: Column = None
+    own_cause: Column = None
 
 
 class GrantRow(NamedTuple):
@@ -90,6 +90,7 @@ class GrantRow(NamedTuple):
     started_at: Column
     own_backend: Column
     locked: Column
+    is_full: Column
 
 
 class RenewRow(NamedTuple):

@@ -21,6 +21,10 @@ BACKEND_START = (
 """When the client's backend started, queried as the client: a function of the schema's owner may not see it."""
 
 
+FULL = 80
+"""The percentage of max_connections from which on the server has no room for connections that are held."""
+
+
 class PostgresSession:
     """The functions of one schema, each call one statement and one round trip."""
 

@@ -28,6 +28,7 @@ def statements(namespace: str) -> dict[str, str]:
         "execution_filters",
         "skip_columns",
         "skip_filters",
+        "plain_filters",
         "pause_columns",
     )
     for name in ("traced_columns", *shared):

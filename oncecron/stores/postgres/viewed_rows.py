@@ -19,7 +19,7 @@ def traced_of(row: tuple[Any, ...]) -> Traced:
 
 def lease_of(row: tuple[Any, ...]) -> LeaseView:
     """Return a lease; a lock without a lease has only the name of its session: `oncecron HOST/PID KEY`."""
-    view = LeaseView._make(row[:-1])
+    view = LeaseView(*row[:-1])
     words = (row[-1] or "").split(" ")
     if view.host is None and words[0] == "oncecron" and len(words) > 1:
         host, _, pid = words[1].rpartition("/")

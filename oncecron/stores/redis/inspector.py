@@ -23,7 +23,9 @@ from oncecron.stores.redis import (
     key_hosts,
     notices,
     pauses,
+    plain_skips,
     scripts,
+    skips,
 )
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
@@ -35,11 +37,10 @@ from oncecron.stores.redis.rows import (
     is_wanted,
     key_of,
     lease_of,
+    oldest_start,
     order_of,
     output_of,
-    reason_of,
     shard_name,
-    skip_of,
     start_of,
     stored_execution,
 )
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
         HistoryQuery,
+        HostTicks,
         ItemQuery,
         ItemRow,
         JobKey,
@@ -128,9 +131,10 @@ class RedisInspector:
     def _rows(self, query: HistoryQuery) -> Iterator[StoredExecution]:
         ids = self._ids(query)
         size = min(_PAGE, query.limit or _PAGE)
+        oldest = oldest_start(query)
         while page := list(itertools.islice(ids, size)):
             for row in filter(None, self._executions(page)):
-                if all_older(row, query):
+                if oldest is not None and all_older(row, oldest):
                     return
                 yield row
 
@@ -170,31 +174,10 @@ class RedisInspector:
                 yield row.traced.execution
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
-        """Yield why ticks of many keys were skipped: page by page, of all keys at once."""
+        """Yield why ticks of many keys were skipped."""
         shards = [shard for shard in self._shards(None) if _key_of(shard) in since]
-        for offset in itertools.count(0, _PAGE):
-            pages = self._pipeline.ask(
-                [self._skipped(shard, since[_key_of(shard)], offset) for shard in shards]
-            )
-            for shard, page in zip(shards, pages, strict=True):
-                yield from self._reasons(shard, page, since[_key_of(shard)])
-            full = [len(page) == _PAGE for page in pages]
-            shards = list(itertools.compress(shards, full))
-            if not shards:
-                return
-
-    def _skipped(self, shard: str, first: Tick, offset: int) -> Command:
-        """Return the command for a page of the skips of a shard since a tick."""
-        oldest = repr((first.instant or 0.0) - MAX_CLOCK_SKEW)
-        name = self._names.of_shard("skips", shard)
-        return ("ZREVRANGEBYSCORE", name, "+inf", oldest, "LIMIT", offset, _PAGE)
-
-    def _reasons(self, shard: str, page: Sequence[bytes], first: Tick) -> Iterator[SkipReason]:
-        for member in page:
-            name = _skip_name(shard, member)
-            reason = self.unreadable.read(name, reason_of, shard, member)
-            if reason and reason.tick >= str(first.text):
-                yield reason
+        yield from skips.reasons(self._pipeline, shards, since, self.unreadable)
+        yield from plain_skips.reasons(self._pipeline, shards, since, self.unreadable)
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
@@ -203,29 +186,11 @@ class RedisInspector:
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips` with their unpublished details."""
-        readers = [self._skips_of(shard, query) for shard in self._shards(query.key)]
-        merged = heapq.merge(*readers, key=order_of)
-        yield from itertools.islice(merged, query.limit)
-
-    def _skips_of(self, shard: str, query: HistoryQuery) -> Iterator[TracedSkip]:
-        name = self._names.of_shard("skips", shard)
-        rows_name = self._names.of_shard("skip_rows", shard)
-        oldest = "-inf" if query.since is None else repr(query.since)
-        size = min(_PAGE, query.limit or _PAGE)
-        for offset in itertools.count(0, size):
-            command = ("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES")
-            [flat] = self._pipeline.ask([(*command, "LIMIT", offset, size)])
-            members = flat[::2]
-            texts = self._pipeline.ask([("HMGET", rows_name, *members)])[0] if members else []
-            skips = (
-                self.unreadable.read(_skip_name(shard, member), skip_of, shard, member, at, text)
-                for (member, at), text in zip(pairs(flat), texts, strict=True)
-                if text is not None
-            )
-            found = (each for each in skips if each and is_wanted(each.skip, query))
-            yield from sorted(found, key=order_of)
-            if len(members) < size:
-                return
+        readers: list[Iterator[TracedSkip]] = []
+        for shard in self._shards(query.key):
+            asked = (self._pipeline, shard, query, self.unreadable)
+            readers += [skips.of_shard(*asked), plain_skips.of_shard(*asked, self._executions)]
+        yield from itertools.islice(heapq.merge(*readers, key=order_of), query.limit)
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
@@ -277,6 +242,10 @@ class RedisInspector:
     def key_hosts(self) -> Sequence[KeyHost]:
         """Return the hosts that fire each shard of each key."""
         return key_hosts.listed(self._pipeline, self._shards(None), self.unreadable)
+
+    def host_ticks(self) -> Sequence[HostTicks]:
+        """Return less of the hosts that fire each shard of each key."""
+        return key_hosts.ticks(self._pipeline, self._shards(None), self.unreadable)
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces among the first 100,000 names of this server; in a cluster, of this node."""
@@ -414,9 +383,9 @@ class RedisInspector:
         """Yield the items of one list; see `Inspector.items`."""
         yield from item_lists.items(self._pipeline, query, self.unreadable)
 
-    def requeue_items(self, query: ItemQuery) -> int:
-        """Queue items again; see `Inspector.requeue_items`."""
-        return item_lists.requeue(self._pipeline, query)
+    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
+        """Queue items again, or mark them as done; see `Inspector.mend_items`."""
+        return item_lists.mend(self._pipeline, query, state, author)
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Set what is given: Redis needs no schema. Return a sentence with the server's version."""
@@ -490,7 +459,3 @@ def _page(stream: str, after: str, forward: bool, size: int) -> Command:
     if forward:
         return ("XRANGE", stream, f"({after}", "+", "COUNT", size)
     return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
-
-
-def _skip_name(shard: str, member: bytes) -> str:
-    return f"the skip {member.decode('utf-8', 'replace')} of {shard}"

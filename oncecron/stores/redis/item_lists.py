@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 
-from oncecron.core.items import ITEM_STATES, ItemList, state_of
+from oncecron.core.items import ITEM_STATES, ItemList, mended, state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import ItemRow, ListView
 from oncecron.stores.redis import scripts
@@ -13,9 +13,10 @@ from oncecron.stores.redis.items import short_id, value_of
 from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import ItemQuery
     from oncecron.core.readable import Unreadable
     from oncecron.stores.redis.holding import Values
@@ -53,34 +54,44 @@ def _view(pipeline: Pipeline, items_of: ItemList) -> ListView | None:
     return reader.view() if reader.is_loaded else None
 
 
-def requeue(pipeline: Pipeline, query: ItemQuery) -> int:
-    """Queue items again; see `Inspector.requeue_items`."""
-    values: Values = {"states": json.dumps(query.states)}
-    if query.identity is not None:
-        values["id"] = short_id(query.items_of, query.identity)
-    return int(_step(pipeline, "requeue", query.items_of, values))
+def mend(pipeline: Pipeline, query: ItemQuery, state: MendedState, author: str) -> int:
+    """Queue items again, or mark them as done; see `Inspector.mend_items`."""
+    values: Values = {
+        "states": json.dumps(query.states),
+        "state": state,
+        "reason": mended(state, author),
+    }
+    if query.identities is not None:
+        ids = [short_id(query.items_of, identity) for identity in query.identities]
+        values["ids"] = json.dumps(ids)
+    return int(_step(pipeline, "mend", query.items_of, values))
 
 
 def expire(pipeline: Pipeline, member: bytes, values: Values) -> int:
     """Remove some items of a list if it has expired; return 0 if it stays, else how many are left, and 1 more."""
     items_of = list_named(member)
     told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
-    return int(_step(pipeline, "expire_items", items_of, {**told, "most": scripts.ITEMS_PER_STEP}))
+    told["most"] = scripts.ITEMS_PER_STEP
+    return int(_step(pipeline, "expire_items", items_of, told, of_slots="ticks"))
 
 
-def _step(pipeline: Pipeline, step: str, items_of: ItemList, values: Values) -> Any:
+def _step(
+    pipeline: Pipeline, step: str, items_of: ItemList, values: Values, *, of_slots: str = "lease"
+) -> Any:
     """Run a step on a list, with the first shard of its key."""
     shard = scripts.shard_of(items_of.key, 0)
     name = pipeline.names.of_shard("list", scripts.list_of(items_of))
     [slots] = pipeline.ask([("HGET", name, "slots")])
-    keys = pipeline.names.of_list(shard, scripts.list_of(items_of), int(slots or 0))
+    keys = pipeline.names.of_list(
+        shard, scripts.list_of(items_of), int(slots or 1), of_slots=of_slots
+    )
     return pipeline.step_of_keys(step, keys, {**values, "part": shard})
 
 
 def items(pipeline: Pipeline, query: ItemQuery, unreadable: Unreadable) -> Iterator[ItemRow]:
     """Yield the items of one list, in the order of the list."""
     reader = _Reader(pipeline, query.items_of)
-    for place, value, mark in reader.rows(query.identity):
+    for place, value, mark in reader.rows(query.identities):
         name = f"item {place} of key {query.items_of.key}"
         row = unreadable.read(name, reader.row, place, value, mark)
         if row and (not query.states or row.state in query.states):
@@ -158,16 +169,18 @@ class _Reader:
             loaded_at=float(self._known[b"loaded_at"]),
         )
 
-    def rows(self, identity: str | None) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """Yield position, value and mark of all items, or of one."""
-        if identity is not None:
-            [place] = self._pipeline.ask(
-                [("HGET", self._name("ids"), short_id(self._list, identity))]
-            )
-            yield from self._page([int(place)] if place and int(place) <= self._total else [])
-            return
-        for first in range(1, self._total + 1, _PAGE):
-            yield from self._page(range(first, min(first + _PAGE, self._total + 1)))
+    def rows(self, identities: Sequence[str] | None) -> Iterator[tuple[int, bytes, bytes | None]]:
+        """Yield position, value and mark of all items, or of some, in the order of the list."""
+        places = range(1, self._total + 1) if identities is None else self._places(identities)
+        for first in range(0, len(places), _PAGE):
+            yield from self._page(places[first : first + _PAGE])
+
+    def _places(self, identities: Sequence[str]) -> list[int]:
+        ids = [short_id(self._list, identity) for identity in identities]
+        pages = [ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE)]
+        answers = self._pipeline.ask([("HMGET", self._name("ids"), *page) for page in pages])
+        found = {int(place) for answer in answers for place in answer if place}
+        return sorted(place for place in found if place <= self._total)
 
     def _page(self, places: Any) -> Iterator[tuple[int, bytes, bytes | None]]:
         if places:

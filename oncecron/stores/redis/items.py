@@ -6,13 +6,23 @@ import base64
 import json
 
 from oncecron.core.errors import RecordRefusedError, StoreRefusesError
-from oncecron.core.items import Drawn, DrawnItem, ItemCounts, ItemList, Loaded, item_id, out_of_turn
+from oncecron.core.items import (
+    Drawn,
+    DrawnItem,
+    ItemCounts,
+    ItemList,
+    Loaded,
+    item_id,
+    item_ids,
+    out_of_turn,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.lease_store import RedisSession
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from oncecron.core.items import Chunk, Draw, Item
@@ -25,12 +35,19 @@ ID_LENGTH = 22
 class RedisItemStore(RedisSession):
     """The items of a firing; see `oncecron.stores.api.ItemStore`."""
 
+    _drawn_from: tuple[str, str, int] | None = None
+    _keys: Sequence[str] = ()
+    """Of its draws, which are all of one list."""
+
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
         """Add the next items of a list; see `ItemStore.load`."""
         shard = scripts.shard_of(lease.key, lease.shard)
-        items = [[short_id(items_of, item.identity), _value(item)] for item in chunk.items]
+        names = item_ids(items_of, (item.identity for item in chunk.items))
+        items = [
+            [_short(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)
+        ]
         values: dict[str, str | int | float | None] = {
             **_held(lease),
             "list": scripts.list_of(items_of),
@@ -69,20 +86,31 @@ class RedisItemStore(RedisSession):
             "is_replicated": self._target.wait > 0,
         }
         items_of = ItemList(lease.key, lease.tick)
-        keys = self._names.of_list(shard, scripts.list_of(items_of), draw.slots)
-        answer: Any = self._run("draw", shard, keys, values, deadline)
+        wanted = shard, scripts.list_of(items_of), draw.slots
+        if wanted != self._drawn_from:
+            self._drawn_from, self._keys = wanted, self._names.of_list(*wanted)
+        answer: Any = self._run("draw", shard, self._keys, values, deadline)
         if answer[0] == b"gone":
             return None
         if answer[0] == b"forgotten":
             raise _forgotten(self._target.shown, items_of)
         if error := self._unreplicated("the items", deadline):
             raise error
-        _, wait, others, stopped, *flat = answer
-        found = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        _, wait, others, stopped, flat, first, texts = answer
         items = [
-            DrawnItem(int(place), *value_of(value)[1:], int(tries)) for place, value, tries in found
+            DrawnItem._make((place, *_texts(value), 1))
+            for place, value in enumerate(
+                json.loads(texts.decode("utf-8", "replace")), int(first or 1)
+            )
         ]
-        return Drawn(sorted(items), float(wait) if wait else None, others, stopped.decode() or None)
+        if flat:
+            marked = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            items += (
+                DrawnItem(int(place), *_texts(value.decode("utf-8", "replace")), int(tries))
+                for place, value, tries in marked
+            )
+            items.sort()
+        return Drawn(items, float(wait) if wait else None, others, stopped.decode() or None)
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         """Return the counts of a list; see `ItemStore.progress`."""
@@ -95,15 +123,23 @@ class RedisItemStore(RedisSession):
 
 def short_id(of_list: ItemList, identity: str) -> str:
     """Return the id of an item as the server has it."""
-    digest = bytes.fromhex(item_id(of_list, identity))
-    return base64.b64encode(digest).decode().rstrip("=")
+    return _short(item_id(of_list, identity))
+
+
+def _short(name: str) -> str:
+    return base64.b64encode(bytes.fromhex(name)).decode().rstrip("=")
 
 
 def value_of(value: bytes) -> tuple[str, str, str]:
     """Return the id, the identity and the payload of a stored item."""
-    name = base64.b64decode(value[:ID_LENGTH] + b"==").hex()
-    identity, _, payload = value[ID_LENGTH:].decode("utf-8", "replace").partition("\0")
-    return name, identity, payload or identity
+    text = value.decode("utf-8", "replace")
+    return (base64.b64decode(value[:ID_LENGTH] + b"==").hex(), *_texts(text))
+
+
+def _texts(value: str) -> tuple[str, str]:
+    """Return the identity and the payload of a stored item."""
+    identity, _, payload = value[ID_LENGTH:].partition("\0")
+    return identity, payload or identity
 
 
 def counts_of(answer: Any) -> ItemCounts | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, State
+    from oncecron.core.claim import Attempt, Grant, PlainSkip, State
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
@@ -32,6 +32,7 @@ class RedisSession:
 
     lease_clock = clock.BOOTTIME
     survives_fork = True
+    holds_connection = True
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
         self._target = target
@@ -351,14 +352,28 @@ class RedisLeaseStore(RedisSession):
             "most": scripts.ITEMS_PER_STEP,
         }
         try:
-            self._run("expire_items", shard, self._names.of_list(shard, name, 0), values, deadline)
+            slots: Any = self._ask(deadline, "HGET", self._names.of_shard("list", name), "slots")
+            keys = self._names.of_list(shard, name, int(slots or 1), of_slots="ticks")
+            self._run("expire_items", shard, keys, values, deadline)
         except StoreError:
             return
 
-    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
-        """Count a skip that the store did not decide; see `LeaseStore.skip`."""
+    def skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        *,
+        deadline: float,
+        plain: PlainSkip | None = None,
+    ) -> None:
+        """Count a skip; see `LeaseStore.skip`."""
         shard = scripts.shard_of(firing.key, firing.shard)
         told = look.seen(firing)
+        if plain is not None:
+            place = {"tick": firing.tick.text, "host": firing.holder.host}
+            kept = {"window": f"{plain.window} {firing.holder.host}", "word": plain.word}
+            self._step("skip", shard, {**told, **place, **kept}, deadline)
+            return
         self._count_skip(shard, firing.tick.text, firing.holder, refusal, deadline, told)
 
     def _record_refusal(

@@ -40,10 +40,9 @@ class Push(list["Reply"]):
 def packed(words: Iterable[Word]) -> bytes:
     """Return one command: text as UTF-8, numbers as Python writes them."""
     encoded = [_encoded(word) for word in words]
-    parts = [b"*%d\r\n" % len(encoded)]
-    for word in encoded:
-        parts += (b"$%d\r\n" % len(word), word, b"\r\n")
-    return b"".join(parts)
+    return b"".join(
+        (b"*%d\r\n" % len(encoded), *(b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded))
+    )
 
 
 def _encoded(word: Word) -> bytes:

@@ -17,7 +17,8 @@ from oncecron.core.log_rows import (
     owner_digest,
 )
 from oncecron.core.model import Output, recordable_values
-from oncecron.core.timing import CLOCK_SET_BACK, HEARTBEATS_PER_TTL
+from oncecron.core.tick import instant_of
+from oncecron.core.timing import CLOCK_SET_BACK, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
 from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
@@ -224,11 +225,21 @@ def is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
     )
 
 
-def all_older(row: StoredExecution, query: HistoryQuery) -> bool:
-    """Return whether this row and all older ids started before the time of the query.
+def oldest_start(query: HistoryQuery) -> float | None:
+    """Return a time before which nothing started that a query wants, by the server's clock; None: there is none.
+
+    The claim refuses a tick whose instant is more than `MAX_CLOCK_SKEW` ahead.
+    """
+    if query.after_id is not None:
+        return None
+    instant = instant_of(query.tick)
+    bounds = (query.since, None if instant is None else instant - MAX_CLOCK_SKEW)
+    return max((bound for bound in bounds if bound is not None), default=None)
+
+
+def all_older(row: StoredExecution, oldest: float) -> bool:
+    """Return whether this row and all with older ids started before a time.
 
     An execution that was inserted late started long before it got its id, so it proves nothing about the others.
     """
-    if query.since is None or query.after_id is not None or row.late:
-        return False
-    return start_of(row) < query.since - CLOCK_SET_BACK
+    return not row.late and start_of(row) < oldest - CLOCK_SET_BACK

@@ -221,6 +221,8 @@ class Connection:
         status = os.stat(path)
         self._file = (status.st_dev, status.st_ino)
         self._statements = dict(statements("connection"))
+        self._set: dict[str, str | int] = {}
+        """What pragmas have set, so that a connection which is used again and again is not told again."""
 
     def load(self, name: str) -> None:
         """Learn the statements of the file `name`.sql."""
@@ -244,7 +246,10 @@ class Connection:
 
     def writing(self, *, durable: bool) -> Transaction:
         """Begin a transaction that blocks other writers; `durable`: its commit waits for the disk."""
-        self.execute("sync_each_commit" if durable else "sync_later")
+        wanted = "sync_each_commit" if durable else "sync_later"
+        if self._set.get("sync") != wanted:
+            self.execute(wanted)
+            self._set["sync"] = wanted
         return Transaction(self, "begin_writing")
 
     def wait_until(self, deadline: float) -> None:
@@ -252,8 +257,12 @@ class Connection:
         remaining = deadline - clock.lease_time(clock.MONOTONIC)
         if remaining <= 0:
             raise StoreUnavailable(f"the store {self.path} did not answer in time")
-        statement = self._statements["wait_at_most"].format(milliseconds=int(remaining * 1000) + 1)
-        self._database.execute(statement)
+        milliseconds = int(remaining * 1000) + 1
+        if self._set.get("wait") != milliseconds:
+            self._database.execute(
+                self._statements["wait_at_most"].format(milliseconds=milliseconds)
+            )
+            self._set["wait"] = milliseconds
 
     def is_current(self) -> bool:
         """Return whether the path still means the file that was opened."""

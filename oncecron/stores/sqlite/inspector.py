@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import heapq
 import itertools
 import os
 import sqlite3
@@ -27,6 +28,7 @@ from oncecron.core.log_rows import (
     TracedSkip,
     Unblocked,
     count_of_last_day,
+    host_ticks_of,
     job_key_of,
     key_host_of,
     owner_digest,
@@ -36,6 +38,7 @@ from oncecron.core.readable import Unreadable
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
 from oncecron.core.units import HOUR
 from oncecron.stores.address import DEFAULT_NAMESPACE
+from oncecron.stores.sqlite import plain_skips
 from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_VERSION,
@@ -43,7 +46,7 @@ from oncecron.stores.sqlite.connection import (
     file_of,
     statements,
 )
-from oncecron.stores.sqlite.items import requeue
+from oncecron.stores.sqlite.items import identities_of, mend
 from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import (
     NAMES_KEPT,
@@ -60,7 +63,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import ItemQuery, JobKey, KeyHost, LeastRetention, Roles
+    from oncecron.core.items import MendedState
+    from oncecron.core.log_rows import HostTicks, ItemQuery, JobKey, KeyHost, LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.tick import Tick
     from oncecron.stores.sqlite.connection import Connection
@@ -104,10 +108,17 @@ class SQLiteInspector:
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
         with self._handle.until(_deadline()) as store:
-            for row in store.execute("skips", **_filters(query)):
-                name = f"a skip of key {row['key']} by host {row['host']}"
-                if skip := self.unreadable.read(name, Skip, *row):
-                    yield skip
+            rows = (self._readable_skip(row) for row in store.execute("skips", **_filters(query)))
+            found = heapq.merge(
+                filter(None, rows),
+                plain_skips.wanted(store, query, self.unreadable),
+                key=plain_skips.order_of,
+            )
+            yield from itertools.islice(found, query.limit)
+
+    def _readable_skip(self, row: Any) -> Skip | None:
+        name = f"a skip of key {row['key']} by host {row['host']}"
+        return self.unreadable.read(name, Skip, *row)
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips`; SQLite keeps no other details of them."""
@@ -128,6 +139,7 @@ class SQLiteInspector:
                     name = f"a skip of key {key} by host {row['host']}"
                     if reason := self.unreadable.read(name, SkipReason, *row):
                         yield reason
+                yield from plain_skips.reasons(store, key, first, self.unreadable)
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
         """Yield all executions since a time, shard by shard in the order of starts."""
@@ -155,6 +167,15 @@ class SQLiteInspector:
                     f"host {row['host']} of key {row['key']}", _key_host, hour, *row
                 )
                 for row in store.execute("key_hosts")
+            ]
+        return [each for each in found if each]
+
+    def host_ticks(self) -> Sequence[HostTicks]:
+        """Return less of the hosts that fire each shard of each key."""
+        with self._handle.until(_deadline()) as store:
+            found = [
+                self.unreadable.read(f"host {row[1]} of key {row[0]}", host_ticks_of, *row)
+                for row in store.execute("host_ticks")
             ]
         return [each for each in found if each]
 
@@ -319,7 +340,8 @@ class SQLiteInspector:
 
     def items(self, query: ItemQuery) -> Iterator[ItemRow]:
         """Yield the items of one list; see `Inspector.items`."""
-        values = {**query.items_of._asdict(), "identity": query.identity, **moment(self._boot)}
+        named = identities_of(query)
+        values = {**query.items_of._asdict(), "identities": named, **moment(self._boot)}
         with self._handle.until(_deadline()) as store:
             for row in store.execute("items", **values):
                 name = f"item {row['position']} of key {row['key']}"
@@ -327,10 +349,10 @@ class SQLiteInspector:
                 if item and (not query.states or item.state in query.states):
                     yield item
 
-    def requeue_items(self, query: ItemQuery) -> int:
-        """Queue items again; see `Inspector.requeue_items`."""
+    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
+        """Queue items again, or mark them as done; see `Inspector.mend_items`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            return requeue(store, query, moment(self._boot))
+            return mend(store, query, state, author, moment(self._boot))
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""

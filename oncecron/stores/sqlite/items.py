@@ -7,11 +7,13 @@ from oncecron.core.errors import RecordRefusedError
 from oncecron.core.items import (
     LARGEST_BATCH,
     LARGEST_CHUNK,
+    MENDABLE_STATES,
     Drawn,
     DrawnItem,
     ItemCounts,
     Loaded,
-    item_id,
+    item_ids,
+    mended,
     out_of_turn,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from oncecron.core.items import Chunk, Draw, ItemList, ItemResult
+    from oncecron.core.items import Chunk, Draw, ItemList, ItemResult, MendedState
     from oncecron.core.log_rows import ItemQuery
     from oncecron.core.model import Lease
     from oncecron.stores.sqlite.claim import Values
@@ -65,14 +67,12 @@ class SQLiteItemStore:
         """Settle the last batch and take the next one; see `ItemStore.draw`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
-            held = store.one("held", **lease._asdict(), **now)
-            if held is None:
+            found = store.one("find_drawing", **lease._asdict(), **now)
+            if found is None:
                 return None
-            found = store.one("find_list", key=lease.key, tick=held["tick"])
-            if found is None or found["loaded_at"] is None:
+            if found["loaded_at"] is None:
                 return Drawn([])
-            slot = _Slot(store, found, lease, now)
-            return slot.drawn(draw, held["host"])
+            return _Slot(store, found, lease, now).drawn(draw, found["host"])
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         """Return the counts of a list; see `ItemStore.progress`."""
@@ -145,10 +145,11 @@ def _loaded(store: Connection, found: Any, items_of: ItemList, chunk: Chunk, now
 def _rows(list_id: int, until: int, items_of: ItemList, chunk: Chunk) -> list[_Row]:
     """Return the items of a step as rows, as if all were new."""
     rows = []
-    for position, item in enumerate(chunk.items[:LARGEST_CHUNK], until + 1):
-        digest = bytes.fromhex(item_id(items_of, item.identity))
+    items = chunk.items[:LARGEST_CHUNK]
+    names = item_ids(items_of, (item.identity for item in items))
+    for position, (item, name) in enumerate(zip(items, names, strict=True), until + 1):
         identity, payload = recordable(item.identity), recordable(item.payload)
-        rows.append((list_id, position, digest, identity, _unless(payload, identity)))
+        rows.append((list_id, position, bytes.fromhex(name), identity, _unless(payload, identity)))
     return rows
 
 
@@ -179,20 +180,19 @@ class _Slot:
         self._list = found
         self._now = now
         part = {"list_id": found["list_id"], "shard": lease.shard}
-        row = store.one("find_slot", **part)
-        if row is not None and row["execution_id"] != lease.execution_id:
-            if row["first"] is not None:
-                doubt(store, row, "lost", now["now"])
-            row = None
-        self._number: int = row["number"] if row else 0
-        first, size, taken_at = (row["first"], row["size"], row["taken_at"]) if row else (None,) * 3
-        self._batch = {
-            **part,
-            "execution_id": lease.execution_id,
-            "first": first,
-            "size": size,
-            "taken_at": taken_at,
-        }
+        batch = {name: found[name] for name in ("first", "size", "taken_at")}
+        is_own = found["execution_id"] == lease.execution_id
+        if not is_own:
+            if found["first"] is not None:
+                doubt(
+                    store,
+                    {**part, **batch, "execution_id": found["execution_id"]},
+                    "lost",
+                    now["now"],
+                )
+            batch = dict.fromkeys(batch)
+        self._number: int = found["number"] if is_own else 0
+        self._batch = {**part, "execution_id": lease.execution_id, **batch}
         """The batch that is not settled, as the statements have it."""
 
     def drawn(self, draw: Draw, host: str) -> Drawn | None:
@@ -208,7 +208,7 @@ class _Slot:
             number = draw.number if due or self._batch["first"] is not None else self._number
             self._store.execute("put_slot", **self._batch, number=number, now=self._now["now"])
         rows = self._store.execute("taken_items", **self._batch) if draw.wanted > 0 else ()
-        items = [DrawnItem(*row) for row in rows]
+        items = [DrawnItem._make(row) for row in rows]
         if items or stopped:
             return Drawn(items, stopped=stopped)  # type: ignore[arg-type]  # the two words above
         return Drawn(
@@ -269,17 +269,26 @@ def redraw(store: Connection, list_id: int, below: int, now: Values) -> None:
     store.execute("redraw_items", list_id=list_id, redraw_below=below, **now)
 
 
-def requeue(store: Connection, query: ItemQuery, now: Values) -> int:
-    """Queue the items of a query again; see `Inspector.requeue_items`."""
+def identities_of(query: ItemQuery) -> str | None:
+    """Return the wanted identities as the statements take them: a JSON array; None: all."""
+    import json  # noqa: PLC0415 - no firing asks for single items
+
+    return None if query.identities is None else json.dumps(query.identities)
+
+
+def mend(store: Connection, query: ItemQuery, state: MendedState, author: str, now: Values) -> int:
+    """Queue the items of a query again, or mark them as done; see `Inspector.mend_items`."""
     found = store.one("find_list", **query.items_of._asdict())
     if found is None:
         return 0
     if "lost" in query.states:
         for slot in store.execute("dead_slots", list_id=found["list_id"], **now).fetchall():
             doubt(store, slot, "lost", now["now"])
-    wanted = {"lost", "dead", "failed"}.intersection(query.states)
-    marked = store.execute("marked_items", list_id=found["list_id"], identity=query.identity, **now)
+    wanted = set(MENDABLE_STATES).intersection(query.states)
+    named = identities_of(query)
+    marked = store.execute("marked_items", list_id=found["list_id"], identities=named, **now)
     places = [row["position"] for row in marked.fetchall() if row["state"] in wanted]
+    how = {"state": state, "reason": mended(state, author)}
     for place in places:
-        store.execute("requeue_item", list_id=found["list_id"], position=place, **now)
+        store.execute("mend_item", list_id=found["list_id"], position=place, **how, **now)
     return len(places)

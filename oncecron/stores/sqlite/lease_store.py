@@ -18,7 +18,7 @@ from oncecron.stores.sqlite.retention import expire
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, State
+    from oncecron.core.claim import Attempt, Grant, PlainSkip, State
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention, Unconfirmed
 
 
@@ -30,6 +30,7 @@ class SQLiteLeaseStore:
 
     lease_clock = clock.MONOTONIC
     survives_fork = False  # SQLite keeps its file locks of a process in memory
+    holds_connection = True
 
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
@@ -131,25 +132,33 @@ class SQLiteLeaseStore:
                 expire(store, (lease.key, lease.shard), retention, now)
         return in_time
 
-    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+    def skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        *,
+        deadline: float,
+        plain: PlainSkip | None = None,
+    ) -> None:
         """Count a skip; see `LeaseStore.skip`."""
-        holder = refusal.holder
+        holder, now = refusal.holder, clock.wall()
+        place = {"key": firing.key, "shard": firing.shard, "host": firing.holder.host, "at": now}
         with self._handle.until(deadline) as store, store.writing(durable=False):
             store.execute("register_key", key=firing.key, shard=firing.shard)
-            store.execute(
-                "count_skip",
-                key=firing.key,
-                shard=firing.shard,
-                tick=firing.tick.text,
-                reason=refusal.reason,
-                host=firing.holder.host,
-                pid=firing.holder.pid,
-                holder_host=holder and holder.host,
-                holder_pid=holder and holder.pid,
-                detail=refusal.detail,
-                at=clock.wall(),
-            )
-            claim.see(store, firing, clock.wall(), won=False)
+            if plain is not None:
+                store.execute("add_plain_skip", **place, window=plain.window, word=plain.word)
+            else:
+                store.execute(
+                    "count_skip",
+                    **place,
+                    tick=firing.tick.text,
+                    reason=refusal.reason,
+                    pid=firing.holder.pid,
+                    holder_host=holder and holder.host,
+                    holder_pid=holder and holder.pid,
+                    detail=refusal.detail,
+                )
+            claim.see(store, firing, now, won=False)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None

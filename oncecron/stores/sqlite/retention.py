@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 NAMES_KEPT = 1000
 MOST_PER_FINISH = 100
+SKIPS_PER_FINISH = 1000
+"""More than the hosts add at a tick."""
 
 Part = tuple[str, int]
 """A key and a shard."""
@@ -34,13 +36,13 @@ def at_least(store: Connection, wanted: Retention) -> Retention:
 
 
 def expire(store: Connection, part: Part, wanted: Retention, now: float) -> None:
-    """Remove at most `MOST_PER_FINISH` expired rows; executions of names only for this shard."""
+    """Remove a few expired rows; executions of names only for this shard."""
     kept = at_least(store, wanted)
     most = MOST_PER_FINISH
     before = now - kept.executions
     most -= expire_executions(store, before, most=most)
-    most -= expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
-    expire_skips(store, now - kept.skips, most=most)
+    expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
+    expire_skips(store, now - kept.skips, most=SKIPS_PER_FINISH)
     store.execute("expire_pauses", now=now)
     expire_items(store, before, now, most=20 * MOST_PER_FINISH)  # the rows are small
     expire_hosts(store, now)
@@ -69,8 +71,10 @@ def expire_names(
 
 
 def expire_skips(store: Connection, before: float, *, most: int) -> int:
-    """Remove skips that were last counted before a wall time; return how many rows."""
-    return store.execute("expire_skips", before=before, most=most).rowcount
+    """Remove skips that were last counted before a wall time; return how many."""
+    plain = [row[0] for row in store.execute("expire_plain_skips", before=before, most=most)]
+    rows: int = store.execute("expire_skips", before=before, most=most).rowcount
+    return rows + sum(map(int, plain))
 
 
 def expire_items(store: Connection, before: float, now: float, *, most: int) -> int:

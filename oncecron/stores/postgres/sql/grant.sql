@@ -6,16 +6,18 @@
 
 -- The execution, the lease and the marks, where there is no lease: between two attempts there is no running execution
 -- that would keep another one out. p_divisions: the lines of shard 0's row that were looked at. p_alone: the session
--- lock is taken only if it is free.
+-- lock is taken only if it is free. p_full: if this percentage of max_connections is in use, the session is not to be
+-- held, and counts as a pooler's; null: it is held in any case.
 create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text,
   p_tick text, p_tick_at double precision, p_attempt integer, p_cause text, p_owner uuid,
   p_host text, p_pid integer, p_user text, p_command text, p_fired_at double precision, p_lateness double precision,
   p_ttl double precision, p_schedule text, p_zone text, p_starting_deadline double precision,
   p_shards integer, p_retries integer,
-  p_client_backend integer, p_backend_start timestamptz, p_alone boolean,
+  p_client_backend integer, p_backend_start timestamptz, p_alone boolean, p_full integer,
   p_oncecron text, p_host_now double precision, p_again boolean,
-  out execution_id bigint, out token bigint, out started_at double precision, out own_backend boolean, out locked boolean
+  out execution_id bigint, out token bigint, out started_at double precision, out own_backend boolean, out locked boolean,
+  out is_full boolean
 )
 language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
   with own as materialized (
@@ -27,11 +29,17 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
      where own.shard > 0 and p_tick is not null
        and (d.divisions is not distinct from p_divisions
             or concat_ws(' ', p_shards, p_tick) = any (string_to_array(d.divisions, e'\n'))) for no key update of d),
+  session as materialized (
+    select r.is_full, r.is_own and r.is_full is not true as is_held
+      from (select o.is_own,
+                   case when o.is_own and p_full is not null then
+                     (select sum(pg_stat_get_db_numbackends(d.oid)) from pg_database d) * 100
+                       >= current_setting('max_connections')::int * p_full end as is_full
+              from (select p_client_backend is not distinct from pg_backend_pid() as is_own) o) r),
   bolt as materialized (
-    select clock_timestamp() as at, p_client_backend is not distinct from pg_backend_pid() as own_backend,
-           p_client_backend is not distinct from pg_backend_pid()
-             and pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, own.key_id) as locked
-      from own
+    select clock_timestamp() as at, x.is_full, x.is_held as own_backend,
+           x.is_held and pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, own.key_id) as locked
+      from own cross join session x
      where (own.shard = 0 or p_tick is null or exists (select from first))
        and not exists (select from {ns}.stop_v1(own.key, p_host))),
   started as (
@@ -48,7 +56,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
        set version = {ns}.next_version(k.version), fence = s.fencing_token,
            high_water = {ns}.marked(k.high_water, to_timestamp(p_tick_at)), seen_until = greatest(k.seen_until, to_timestamp(p_tick_at)),
            running = s.execution_id, owner = p_owner, execution_id = s.execution_id, ttl = make_interval(secs => p_ttl),
-           session_lock = b.own_backend, backend_pid = pg_backend_pid(), backend_start = p_backend_start,
+           session_lock = b.own_backend, backend_pid = case when b.own_backend then pg_backend_pid() end,
+           backend_start = case when b.own_backend then p_backend_start end,
            acquired_at = b.at, heartbeat_at = b.at, expires_at = b.at + make_interval(secs => p_ttl),
            newest_id = s.execution_id, tick = p_tick, tick_known = true, tick_attempt = p_attempt, newest_outcome = 'running',
            retrying = false, requested_by = null, host = p_host, pid = p_pid, user_name = p_user, newest_started_at = b.at,
@@ -73,9 +82,9 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            divided_until = greatest(d.divided_until, to_timestamp(p_tick_at))
       from started s, first f
      where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
-  select s.execution_id, s.fencing_token, date_part('epoch', s.started_at), b.own_backend, b.locked
+  select s.execution_id, s.fencing_token, date_part('epoch', s.started_at), b.own_backend, b.locked, b.is_full
     from started s, bolt b, held h
-   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 1, 0)
+   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 1, 0, null, null)
      and (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
 $$;
 

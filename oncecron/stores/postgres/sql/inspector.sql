@@ -150,29 +150,50 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
    and (%(host)s::text is null or s.host = %(host)s)
    and (%(outcome)s::text is null or s.reason = %(outcome)s)
 
+-- name: plain_filters
+-- Which rows of plain skips are read at all. Each skip happened within 500 s of its tick; `minute`: that of the wanted tick.
+(%(since)s::float8 is null or s.plain_until >= %(since)s / 60 - 9)
+   and (%(tick)s::text is null or %(minute)s::integer between s.plain_from and s.plain_until)
+
 -- name: skips
 -- Newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
 select {skip_columns}
   from {ns}.skips s
- where (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
+ where not s.plain and (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
    and {skip_filters}
- order by s.at desc, s.key, s.shard, s.host, s.reason
+ union all
+select {skip_columns}
+  from {ns}.skips s
+ where s.plain and {plain_filters}
+   and (%(window)s::float8 is null or s.plain_until >= extract(epoch from pg_catalog.now()) / 60 - %(window)s / 60 - 9)
+   and (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
+   and {skip_filters}
+ order by at desc, key, shard, host, reason
  limit %(limit)s
 
 -- name: traced_skips
 -- The same with the firing host's clock.
 select {skip_columns}, extract(epoch from s.fired_at)::float8 as fired_at
   from {ns}.skips s
- where {skip_filters}
- order by s.at desc, s.key, s.shard, s.host, s.reason
+ where not s.plain and {skip_filters}
+ union all
+select {skip_columns}, null
+  from {ns}.skips s
+ where s.plain and {plain_filters} and {skip_filters}
+ order by at desc, key, shard, host, reason
  limit %(limit)s
 
 -- name: reasons
--- Of ticks no earlier than one of each key, by the primary key of the skips.
+-- Of ticks no earlier than one of each key, by the primary key of the skips, and the index of the plain ones.
 select s.key, s.tick, s.host, s.reason
   from unnest(%(keys)s::text[], %(ticks)s::text[]) wanted (key, tick)
   join {ns}.keys k on k.key = wanted.key
-  join {ns}.skips s on s.key_id = k.key_id and s.tick_name >= wanted.tick
+  join {ns}.skips s on not s.plain and s.key_id = k.key_id and s.tick_name >= wanted.tick
+ union all
+select s.key, s.tick, s.host, s.reason
+  from unnest(%(keys)s::text[], %(ticks)s::text[], %(minutes)s::integer[]) wanted (key, tick, minute)
+  join {ns}.keys k on k.key = wanted.key
+  join {ns}.skips s on s.plain and s.key_id = k.key_id and s.plain_until >= wanted.minute and s.tick_name >= wanted.tick
 
 -- name: timeline
 -- All executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
@@ -192,6 +213,11 @@ select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadlin
 -- In no order: to sort by the rules of the database's language would take most of the time.
 select h.key, h.shard, h.host, extract(epoch from h.seen_at)::float8, h.version, h.clock_ahead, h.ticks, h.ticks_at,
        h.schedule, h.zone, h.command, h.wins, h.skips
+  from {ns}.key_hosts h
+
+-- name: host_ticks
+-- Less of the same: to add up the wins and skips of every row takes most of the time.
+select h.key, h.host, extract(epoch from h.seen_at)::float8, h.clock_ahead, h.ticks, h.ticks_at
   from {ns}.key_hosts h
 
 -- name: leases
@@ -290,8 +316,9 @@ select x.key, x.tick, x.total::bigint, x.queued::bigint, x.taken::bigint, x.done
 select x.key, x.tick, x.position, x.item, x.item_id, x.state, x.attempts, x.execution_id, extract(epoch from x.since)::float8,
        extract(epoch from x.not_before)::float8, x.reason, x.payload
   from {ns}.items x
- where x.key = %(key)s and x.tick = %(tick)s and x.state = any (%(states)s) and (%(identity)s::text is null or x.item = %(identity)s)
+ where x.key = %(key)s and x.tick = %(tick)s and x.state = any (%(states)s)
+   and (%(identities)s::text[] is null or x.item = any (%(identities)s::text[]))
  order by x.position
 
--- name: requeue_items
-select {ns}.requeue_items_v1(%(key)s, %(tick)s, %(states)s, %(identity)s)
+-- name: mend_items
+select {ns}.mend_items_v1(%(key)s, %(tick)s, %(states)s, %(identities)s::text[], %(state)s, %(reason)s)

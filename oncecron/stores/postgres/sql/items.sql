@@ -57,8 +57,8 @@ end $$;
 
 -- A list that was just loaded has no statistics: without these settings, a plan may read all of it for each step.
 --
--- One step of a load: new items come after the last one, in their order. With the last step they become visible. `again`: the
--- same step has to be called again.
+-- One step of a load: new items come after the last one, in their order. With the last step they become visible. Without
+-- payloads the identities are. `again`: the same step has to be called again.
 create function {ns}.load_items_v1(
   p_execution_id bigint, p_owner uuid, p_key text, p_tick text, p_number integer, p_identities text[], p_payloads text[],
   p_is_last boolean, p_keep double precision,
@@ -79,20 +79,23 @@ begin
     raise exception 'step % of a load does not follow step %', p_number, l.loading_number using errcode = 'invalid_parameter_value';
   end if;
   if p_number > l.loading_number then
-    insert into {ns}.item (list_id, position, item_id, identity, payload)
-      select l.list_id, l.loading_until + u.n, {ns}.item_id(p_key, p_tick, u.identity), u.identity, nullif(u.payload, u.identity)
-        from unnest(p_identities, p_payloads) with ordinality u (identity, payload, n)
-      on conflict (list_id, item_id) do nothing;
-    get diagnostics v_added = row_count;
-    if v_added < cardinality(p_identities) then
-      with new as (
-        delete from {ns}.item i where i.list_id = l.list_id and i.position > l.loading_until returning *)
+    begin  -- mostly all are new, and this takes two thirds of the time of an insert that looks for each first
       insert into {ns}.item (list_id, position, item_id, identity, payload)
-        select n.list_id, l.loading_until + row_number() over (order by n.position), n.item_id, n.identity, n.payload from new n;
-      v_known := (select count(*) from unnest(p_identities) u (identity)
-                    join {ns}.item i on i.list_id + 0 = l.list_id and i.item_id = {ns}.item_id(p_key, p_tick, u.identity)
-                     and i.position <= l.loading_from);
-    end if;
+        select l.list_id, l.loading_until + u.n, {ns}.item_id(p_key, p_tick, u.identity), u.identity, nullif(u.payload, u.identity)
+          from unnest(p_identities, p_payloads) with ordinality u (identity, payload, n);
+      v_added := coalesce(cardinality(p_identities), 0);
+    exception when unique_violation then
+      with given as (
+        select g.*, (select i.position from {ns}.item i where i.list_id + 0 = l.list_id and i.item_id = g.item_id) as position
+          from (select u.*, {ns}.item_id(p_key, p_tick, u.identity) as item_id
+                  from unnest(p_identities, p_payloads) with ordinality u (identity, payload, n)) g),
+      new as (
+        insert into {ns}.item (list_id, position, item_id, identity, payload)
+          select l.list_id, l.loading_until + row_number() over (order by f.n), f.item_id, f.identity, nullif(f.payload, f.identity)
+            from (select distinct on (g.item_id) g.* from given g where g.position is null order by g.item_id, g.n) f
+        returning position)
+      select count(*) filter (where g.position <= l.loading_from), (select count(*) from new) into v_known, v_added from given g;
+    end;
     update {ns}.item_list x
        set loading_number = p_number, loading_until = x.loading_until + v_added, loading_known = x.loading_known + v_known,
            loading_repeated = x.loading_repeated + coalesce(cardinality(p_identities), 0) - v_added - v_known,
@@ -105,21 +108,27 @@ begin
   known := l.loading_known; repeated := l.loading_repeated; total := l.loading_until;
 end $$;
 
--- The slot of a list, locked; a row of its own for each slot, so that slots do not wait for each other. What the slot's last
--- execution has taken and not settled is in doubt.
-create function {ns}.lock_slot_v1(p_list_id bigint, p_key_id integer, p_execution_id bigint) returns {ns}.item_slot
+-- Open the slot for an execution that draws for the first time; what the slot's last one has taken and not settled is in doubt.
+-- A slot has a row of its own, so that slots do not wait for each other. Null: the lease is lost; false: there is no list.
+create function {ns}.open_slot_v1(p_execution_id bigint, p_owner uuid) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-  s {ns}.item_slot;
+  v_key_id  integer;
+  v_list_id bigint;
+  s         {ns}.item_slot;
 begin
-  select x.* into s from {ns}.item_slot x where x.list_id = p_list_id and x.key_id = p_key_id for update;
-  if s.execution_id = p_execution_id then return s; end if;
+  select h.key_id, l.list_id into v_key_id, v_list_id
+    from {ns}.hold_lease_v1(p_execution_id, p_owner) h
+    left join {ns}.item_list l on l.key = h.key and l.tick = h.tick and l.loaded_at is not null
+   where h.key_id is not null;
+  if not found then return null; end if;
+  if v_list_id is null then return false; end if;
+  select x.* into s from {ns}.item_slot x where x.list_id = v_list_id and x.key_id = v_key_id for update;
   if s.first is not null then perform {ns}.doubt_v1(s, 'lost'); end if;
-  insert into {ns}.item_slot as x (list_id, key_id, execution_id) values (p_list_id, p_key_id, p_execution_id)
+  insert into {ns}.item_slot as x (list_id, key_id, execution_id) values (v_list_id, v_key_id, p_execution_id)
     on conflict (list_id, key_id) do update
-      set execution_id = excluded.execution_id, number = 0, first = null, size = null, taken_at = null
-  returning x.* into s;
-  return s;
+      set execution_id = excluded.execution_id, number = 0, first = null, size = null, taken_at = null, marked = 0;
+  return true;
 end $$;
 
 -- The batch of a slot whose execution is dead becomes items of their own, `lost` or `queued`. The caller has locked the row.
@@ -135,8 +144,8 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   update {ns}.item_slot x set first = null, size = null where x.list_id = s.list_id and x.key_id = s.key_id;
 $$;
 
--- How a batch has ended: the results that are named, and all other items done.
-create function {ns}.settle_items_v1(s {ns}.item_slot, p_results json) returns void
+-- How a batch has ended: the results that are named, and all marked items that are not named done.
+create function {ns}.settle_marks_v1(s {ns}.item_slot, p_results json) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -154,8 +163,6 @@ begin
   update {ns}.item_mark m
      set state = 'done', changed_at = v_now
    where m.list_id = s.list_id and m.execution_id = s.execution_id and m.state = 'taken';
-  insert into {ns}.item_batch (list_id, first, size, execution_id, taken_at, settled_at)
-    select s.list_id, s.first, s.size, s.execution_id, s.taken_at, v_now where s.first is not null;
 end $$;
 
 -- Queue the items in doubt again that were drawn fewer times than this. A slot that is just drawing is passed over.
@@ -176,98 +183,107 @@ begin
 end $$;
 
 -- Take items whose retry is due; returns how many.
-create function {ns}.take_due_v1(s {ns}.item_slot, p_wanted integer) returns integer
+create function {ns}.take_due_v1(p_list_id bigint, p_key_id integer, p_execution_id bigint, p_wanted integer) returns integer
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_now   timestamptz := clock_timestamp();
   v_taken integer;
 begin
   update {ns}.item_mark m
-     set state = 'taken', not_before = null, attempts = m.attempts + 1, key_id = s.key_id, execution_id = s.execution_id,
+     set state = 'taken', not_before = null, attempts = m.attempts + 1, key_id = p_key_id, execution_id = p_execution_id,
          changed_at = v_now
    where (m.list_id, m.position) in (
      select x.list_id, x.position from {ns}.item_mark x
-      where x.list_id = s.list_id and x.state in ('queued', 'failed') and x.not_before <= v_now
+      where x.list_id = p_list_id and x.state in ('queued', 'failed') and x.not_before <= v_now
       order by x.not_before limit p_wanted for update skip locked);
   get diagnostics v_taken = row_count;
   return v_taken;
 end $$;
 
--- Take the next items of a lane that no other draw has locked, or else of the first one that becomes free.
-create function {ns}.take_next_v1(p_list_id bigint, p_total integer, p_slot integer, p_wanted integer, out first integer, out size integer)
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-  v_lane integer;
-begin
-  select x.lane, x.next into v_lane, first from {ns}.item_lane x
-    where x.list_id = p_list_id and x.next <= p_total order by (x.lane + p_slot) % 16 limit 1 for update skip locked;
-  if not found then
-    select x.lane, x.next into v_lane, first from {ns}.item_lane x
-      where x.list_id = p_list_id and x.next <= p_total limit 1 for update;
-    if not found then return; end if;
-  end if;
-  size := least(p_wanted, p_total - first + 1, 1000 - (first - 1) % 1000);
-  update {ns}.item_lane x
-     set next = first + size + case when (first + size - 1) % 1000 = 0 then 15000 else 0 end
-   where x.list_id = p_list_id and x.lane = v_lane;
-end $$;
-
--- The items that a slot has taken, as JSON: position, identity, payload, attempt.
-create function {ns}.taken_items_v1(s {ns}.item_slot) returns text
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-begin
-  return (
-    select coalesce(json_agg(json_build_array(t.position, t.identity, coalesce(t.payload, t.identity), t.attempts) order by t.position), '[]')
-      from (select i.position, i.identity, i.payload, 1 as attempts from {ns}.item i
-             where i.list_id = s.list_id and i.position >= s.first and i.position < s.first + s.size
-            union all
-            select i.position, i.identity, i.payload, m.attempts from {ns}.item_mark m
-              join {ns}.item i on i.list_id = m.list_id and i.position = m.position
-             where m.list_id = s.list_id and m.execution_id = s.execution_id and m.state = 'taken') t);
-end $$;
-
--- Settle the last batch of a slot, and take the next one. A number that the slot has had returns that batch, and a number out
--- of turn nothing: the store has lost a batch, or the call comes late. Not held: no answer.
+-- Settle the last batch of a slot, and take the next one: due items, and then those of a lane that no other draw has locked, or
+-- else of the first one that becomes free. A number that the slot has had returns that batch, and a number out of turn nothing:
+-- the store has lost a batch, or the call comes late. Not held: no answer.
+--
+-- `items` are drawn for the first time, `marked` were drawn before, as JSON: position, identity, payload if it differs, and of
+-- a marked one how often it has been drawn. What a draw costs is the start of each statement, so there are few;
+-- as a part of the first join, what stops the slot and what is due would cost the server another 6 % of a draw.
 create function {ns}.draw_v1(
   p_execution_id bigint, p_owner uuid, p_number integer, p_results json, p_wanted integer, p_redraw_below integer,
-  out is_held boolean, out items text, out wait double precision, out others bigint, out stopped text
+  out is_held boolean, out items text, out marked text, out wait double precision, out others bigint, out stopped text
 )
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
-  h record;
-  l {ns}.item_list;
-  s {ns}.item_slot;
-  v_due integer := 0;
-  v_size integer;
+  v_now      timestamptz := clock_timestamp();
+  v_results  boolean := json_array_length(p_results) > 0;
+  v_wanted   integer := least(p_wanted, 1000);
+  v_list_id  bigint; v_total  integer; v_key_id integer; v_number integer; v_first integer; v_size integer;
+  v_taken_at timestamptz; v_marked integer; v_key text; v_host text;
 begin
-  select x.* into h from {ns}.hold_lease_v1(p_execution_id, p_owner) x;
-  is_held := h.key_id is not null; items := '[]'; others := 0;
+  loop
+    select l.list_id, l.total, s.key_id, s.number, s.first, s.size, s.taken_at, s.marked, k.key, e.host
+      into v_list_id, v_total, v_key_id, v_number, v_first, v_size, v_taken_at, v_marked, v_key, v_host
+      from {ns}.job_execution e
+      join {ns}.job_key k on k.key_id = e.key_id
+      join {ns}.item_list l on l.key = k.key and l.tick = e.tick
+      join {ns}.item_slot s on s.list_id = l.list_id and s.key_id = k.key_id and s.execution_id = e.execution_id
+     where e.execution_id = p_execution_id and k.running = e.execution_id and k.owner = p_owner and k.expires_at > clock_timestamp()
+       and l.loaded_at is not null
+       for key share of k for update of s;
+    exit when found;
+    is_held := {ns}.open_slot_v1(p_execution_id, p_owner);
+    if is_held is distinct from true then is_held := is_held is not null; return; end if;
+  end loop;
+  is_held := p_number in (v_number, v_number + 1);
   if not is_held then return; end if;
-  select x.* into l from {ns}.item_list x where x.key = h.key and x.tick = h.tick and x.loaded_at is not null;
-  if not found then return; end if;
-  s := {ns}.lock_slot_v1(l.list_id, h.key_id, p_execution_id);
-  is_held := p_number in (s.number, s.number + 1);
-  if p_number > s.number and is_held then
-    perform {ns}.settle_items_v1(s, p_results);
-    s.first := null; s.size := null; s.taken_at := clock_timestamp();
-    stopped := (select case x.kind when 'key' then 'paused' else 'drained' end from {ns}.stop_v1(h.key, h.host) x);
-    if p_wanted > 0 and stopped is null then
-      if p_redraw_below > 0 then perform {ns}.redraw_v1(l.list_id, p_redraw_below); end if;
-      v_due := {ns}.take_due_v1(s, least(p_wanted, 1000));
-      if v_due < p_wanted then
-        select x.first, x.size into s.first, s.size from {ns}.take_next_v1(l.list_id, l.total, h.key_id, least(p_wanted, 1000) - v_due) x;
-      end if;
+  if p_number > v_number then
+    if v_marked > 0 or v_results then
+      perform {ns}.settle_marks_v1(s, p_results) from {ns}.item_slot s where s.list_id = v_list_id and s.key_id = v_key_id;
     end if;
-    if v_due > 0 or s.first is not null then s.number := p_number; end if;
-    update {ns}.item_slot x set number = s.number, first = s.first, size = s.size, taken_at = s.taken_at
-      where x.list_id = s.list_id and x.key_id = s.key_id;
+    stopped := (select case x.kind when 'key' then 'paused' when 'host' then 'drained' end from {ns}.stop_v1(v_key, v_host) x);
+    if stopped is not null then v_wanted := 0; end if;
+    v_marked := 0;
+    if v_wanted > 0 and p_redraw_below > 0 then perform {ns}.redraw_v1(v_list_id, p_redraw_below); end if;
+    if v_wanted > 0 and (v_results or p_redraw_below > 0 or exists (
+      select from {ns}.item_mark m where m.list_id = v_list_id and m.state in ('queued', 'failed') and m.not_before <= v_now))
+    then
+      v_marked := {ns}.take_due_v1(v_list_id, v_key_id, p_execution_id, v_wanted);
+    end if;
+    loop
+      with settled as (
+        insert into {ns}.item_batch (list_id, first, size, execution_id, taken_at, settled_at)
+          select v_list_id, v_first, v_size, p_execution_id, v_taken_at, clock_timestamp() where v_first is not null),
+      free as (
+        select x.lane, x.next, least(v_wanted - v_marked, v_total - x.next + 1, 1000 - (x.next - 1) % 1000) as size from {ns}.item_lane x
+         where x.list_id = v_list_id and x.next <= v_total and v_wanted > v_marked
+         order by (x.lane + v_key_id) % 16 limit 1 for update skip locked),
+      taken as (
+        update {ns}.item_lane x
+           set next = f.next + f.size + case when (f.next + f.size - 1) % 1000 = 0 then 15000 else 0 end
+          from free f where x.list_id = v_list_id and x.lane = f.lane returning f.next, f.size)
+      update {ns}.item_slot s
+         set number = case when v_marked > 0 or t.next is not null then p_number else v_number end, first = t.next, size = t.size,
+             marked = v_marked, taken_at = clock_timestamp()
+        from (select) o left join taken t on true where s.list_id = v_list_id and s.key_id = v_key_id
+      returning s.first, s.size into v_first, v_size;
+      exit when v_first is not null or v_wanted <= v_marked;
+      perform from {ns}.item_lane x where x.list_id = v_list_id and x.next <= v_total limit 1 for update;
+      exit when not found;
+    end loop;
   end if;
-  if is_held and p_wanted > 0 then items := {ns}.taken_items_v1(s); end if;
-  if is_held and items = '[]' and stopped is null then
+  if p_wanted <= 0 or stopped is not null then return; end if;
+  items := (
+    select json_agg(json_build_array(i.position, i.identity, i.payload) order by i.position) from {ns}.item i
+     where i.list_id = v_list_id and i.position >= v_first and i.position < v_first + v_size);
+  if v_marked > 0 then
+    marked := (
+      select json_agg(json_build_array(m.position, i.identity, i.payload, m.attempts)) from {ns}.item_mark m
+        join {ns}.item i on i.list_id = m.list_id and i.position = m.position
+       where m.list_id = v_list_id and m.execution_id = p_execution_id and m.state = 'taken');
+  elsif items is null then
     select greatest({ns}.epoch(m.not_before) - {ns}.epoch(clock_timestamp()), 0.001) into wait from {ns}.item_mark m
-      where m.list_id = l.list_id and m.state in ('queued', 'failed') order by m.not_before limit 1;
-    others := {ns}.taken_by_others_v1(l.list_id, p_execution_id);
+      where m.list_id = v_list_id and m.state in ('queued', 'failed') order by m.not_before limit 1;
+    others := {ns}.taken_by_others_v1(v_list_id, p_execution_id);
   end if;
 end $$;
 
@@ -345,12 +361,16 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
 $$;
 
 -- For operators: queue items again that are in doubt, given up, or wait for their retry; returns how many.
-create function {ns}.requeue_items_v1(p_key text, p_tick text, p_states text[], p_identity text) returns bigint
+create function {ns}.mend_items_v1(p_key text, p_tick text, p_states text[], p_identities text[], p_state text, p_reason text)
+returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
 declare
   v_list bigint := (select l.list_id from {ns}.item_list l where l.key = p_key and l.tick = p_tick);
-  v_queued bigint;
+  v_mended bigint;
 begin
+  if p_state not in ('queued', 'done') then
+    raise exception 'no item can be made %', p_state using errcode = 'invalid_parameter_value';
+  end if;
   if 'lost' = any (p_states) then
     perform {ns}.doubt_v1(s, 'lost')
        from (select x.* from {ns}.item_slot x
@@ -358,14 +378,16 @@ begin
                 for update skip locked) s;
   end if;
   update {ns}.item_mark m
-     set state = 'queued', not_before = clock_timestamp(), changed_at = clock_timestamp()
+     set state = p_state, not_before = case when p_state = 'queued' then clock_timestamp() end, changed_at = clock_timestamp(),
+         reason = p_reason
     from {ns}.item i
    where m.list_id = v_list and i.list_id = m.list_id and i.position = m.position
-     and (p_identity is null or i.item_id = {ns}.item_id(p_key, p_tick, p_identity))
+     and (p_identities is null
+          or i.item_id = any (array(select {ns}.item_id(p_key, p_tick, u.identity) from unnest(p_identities) u (identity))))
      and case when m.state = 'taken' and not {ns}.is_living(m.key_id, m.execution_id) then 'lost'
               when m.state in ('lost', 'dead', 'failed') then m.state end = any (p_states);
-  get diagnostics v_queued = row_count;
-  return v_queued;
+  get diagnostics v_mended = row_count;
+  return v_mended;
 end $$;
 
 -- Remove at most p_most rows of lists that have expired: no execution of their tick is in the log, and the last load is older

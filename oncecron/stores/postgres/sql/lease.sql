@@ -35,7 +35,8 @@ declare
 begin
   update {ns}.job_key x
      set version = {ns}.next_version(x.version), heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl,
-         session_lock = v_session, backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start),
+         session_lock = v_session, backend_pid = case when v_session then pg_backend_pid() end,
+         backend_start = case when v_session then coalesce(p_backend_start, x.backend_start) end,
          request_acknowledged_at = case when p_listens and x.request_kind is not null
                                         then coalesce(x.request_acknowledged_at, clock_timestamp())
                                         else x.request_acknowledged_at end
@@ -43,6 +44,9 @@ begin
    where e.execution_id = p_execution_id and x.key_id = e.key_id and x.execution_id = p_execution_id and x.owner = p_owner
   returning x.* into k;
   if not found then return; end if;
+  if not p_locked and abs(p_client_backend) = pg_backend_pid() then     -- a new session
+    perform {ns}.watch_client_v1(extract(epoch from k.ttl)::float8);
+  end if;
   locked := p_locked or v_session and {ns}.take_lock_v1(k.key_id);
   if not p_listens then return; end if;
   request_kind := k.request_kind; request_author := k.request_author;
@@ -87,8 +91,9 @@ begin
   update {ns}.job_key x
      set version = {ns}.next_version(x.version), fence = p_token, high_water = {ns}.marked(x.high_water, v_tick_at),
          seen_until = greatest(x.seen_until, v_tick_at), running = v_execution, owner = p_owner, execution_id = v_execution,
-         ttl = make_interval(secs => p_ttl), session_lock = v_session, backend_pid = pg_backend_pid(),
-         backend_start = p_backend_start, acquired_at = v_now, heartbeat_at = v_now,
+         ttl = make_interval(secs => p_ttl), session_lock = v_session,
+         backend_pid = case when v_session then pg_backend_pid() end,
+         backend_start = case when v_session then p_backend_start end, acquired_at = v_now, heartbeat_at = v_now,
          expires_at = v_now + make_interval(secs => p_ttl), newest_id = v_execution, tick = p_tick, tick_known = false,
          tick_attempt = p_attempt, newest_outcome = 'running', retrying = false, requested_by = null, host = p_host, pid = p_pid,
          user_name = p_user, newest_started_at = v_started_at, newest_owner = p_owner, last_execution_id = v_execution,
@@ -177,7 +182,8 @@ begin
   end if;
   update {ns}.job_key x
      set version = {ns}.next_version(x.version), heartbeat_at = v_now, expires_at = v_now + x.ttl, session_lock = v_session,
-         backend_pid = pg_backend_pid(), backend_start = coalesce(p_backend_start, x.backend_start)
+         backend_pid = case when v_session then pg_backend_pid() end,
+         backend_start = case when v_session then coalesce(p_backend_start, x.backend_start) end
    where x.key_id = e.key_id;
   execution_id := e.execution_id; attempt := e.attempt; token := e.fencing_token;
   started_at := date_part('epoch', e.started_at); cause := e.cause;
@@ -208,14 +214,35 @@ begin
   return v_leased is not null;
 end $$;
 
--- The end.  It does not release the session lock, which would take effect before the commit; closing the session does.
--- Only a call that ends something also removes expired rows: one for an unknown execution, or a repeated one, does not.
-create function {ns}.finish_v1(
+-- The plain end of what the key's row has as running, with its lease: two updates. It answers with the key. No answer:
+-- nothing was written.
+create function {ns}.finish_plainly_v1(
+  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision
+) returns integer
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  with freed as (
+    update {ns}.job_key k
+       set version = {ns}.next_version(k.version), running = null, newest_outcome = p_outcome, owner = null, execution_id = null,
+           session_lock = null, backend_pid = null, backend_start = null, acquired_at = null, heartbeat_at = null, expires_at = null,
+           request_kind = null, request_author = null, request_signal = null, request_grace = null, request_acknowledged_at = null
+      from {ns}.job_execution e
+     where e.execution_id = p_execution_id and k.key_id = e.key_id
+       and k.running = p_execution_id and k.execution_id = p_execution_id and k.owner = p_owner
+    returning k.key_id, k.listened),
+  ended as (
+    update {ns}.job_execution e
+       set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp()
+      from freed where e.execution_id = p_execution_id)
+  select f.key_id from freed f where not f.listened or pg_notify({ns}.channel_v1(f.key_id), '')::text is not null
+$$;
+
+-- Any other end: with a note, an output or a request, or where the lease is lost.
+create function {ns}.finish_otherwise_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
   p_keep_executions double precision, p_keep_skips double precision
 ) returns boolean
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   k      {ns}.job_key;
   v_held boolean;
@@ -241,11 +268,31 @@ begin
   end if;
   perform {ns}.settle_v1(k.key_id, v_held);
   if v_held and k.listened then perform pg_notify({ns}.channel_v1(k.key_id), ''); end if;
-  if v_ends then perform {ns}.prune_quietly_v1(k.key_id, p_keep_executions, p_keep_skips); end if;
+  if v_ends and p_keep_executions is not null then
+    perform {ns}.prune_quietly_v1(k.key_id, p_keep_executions, p_keep_skips);
+  end if;
   -- A repeated call (its answer was lost) has the same answer.
-  return v_held or exists (
+  if v_held then return true; end if;
+  return exists (
     select from {ns}.job_execution x where x.execution_id = p_execution_id and x.owner = p_owner and x.lost_at is null);
 end $$;
+
+-- The end.  It does not release the session lock, which would take effect before the commit; closing the session does.
+-- Only a call that ends something also removes expired rows, if it has ages: one for an unknown execution, or a repeated
+-- one, does not. PL/pgSQL is loaded for what is not plain alone: that costs a new session as much as the plain end.
+create function {ns}.finish_v1(
+  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
+  p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
+  p_keep_executions double precision, p_keep_skips double precision
+) returns boolean
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  select case when x.key_id is null then {ns}.finish_otherwise_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal,
+                p_duration, p_note, p_output, p_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
+              else p_keep_executions is null
+                or {ns}.prune_quietly_v1(x.key_id, p_keep_executions, p_keep_skips)::text is not null end
+    from (select case when p_outcome <> 'not-started' and coalesce(p_note, p_output, p_lost_reason, p_request, p_requested_by) is null
+                      then {ns}.finish_plainly_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal, p_duration) end as key_id) x
+$$;
 
 -- For a job's own transaction: it fails if the token is stale, and a takeover waits until the transaction ends. The
 -- message keeps the present token: who has it may write as the present holder. 0 is the fence of a key without a start.

@@ -1,27 +1,32 @@
 -- What a claim looks at (core/claim.py, `State`). Neither function locks or writes anything. Times are seconds since
 -- the epoch.
 
+-- A column of a domain is cast to the type of what it is compared with, here and in all that every firing calls: a new
+-- session would read all operators of that name instead of one.
+
 -- What keeps a firing from its start: the key's own pause, else that of all keys, else the drain of its host.
 create function {ns}.stop_v1(p_key text, p_host text) returns setof {ns}.pause
 language sql stable as $$
   select x.* from {ns}.pause x
-   where (x.kind = 'key' and x.name in (p_key, '*') or x.kind = 'host' and x.name = p_host)
-     and (x.until is null or x.until > pg_catalog.clock_timestamp())
-   order by x.kind desc, x.name = '*' limit 1
+   where case when x.kind = 'key' then x.name::text in (p_key, '*') else x.name::text = p_host end
+     and (x.until::timestamptz is null or x.until::timestamptz > pg_catalog.clock_timestamp())
+   order by x.kind desc, x.name::text = '*' limit 1
 $$;
 
 -- Settings that end the session of a dead client soon after packets stop, and free its lock: a firing that only looks may wait
 -- for hours. True. They would stick to a pooler's connection.
 create function {ns}.watch_client_v1(p_ttl double precision) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select set_config('tcp_keepalives_idle', '10', false) || set_config('tcp_keepalives_interval', '5', false)
-         || set_config('tcp_keepalives_count', '3', false) || set_config('tcp_user_timeout', '25000', false) is not null
+  select set_config('tcp_keepalives_idle', '10', false) is not null and set_config('tcp_keepalives_interval', '5', false) is not null
+     and set_config('tcp_keepalives_count', '3', false) is not null and set_config('tcp_user_timeout', '25000', false) is not null
      and (current_setting('server_version_num')::int < 140000
-          or set_config('client_connection_check_interval', '5000', false)
-             || set_config('idle_session_timeout', (greatest(600, 10 * p_ttl) * 1000)::bigint::text, false) is not null)
+          or set_config('client_connection_check_interval', '5000', false) is not null
+             and set_config('idle_session_timeout', (greatest(600::float8, 10::float8 * p_ttl) * 1000::float8)::bigint::text, false) is not null)
 $$;
 
--- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.
+-- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.  p_client_backend: the
+-- backend as the client knows it, behind a transaction pooler another one than this; negative for a session that is not
+-- to be held, which then counts as a pooler's in all functions.
 create function {ns}.look_v1(
   p_key text, p_shard integer, p_host text, p_owner uuid, p_client_backend integer, p_ttl double precision,
   out in_recovery boolean, out isolation text, out own_backend boolean, out now double precision,
@@ -36,7 +41,8 @@ create function {ns}.look_v1(
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select pg_is_in_recovery(), current_setting('transaction_isolation'),
-         case when p_client_backend = pg_backend_pid() then {ns}.watch_client_v1(p_ttl) else false end,
+         case when abs(p_client_backend) = pg_backend_pid() then {ns}.watch_client_v1(p_ttl) and p_client_backend > 0
+              else false end,
          date_part('epoch', n.at),
          s.kind, s.author, s.reason, date_part('epoch', s.created_at),
          k.key_id, k.version, d.key_id, d.divisions, date_part('epoch', d.divided_until),
@@ -47,8 +53,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
          k.requested_by, date_part('epoch', k.newest_started_at), k.host, k.pid, k.user_name, k.newest_owner = p_owner,
          k.last_execution_id, date_part('epoch', k.last_started_at), k.last_lateness
     from (select clock_timestamp() as at) n
-    left join {ns}.job_key k on k.key = p_key and k.shard = p_shard
-    left join {ns}.job_key d on d.key = p_key and d.shard = 0
+    left join {ns}.job_key k on k.key::text = p_key and k.shard::int = p_shard
+    left join {ns}.job_key d on d.key::text = p_key and d.shard::int = 0
     left join {ns}.stop_v1(p_key, p_host) s on true
 $$;
 
@@ -56,25 +62,24 @@ $$;
 -- p_awaited: only without a tick.
 create function {ns}.look_at_log_v1(
   p_key_id integer, p_owner uuid, p_tick text, p_shards integer, p_awaited bigint, p_client_backend integer,
-  out own_id bigint, out own_number integer, out own_outcome text, out own_retrying boolean, out own_requested_by text,
-  out own_started_at double precision, out own_host text, out own_pid integer, out own_user_name text, out own_token bigint,
-  out own_cause text,
   out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
   out last_started_at double precision, out last_host text, out last_pid integer, out last_user_name text,
-  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start bigint
+  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start bigint,
+  out own_id bigint, out own_number integer, out own_outcome text, out own_retrying boolean, out own_requested_by text,
+  out own_started_at double precision, out own_host text, out own_pid integer, out own_user_name text, out own_token bigint,
+  out own_cause text
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select o.execution_id, o.attempt, o.outcome, o.retrying, o.requested_by,
-         date_part('epoch', o.started_at), o.host, o.pid, o.user_name, o.fencing_token,
-         o.cause,
-         t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
+  select t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
          date_part('epoch', t.started_at), t.host, t.pid, t.user_name,
          a.highest, a.highest > a.found,    -- an attempt that retention has removed may have started
          (select x.shards from {ns}.job_key j join {ns}.job_execution x on x.key_id = j.key_id
            where j.key = k.key and x.tick = p_tick and x.shards <> p_shards limit 1),
          {ns}.lock_state_of_v1(k.key_id, k.version,
            {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())),
-         {ns}.microseconds(k.backend_start)
+         {ns}.microseconds(k.backend_start),
+         o.execution_id, o.attempt, o.outcome, o.retrying, o.requested_by,
+         date_part('epoch', o.started_at), o.host, o.pid, o.user_name, o.fencing_token, o.cause
     from {ns}.job_key k
     left join lateral (
       select x.* from {ns}.job_execution x
@@ -90,5 +95,29 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     left join lateral (
       select max(x.attempt) as highest, count(*) as found from {ns}.job_execution x
        where x.key_id = k.key_id and x.tick = p_tick) a on true
+   where k.key_id = p_key_id
+$$;
+
+-- What only the log tells about a tick, for a claim that was granted nothing before. The session lock is looked at where
+-- there is a lease of another tick.
+create function {ns}.look_at_tick_v1(
+  p_key_id integer, p_tick text, p_shards integer, p_client_backend integer,
+  out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
+  out last_started_at double precision, out last_host text, out last_pid integer, out last_user_name text,
+  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start bigint
+)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
+         date_part('epoch', t.started_at), t.host, t.pid, t.user_name, t.highest, t.highest > t.found,
+         (select x.shards from {ns}.job_execution x
+           where x.key_id = any (array(select j.key_id from {ns}.job_key j where j.key::text = k.key::text))
+             and x.tick::text = p_tick and x.shards::int <> p_shards limit 1),
+         case when k.owner is not null and k.tick::text is distinct from p_tick then {ns}.lock_state_of_v1(k.key_id, k.version,
+           {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())) end,
+         case when k.owner is not null and k.tick::text is distinct from p_tick then {ns}.microseconds(k.backend_start) end
+    from {ns}.job_key k
+    left join lateral (
+      select x.*, max(x.attempt::int) over () as highest, count(*) over () as found from {ns}.job_execution x
+       where x.key_id = k.key_id and x.tick::text = p_tick order by x.outcome = 'not-started', x.attempt::int desc limit 1) t on true
    where k.key_id = p_key_id
 $$;

@@ -23,11 +23,28 @@ create view {ns}.keys as
          k.schedule, k.zone, k.expected_shards, k.starting_deadline, k.expected_since, k.forgotten_at
     from {ns}.job_key k;
 
+-- All skips. Of the plain ones, the log of executions has the holder and how the tick ended.
 create view {ns}.skips as
   select k.key, k.shard, nullif(s.tick, '') as tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, s.at, s.count,
          s.fired_at, s.detail, s.key_id,
-         s.tick as tick_name  -- of the primary key; '' for no tick
-    from {ns}.skip s join {ns}.job_key k using (key_id);
+         s.tick as tick_name,  -- of the primary key; '' for no tick
+         false as plain, null::integer as plain_from, null::integer as plain_until
+    from {ns}.skip s join {ns}.job_key k using (key_id)
+  union all
+  select k.key, k.shard, t.tick, case when s.done = 1 then 'done' else 'held' end, e.host, e.pid, p.host, null,
+         pg_catalog.to_timestamp((p.plain_from + s.minute) * 60.0 - 20 + s.milliseconds / 1000.0), s.count,
+         null, case when s.done = 1 then e.outcome end, k.key_id, t.tick, true, p.plain_from, p.plain_until
+    from (select a.key_id, a.host, a.plain_from, a.plain_until, a.plain from {ns}.plain_skips a
+          union all
+          select h.key_id, h.host, h.plain_from, h.plain_from + (select pg_catalog.max(x) >> 20 from pg_catalog.unnest(h.plain) x), h.plain
+            from {ns}.key_host h where h.plain_from is not null and h.plain <> '{}') p
+    join {ns}.job_key k using (key_id)
+   cross join lateral (
+      select x >> 20 as minute, x >> 19 & 1 as done, pg_catalog.max(x & 524287) as milliseconds, pg_catalog.count(*) as count
+        from pg_catalog.unnest(p.plain) x group by 1, 2) s
+   cross join lateral (
+      select pg_catalog.to_char(pg_catalog.to_timestamp((p.plain_from + s.minute) * 60.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"') as tick) t
+    left join {ns}.job_execution e on e.key_id = p.key_id and e.tick = t.tick and e.attempt = 1;
 
 -- The hosts of each key; ticks and their times separated by blanks, and the counts of the last 24 hours.
 create view {ns}.key_hosts as
@@ -145,7 +162,8 @@ $$;
 -- A retired host fires no keys any more. Returns whether it is known.
 create function {ns}.forget_host_v1(p_host text) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
-  with forgotten as (delete from {ns}.key_host h where h.host = p_host returning 1)
+  with forgotten as (
+    delete from {ns}.key_host h where h.host = p_host returning {ns}.put_away_v1(h.key_id, h.host, h.plain_from, h.plain))
   select exists (select from forgotten)
 $$;
 

@@ -138,7 +138,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
   select k.key_id from k
-   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 0, 1)
+   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 0, 1, null, null)
 $$;
 
 -- Join notes into one text without repetition, of at most 10,000 characters: an end must be recorded, whatever another

@@ -58,7 +58,7 @@ create table {ns}.job_key (
   owner             uuid,
   execution_id      bigint,
   ttl               {ns}.lease_ttl,          -- as last claimed
-  session_lock      boolean,                 -- false behind a transaction pooler: the row alone
+  session_lock      boolean,                 -- false for a connection that is not held, or is a pooler's: the row alone
   backend_pid       integer,
   backend_start     {ns}.wall_time,
   acquired_at       timestamptz,
@@ -169,6 +169,7 @@ create table {ns}.skip (
   primary key (key_id, tick, host, reason)
 );
 create index skip_at on {ns}.skip using brin (at) with (autosummarize = on, pages_per_range = 32);
+create index skip_of_key on {ns}.skip (key_id, at);   -- for retention
 
 -- The hosts that fire a key: what the last firing of each told. Each firing that reaches the store updates one row, and
 -- no firing of another host or key does, so none waits. Only the primary key is indexed: an update needs no index entry.
@@ -188,8 +189,23 @@ create table {ns}.key_host (
   hour        integer not null,              -- since the epoch, of the last of the counts
   wins        integer[] not null,            -- its starts in each of 24 hours
   skips       integer[] not null,
+  plain_from  integer,                       -- the last plain skips of the host, as in plain_skips
+  plain       integer[] not null,
   primary key (key_id, host)
 ) with (fillfactor = 50);
+
+-- The plain skips of a host (core/claim.py), up to 120 of consecutive ticks in a row: the holder of each is the first attempt
+-- of its tick, so there is only one number for each. Its 31 bits: the minute of the tick since plain_from (11), whether the
+-- reason is `done` and not `held` (1), and milliseconds since 20 s before the time of the tick (19).
+create table {ns}.plain_skips (
+  key_id      integer not null,
+  host        text not null,
+  plain_from  integer not null,              -- in minutes since the epoch
+  plain_until integer not null,              -- the newest tick
+  plain       integer[] not null
+);
+create index plain_skips_of_key on {ns}.plain_skips (key_id, plain_until, plain_from);
+create index plain_skips_until on {ns}.plain_skips using brin (plain_until) with (autosummarize = on, pages_per_range = 32);
 
 -- What each channel of `oncecron notify` was notified of.
 create table {ns}.notice (
@@ -255,6 +271,7 @@ create table {ns}.item_slot (
   number       integer not null default 0,
   first        integer,
   size         integer,
+  marked       integer not null default 0,   -- how many items of item_mark are part of the batch
   taken_at     timestamptz,
   primary key (list_id, key_id),
   check ((first is null) = (size is null))

@@ -14,7 +14,7 @@ if row then
   local mine = lease.execution_id == id or row.retrying and lease.owner == given.owner
   if mine then let_go(lease, id) end
   conclude(id, row, joined(row.note, given.note, late))
-  if given.keep_executions then expire(own, 100, 1000) end
+  if given.keep_executions then expire(own, 100, 1000, 1000) end
   return 1
 end
 if given.outcome == 'not-started' and not given.fencing_token then return 1 end
@@ -30,5 +30,5 @@ if given.outcome == 'running' and (token < fence or beside) then
 end
 id = insert_late(row, joined(given.note, unfinished, late))
 if row.outcome == 'running' then redis.call('HSET', own.key, 'running', id) end
-if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000) end
+if given.outcome ~= 'running' and given.keep_executions then expire(own, 100, 1000, 1000) end
 return 1

@@ -1,10 +1,12 @@
 -- Settle the last batch of a slot, and take the next one. A number that the slot has had returns that batch, and a number out of
 -- turn nothing: the server has lost a batch, or the call comes late. 'gone': not held; 'forgotten'; or 'held', seconds until the
--- next retry, how many items others have, why nothing was taken, and of each item: position, value, attempt.
+-- next retry, how many items others have, why nothing was taken, of each item that was drawn before: position, value, attempt;
+-- and the position of the first one that was not, with the values of all those as JSON, which a client reads sooner than as many
+-- replies.
 write_in_full_memory()
 local row, known = held(), hash(list.list)
 if not row then return {'gone'} end
-if not known.loaded_at then return {'held', '', 0, ''} end
+if not known.loaded_at then return {'held', '', 0, '', {}, '', '[]'} end
 if has_forgotten(known) then return {'forgotten'} end
 
 local function slot_of(shard)

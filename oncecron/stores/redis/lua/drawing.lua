@@ -12,17 +12,16 @@ if number > last then
   redis.call('HSET', list.list, 'slots', math.max(known.slots or 1, given.slots))
 end
 
-local answer = {'held', '', 0, stopped or ''}
-local function add(position, attempts)
-  answer[#answer + 1] = position
-  answer[#answer + 1] = redis.call('HGET', list.items, position)
-  answer[#answer + 1] = attempts
+local answer = {'held', '', 0, stopped or '', {}, slot.first or '', '[]'}
+if wanted > 0 and slot.first then
+  local positions = {}
+  for position = slot.first, slot.first + slot.size - 1 do positions[#positions + 1] = whole(position) end
+  answer[7] = cjson.encode(redis.call('HMGET', list.items, unpack(positions)))
 end
-if wanted > 0 then
-  for _, position in ipairs(slot.marks or {}) do add(position, mark_of(position).attempts) end
-  for position = slot.first or 1, (slot.first or 1) + (slot.size or 0) - 1 do add(whole(position), 1) end
+for _, position in ipairs(wanted > 0 and slot.marks or {}) do
+  for _, part in ipairs({position, redis.call('HGET', list.items, position), mark_of(position).attempts}) do table.insert(answer[5], part) end
 end
-if #answer > 4 or stopped then return answer end
+if #answer[5] > 0 or answer[7] ~= '[]' or stopped then return answer end
 
 local due = redis.call('ZRANGE', list.due, 0, 0, 'WITHSCORES')[2]
 if due then answer[2] = seconds(math.max(due - now, 0.001)) end

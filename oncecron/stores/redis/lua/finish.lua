@@ -25,7 +25,7 @@ end
 if not id then return 0 end
 if ends then
   for _, part in ipairs({own, other}) do
-    if part.key then expire(part, 100, 1000) end
+    if part.key then expire(part, 100, 1000, 1000) end
   end
   redis.call('ZADD', shared.parts, seconds(now), given.part)
   if given.due then redis.call('ZADD', shared.parts, 'XX', seconds(now), given.due) end

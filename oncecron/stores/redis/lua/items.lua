@@ -15,8 +15,8 @@
 --   batches  hash   first -> JSON: size, execution_id, taken_at, settled_at
 
 local list = {}
-for i, name in ipairs({'list', 'items', 'ids', 'marks', 'due', 'lost', 'slots', 'batches'}) do list[name] = KEYS[18 + i] end
-local FIRST_LEASE = 27
+for i, name in ipairs({'list', 'items', 'ids', 'marks', 'due', 'lost', 'slots', 'batches'}) do list[name] = KEYS[20 + i] end
+local FIRST_OF_SLOTS = 29
 local SORTED = {queued = 'due', failed = 'due', lost = 'lost'}
 
 -- The execution, if it has the lease of the part.
@@ -28,7 +28,7 @@ end
 
 -- Whether an execution has the lease of its part.
 local function is_living(shard, id)
-  local name = KEYS[FIRST_LEASE + shard]
+  local name = KEYS[FIRST_OF_SLOTS + shard]
   if not name then return (execution(id) or {}).outcome == 'running' end
   local lease = hash(name)
   return lease.execution_id == id and tonumber(lease.expires_at) > now

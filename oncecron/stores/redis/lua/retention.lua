@@ -83,17 +83,29 @@ local function expire_executions(part, most, names)
   return removed, next_from ~= nil and next_from ~= '-'
 end
 
-local function expire_skips(part, most)
-  local members = redis.call('ZRANGEBYSCORE', part.skips, '-inf', '(' .. seconds(kept_since('skips')), 'LIMIT', 0, most)
-  local too_many = redis.call('ZCARD', part.skips) - given.keep_most
+-- Members of a set by time, and their rows. Returns how many.
+local function expire_rows(set_name, rows, kept, most, count)
+  local members = redis.call('ZRANGEBYSCORE', set_name, '-inf', '(' .. seconds(kept_since('skips')), 'LIMIT', 0, most)
+  local too_many = redis.call('ZCARD', set_name) - kept
   if too_many > #members then
-    members = redis.call('ZRANGE', part.skips, 0, math.min(too_many, most) - 1)
+    members = redis.call('ZRANGE', set_name, 0, math.min(too_many, most) - 1)
   end
-  if #members > 0 then
-    redis.call('ZREM', part.skips, unpack(members))
-    redis.call('HDEL', part.skip_rows, unpack(members))
-  end
-  return #members
+  if #members == 0 then return 0 end
+  local removed = count and count(redis.call('HMGET', rows, unpack(members))) or #members
+  redis.call('ZREM', set_name, unpack(members))
+  redis.call('HDEL', rows, unpack(members))
+  return removed
+end
+
+local function words_in(texts)
+  local _, found = string.gsub(table.concat(texts), ' ', ' ')
+  return found
+end
+
+-- The plain skips of a window take the memory of four other skips.
+local function expire_skips(part, most)
+  return expire_rows(part.skips, part.skip_rows, given.keep_most, most)
+    + expire_rows(part.plain, part.plain_rows, math.ceil(given.keep_most / 4), math.min(most, 100), words_in)
 end
 
 -- The hosts that have not fired the part for long: once an hour, because all of them have to be read.
@@ -107,8 +119,9 @@ local function forget_hosts(part)
   end
 end
 
-local function expire(part, most, names)
+-- At most so many executions and so many skips; the newest names are kept.
+local function expire(part, most, most_skips, names)
   forget_hosts(part)
   local executions, more = expire_executions(part, most, names)
-  return executions, expire_skips(part, most), more
+  return executions, expire_skips(part, most_skips), more
 end

@@ -13,7 +13,8 @@
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
 --   drains      hash     host -> JSON: author, at
---   lists       zset     KEY#TICK of every list of items, by when it was loaded: see items.lua
+--   lists       zset     KEY#TICK of every list of items, by when it was loaded. One that was looked at and kept comes last of those
+--                        that may expire
 --   notices     hash     channel -> "VERSION:DOCUMENT": what `oncecron notify` has notified it of
 --   key         hash     fence, high_water, running, last_start ...: what retention may not remove
 --   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
@@ -24,6 +25,8 @@
 --   log         stream   EXECUTION_ID-0: which executions there are, in order
 --   skips       zset     JSON of [tick, host, reason], by when it last happened
 --   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count, delivered
+--   plain       zset     "WINDOW HOST" of plain skips (core/claim.py), by when the newest of them happened
+--   plain_rows  hash     the same -> a word for each, see stores/plain_skips.py
 --   hosts       hash     host that fires the part -> JSON: what its last firing told, see `tell_of_host`
 
 local function fields(flat)
@@ -43,7 +46,7 @@ end
 
 local function part_at(first)
   local found = {}
-  for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows', 'hosts'}) do
+  for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows', 'hosts', 'plain', 'plain_rows'}) do
     found[name] = KEYS[first + i - 1]
   end
   return found
@@ -53,7 +56,7 @@ local shared = {}
 for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'notices', 'lists'}) do
   shared[name] = KEYS[i]
 end
-local own, other = part_at(10), part_at(19)
+local own, other = part_at(10), part_at(21)
 local given = fields(ARGV)
 
 local time = redis.call('TIME')

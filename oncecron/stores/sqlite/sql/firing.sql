@@ -217,6 +217,10 @@ ON CONFLICT (key, tick, shard, host, reason) DO UPDATE
    SET count = count + 1, pid = excluded.pid, holder_host = excluded.holder_host,
        holder_pid = excluded.holder_pid, detail = excluded.detail, at = max(at, excluded.at)
 
+-- name: add_plain_skip
+INSERT INTO plain_skips (key, shard, window, host, words, at) VALUES (:key, :shard, :window, :host, :word, :at)
+ON CONFLICT (key, shard, window, host) DO UPDATE SET words = words || excluded.words, at = max(at, excluded.at)
+
 -- name: find_key_host
 SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips
   FROM key_host WHERE key = :key AND shard = :shard AND host = :host

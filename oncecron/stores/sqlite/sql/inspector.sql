@@ -79,6 +79,18 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
  ORDER BY at DESC, key, shard, host, reason
  LIMIT :limit
 
+-- name: plain_skips
+-- The rows that may have such skips; `window` and `limit` as in the query for the others.
+SELECT key, shard, host, window, words
+  FROM plain_skips
+ WHERE (:key IS NULL OR key = :key)
+   AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:oldest IS NULL OR window >= :oldest) AND (:newest IS NULL OR window <= :newest)
+ ORDER BY key, shard, window, host
+
+-- name: holder
+SELECT host, pid, outcome FROM job_execution WHERE execution_id = :execution_id
+
 -- name: reasons
 -- Of ticks of a key no earlier than one, by the primary key.
 SELECT key, tick, host, reason
@@ -99,6 +111,10 @@ SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_
 -- name: key_hosts
 SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, hour
   FROM key_host ORDER BY key, shard, host
+
+-- name: host_ticks
+SELECT key, host, seen_at, 0.0, ticks, ticks_at
+  FROM key_host ORDER BY key, host
 
 -- name: leases
 -- `stale`: expired by the lease clock, or not renewed for more than two heartbeats. The time left comes from the lease clock

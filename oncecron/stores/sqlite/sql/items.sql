@@ -7,9 +7,18 @@ EXISTS (SELECT 1 FROM lease v
            AND v.boot = :boot AND v.expires_on_lease_clock > :lease_now)
 
 -- name: held
--- The tick and the host of an execution that has its lease.
-SELECT e.tick, e.host
+-- Whether an execution has its lease.
+SELECT 1
   FROM lease v JOIN job_execution e ON e.execution_id = v.execution_id
+ WHERE v.key = :key AND v.shard = :shard AND v.execution_id = :execution_id AND v.owner = :owner
+   AND v.boot = :boot AND v.expires_on_lease_clock > :lease_now AND e.outcome = 'running'
+
+-- name: find_drawing
+-- For a draw of an execution that has its lease: its host, the list of its tick, and its slot.
+SELECT e.host, l.list_id, l.key, l.total, l.next, l.loaded_at, s.execution_id, s.number, s.first, s.size, s.taken_at
+  FROM lease v JOIN job_execution e ON e.execution_id = v.execution_id
+  LEFT JOIN item_list l ON l.key = v.key AND l.tick = e.tick
+  LEFT JOIN item_slot s ON s.list_id = l.list_id AND s.shard = v.shard
  WHERE v.key = :key AND v.shard = :shard AND v.execution_id = :execution_id AND v.owner = :owner
    AND v.boot = :boot AND v.expires_on_lease_clock > :lease_now AND e.outcome = 'running'
 
@@ -43,9 +52,6 @@ UPDATE item_list
 
 -- name: end_load
 UPDATE item_list SET total = loading_until, loaded_at = :now, keep = max(keep, :keep) WHERE list_id = :list_id
-
--- name: find_slot
-SELECT * FROM item_slot WHERE list_id = :list_id AND shard = :shard
 
 -- name: put_slot
 INSERT INTO item_slot (list_id, shard, execution_id, number, first, size, taken_at)
@@ -164,13 +170,15 @@ SELECT l.key, l.tick, i.position, i.identity AS item, lower(hex(i.item_id)) AS i
   LEFT JOIN item_batch b ON b.list_id = i.list_id AND b.first = (
     SELECT max(c.first) FROM item_batch c WHERE c.list_id = i.list_id AND c.first <= i.position)
    AND i.position < b.first + b.size
- WHERE l.key = :key AND l.tick = :tick AND (:identity IS NULL OR i.identity = :identity)
+ WHERE l.key = :key AND l.tick = :tick AND (:identities IS NULL OR i.identity IN (SELECT value FROM json_each(:identities)))
  ORDER BY i.position
 
--- name: requeue_item
-UPDATE item_mark SET state = 'queued', not_before = :now, changed_at = :now WHERE list_id = :list_id AND position = :position
+-- name: mend_item
+UPDATE item_mark
+   SET state = :state, not_before = CASE WHEN :state = 'queued' THEN :now END, changed_at = :now, reason = :reason
+ WHERE list_id = :list_id AND position = :position
 
 -- name: marked_items
 SELECT s.position, CASE WHEN s.state = 'taken' AND NOT {living} THEN 'lost' ELSE s.state END AS state
   FROM item_mark s CROSS JOIN item_list l USING (list_id) CROSS JOIN item i USING (list_id, position)
- WHERE s.list_id = :list_id AND (:identity IS NULL OR i.identity = :identity)
+ WHERE s.list_id = :list_id AND (:identities IS NULL OR i.identity IN (SELECT value FROM json_each(:identities)))

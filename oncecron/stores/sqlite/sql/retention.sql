@@ -42,6 +42,11 @@ DELETE FROM key_host WHERE seen_at < :before
 DELETE FROM skip WHERE (key, tick, shard, host, reason) IN (
   SELECT key, tick, shard, host, reason FROM skip WHERE at < :before ORDER BY at LIMIT :most)
 
+-- name: expire_plain_skips
+DELETE FROM plain_skips WHERE (key, shard, window, host) IN (
+  SELECT key, shard, window, host FROM plain_skips WHERE at < :before ORDER BY at LIMIT :most)
+RETURNING length(words) - length(replace(words, ' ', ''))
+
 -- name: expire_lists
 -- No execution of its tick is in the log, and the last load is older than this, and than what the list asked for. A list
 -- without a tick is known to nobody any more.

@@ -165,6 +165,21 @@ CREATE TABLE key_host (
 -- name: skips_by_age
 CREATE INDEX skip_age ON skip (at)
 
+-- name: plain_skips
+-- Plain skips (core/claim.py): a word for each, of a host and a window; see stores/plain_skips.py.
+CREATE TABLE plain_skips (
+  key    TEXT    NOT NULL,
+  shard  INTEGER NOT NULL,
+  window INTEGER NOT NULL,       -- the minute at which it begins, since the epoch
+  host   TEXT    NOT NULL,
+  words  TEXT    NOT NULL,
+  at     REAL    NOT NULL,       -- of the newest
+  PRIMARY KEY (key, shard, window, host)
+) WITHOUT ROWID
+
+-- name: plain_skips_by_age
+CREATE INDEX plain_skips_age ON plain_skips (at)
+
 -- name: pause
 -- A paused key; `*` is every key.
 CREATE TABLE pause (

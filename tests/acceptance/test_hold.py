@@ -1,0 +1,303 @@
+"""Whether a running job holds its connection to PostgreSQL: `?hold=` in the store's URL."""
+
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from servers import (
+    Database,
+    FaultProxy,
+    Journal,
+    PostgresServer,
+    assert_exclusive,
+    eventually,
+    job,
+)
+from servers.oncecron import Ended, Oncecron, installed
+from servers.oncecron import Firing as Process
+
+from oncecron.core import clock
+from oncecron.core.model import Firing, Holder, Lease
+from oncecron.core.tick import named_tick
+from oncecron.stores import open_lease_store
+from oncecron.stores.address import parse_address
+
+TTL = 6
+SESSIONS = "select count(*) from pg_stat_activity where usename = 'runner' and datname = current_database()"
+LOCKED = "select session_lock, backend_pid is null from oncecron.job_key where owner is not null and key = %s"
+MOST = 10
+"""The connections of a small server: it is full at eight."""
+
+
+def url(database: Database, hold: str, via: Any = None) -> str:
+    """Return the address of the role that fires."""
+    return f"{database.url(via=via)}?hold={hold}"
+
+
+@contextmanager
+def running(host: Oncecron, journal: Journal, *options: object) -> Iterator[Process]:
+    """Run a job for as long as the block takes; it has not been disturbed then."""
+    firing = host.fire(
+        "k", "--ttl", TTL, "--tick", "one", *options, "--", *job(journal, "--sleep", 60, "--beats")
+    )
+    try:
+        journal.wait_for("start")
+        yield firing
+    finally:
+        os.kill(firing.wrapper.pid, signal.SIGTERM)
+        firing.wait()
+    assert_exclusive(journal)
+
+
+def connections(database: Database) -> int:
+    """Return how many sessions hosts have."""
+    [(count,)] = database.execute(SESSIONS)
+    return int(count)
+
+
+def locks(host: Oncecron) -> dict[str, Any]:
+    """Return the only lease, as `oncecron locks` shows it."""
+    [lease] = json.loads(host("locks", "--json").out)
+    return dict(lease)
+
+
+def heartbeats(database: Database) -> int:
+    """Return how often the lease of the only key may have been renewed: versions only rise."""
+    [(version,)] = database.execute("select version from oncecron.job_key where key = 'k'")
+    return int(version)
+
+
+def renewed(database: Database, times: int) -> None:
+    """Wait for so many heartbeats."""
+    for _ in range(times):
+        before = heartbeats(database)
+        eventually(lambda before=before: heartbeats(database) > before, 20)
+
+
+@pytest.mark.parametrize(
+    ("hold", "held"), [("yes", True), ("auto", True), ("no", False)], ids=["yes", "auto", "no"]
+)
+def test_a_running_job_holds_a_connection_or_none(
+    ready: Database, public_path: Path, journal: Journal, hold: str, held: bool
+) -> None:
+    """With the session lock, or the lease row alone; `locks` says which, and other hosts are refused in any case."""
+    host = Oncecron(url(ready, hold), public_path)
+    with running(host, journal):
+        eventually(lambda: connections(ready) == held, 20)
+        renewed(ready, 2)
+        eventually(lambda: connections(ready) == held, 20)
+        assert ready.execute(LOCKED, "k") == [(held, not held)]
+        assert (locks(host)["state"], locks(host)["backend_pid"] is not None) == ("held", held)
+        other = Oncecron(url(ready, "yes"), public_path, "host-b")
+        assert other.run("k", "--tick", "two", "--", *job(journal)) == Ended(0, b"", "")
+    assert len(journal.runs()) == 1
+    assert ready.execute("select outcome, lost_at from oncecron.executions") == [("stopped", None)]
+
+
+def test_a_short_job_takes_one_connection(
+    ready: Database, public_path: Path, new_proxy: Callable[..., FaultProxy]
+) -> None:
+    """It is given back after a second."""
+    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(ready.server)
+    host = Oncecron(url(ready, "no", proxy), public_path)
+    assert host.run("k", "--tick", "one", "--", "true").status == 0
+    assert len(proxy.connections()) == 1
+
+
+def test_each_heartbeat_takes_a_connection_of_its_own(
+    ready: Database, public_path: Path, journal: Journal, new_proxy: Callable[..., FaultProxy]
+) -> None:
+    """One round trip beside the login, and nothing else: nobody listens."""
+    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
+    proxy = new_proxy(ready.server)
+    ready.connect("owner", via=proxy).close()
+    to_connect = proxy.round_trips()
+    with running(Oncecron(url(ready, "no", proxy), public_path), journal):
+        eventually(lambda: len(proxy.connections()) >= 1 + 4, 30)
+        eventually(lambda: connections(ready) == 0, 20)
+        beats = proxy.connections()[2:]
+    assert {beat.round_trips for beat in beats} == {to_connect + 1}
+
+
+def test_a_stop_reaches_the_job_at_its_next_heartbeat(
+    ready: Database, public_path: Path, journal: Journal
+) -> None:
+    """Nobody listens; the same holds for release."""
+    host = Oncecron(url(ready, "no"), public_path)
+    firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 60))
+    journal.wait_for("start")
+    eventually(lambda: connections(ready) == 0, 20)
+    operator = Oncecron(ready.url("operator"), public_path)
+    assert operator("stop", "k").status == 0
+    assert firing.wait().status == 128 + signal.SIGTERM
+    assert ready.execute("select outcome, requested_by is null from oncecron.executions") == [
+        ("stopped", False)
+    ]
+
+
+def test_between_two_attempts_no_connection_is_held(
+    ready: Database, public_path: Path, journal: Journal
+) -> None:
+    """It took a new one to record the first, after more than a second."""
+    host = Oncecron(url(ready, "no"), public_path)
+    firing = host.fire(
+        "k", "--tick", "one", "--retries", 1, "--retry-delay", "6s..6s", "--",
+        *job(journal, "--sleep", 1.5, "--exit", 3),
+    )  # fmt: skip
+    recorded = "select 1 from oncecron.executions where outcome = 'failed'"
+    eventually(lambda: ready.execute(recorded) == [(1,)], 20)
+    eventually(lambda: connections(ready) == 0, 20)
+    assert len(journal.starts()) == 1
+    assert firing.wait().status == 3
+    assert len(journal.runs()) == 2
+
+
+# The server is nearly full
+
+
+@pytest.fixture
+def small(new_postgres: Callable[..., PostgresServer]) -> Database:
+    """Start a server with few connections."""
+    return installed(
+        new_postgres(max_connections=MOST, superuser_reserved_connections=1).create_database()
+    )
+
+
+@contextmanager
+def others(database: Database, count: int) -> Iterator[None]:
+    """Take so many connections, of another database too."""
+    with ExitStack() as stack:
+        for number in range(count):
+            connection = (
+                database.connect("reader") if number % 2 else database.server.superuser_connect()
+            )
+            stack.enter_context(connection)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("hold", "used", "held"),
+    [("auto", 6, True), ("auto", 7, False), ("yes", 7, True)],
+    ids=["room", "full", "forced"],
+)
+def test_on_a_full_server_a_job_holds_none(
+    small: Database, public_path: Path, journal: Journal, hold: str, used: int, held: bool
+) -> None:
+    """The firing itself is the eighth of ten: from 80 % on, and -v says so."""
+    host = Oncecron(url(small, hold), public_path)
+    with others(small, used):
+        firing = host.fire("k", "-v", "--tick", "one", "--", *job(journal, "--sleep", 60))
+        journal.wait_for("start")
+        assert small.execute(LOCKED, "k") == [(held, not held)]  # before its first heartbeat
+        eventually(lambda: connections(small) == held, 20)
+    renewed(small, 1)  # it stays as it was decided
+    eventually(lambda: connections(small) == held, 20)
+    os.kill(firing.wrapper.pid, signal.SIGTERM)
+    said = "no connection to PostgreSQL is held between heartbeats"
+    assert (said in firing.wait().err) is not held
+    second = host.fire("k", "--ttl", TTL, "--tick", "two", "--", *job(journal, "--sleep", 60))
+    journal.wait_for("start", 2)
+    assert small.execute(LOCKED, "k") == [(True, False)]
+    os.kill(second.wrapper.pid, signal.SIGTERM)
+    second.wait()
+
+
+def test_each_grant_decides_anew(small: Database) -> None:
+    """A firing of several shards claims one after another."""
+    store = open_lease_store(parse_address(url(small, "auto")), "oncecron", 60.0)
+    for key, used, held in (("full", 7, False), ("room", 0, True)):
+        with others(small, used):
+            assert isinstance(store.claim(firing(key), deadline=deadline()), Lease)
+        assert store.holds_connection == held
+        assert small.execute(LOCKED, key) == [(held, not held)]
+    store.close()
+
+
+def firing(key: str) -> Firing:
+    """Return a firing of a named tick."""
+    return Firing(
+        *(key, 0, named_tick("one"), str(uuid.uuid4()), Holder("host-a", 1, "u"), "true"),
+        *(clock.wall(), 60.0, None, None),
+        again=False,
+        schedule=None,
+        zone=None,
+    )
+
+
+def deadline() -> float:
+    """Return a deadline for one call."""
+    return clock.lease_time(clock.BOOTTIME) + 30
+
+
+def test_doctor_says_what_a_running_job_holds(small: Database, public_path: Path) -> None:
+    """And suggests it where connections are short."""
+    texts = {}
+    for hold in ("yes", "no", "auto"):
+        rows = json.loads(Oncecron(url(small, hold), public_path)("doctor", "--json").out)
+        [texts[hold]] = [row["text"] for row in rows if row["subject"] == "connections"]
+    assert "a running job holds one (hold=yes)" in texts["yes"]
+    assert "a running job holds none (hold=no)" in texts["no"]
+    assert "but none if 80 % are in use" in texts["auto"]
+    with others(small, 7):
+        rows = json.loads(Oncecron(url(small, "auto"), public_path)("doctor", "--json").out)
+    [row] = [row for row in rows if row["subject"] == "connections"]
+    assert (row["state"], "?hold=no" in row["cure"]) == ("warn", True)
+
+
+def test_another_value_is_refused(ready: Database, public_path: Path) -> None:
+    """Before anything runs."""
+    ended = Oncecron(url(ready, "maybe"), public_path).run("k", "--", "true")
+    assert ended.status == 78
+    assert "hold: invalid value 'maybe' (use yes, no or auto)" in ended.err
+
+
+@pytest.mark.herd
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("hold", ["auto", "no"])
+def test_a_hundred_jobs_run_on_twenty_connections(
+    new_postgres: Callable[..., PostgresServer], public_path: Path, hold: str
+) -> None:
+    """All at the same time, each with its heartbeats, and none fails."""
+    database = installed(new_postgres(max_connections=20).create_database())
+    gate = public_path / "gate"
+    os.mkfifo(gate, 0o666)
+    host = Oncecron(url(database, hold), public_path)
+    firings = [
+        host.fire(
+            f"k{number}", "--ttl", "30s", "--tick", "one", "--connect-timeout", "180s", "--",
+            "sh", "-c", f"read line <{gate}; exit 0",
+        )
+        for number in range(100)
+    ]  # fmt: skip
+    held = "select count(*) from oncecron.leases where state = 'held' and heartbeat_at > acquired_at + interval '{}'"
+    for renewals in ("0 s", "8 s"):
+        all_held(database, held.format(renewals))
+    database.server.stop("fast")
+    database.server.start()
+    began = time.time()
+    since = f"select count(*) from oncecron.leases where heartbeat_at > to_timestamp({began})"
+    all_held(database, since)
+    gate.open("w").close()  # everybody who opens it for reading goes on
+    assert {firing.wait(120) for firing in firings} == {Ended(0, b"", "")}
+    assert database.execute("select outcome, count(*) from oncecron.executions group by 1") == [
+        ("succeeded", 100)
+    ]
+
+
+def all_held(database: Database, counted: str) -> None:
+    """Wait until a query counts all hundred; it may be refused itself, for lack of a connection."""
+    eventually(
+        lambda: database.execute(counted) == [(100,)],
+        180,
+        retry_on=(AssertionError, psycopg.OperationalError),
+    )

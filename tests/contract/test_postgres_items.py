@@ -1,0 +1,51 @@
+"""The items of a tick on PostgreSQL alone: what a draw waits for, and who waits for a draw."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from item_hosts import Field, many
+from servers import eventually
+
+if TYPE_CHECKING:
+    from postgres_stores import PostgresKind
+
+pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
+WAITING = "select 1 from pg_stat_activity where usename = 'runner' and wait_event_type = 'Lock'"
+
+
+def test_a_draw_waits_for_the_last_lane(store: PostgresKind) -> None:
+    """Where other draws have locked all lanes with items, it does not say that nothing is left."""
+    field = Field(store)
+    field.load(many(10))
+    slot = field.slot()
+    with store.database.connect(autocommit=False) as other, ThreadPoolExecutor(1) as thread:
+        other.execute("select from oncecron.item_lane for update")
+        names = thread.submit(slot.names, 2)
+        eventually(lambda: store.database.execute(WAITING) != [])
+        other.execute("update oncecron.item_lane set next = 4 where lane = 0")
+        other.commit()
+        assert names.result(30) == ["user-4@example.com", "user-5@example.com"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_who_takes_the_lease_waits_for_a_draw(store: PostgresKind, number: int) -> None:
+    """Until the draw has committed the key's row can be renewed, and not be taken: the batch is of one holder alone."""
+    field = Field(store)
+    field.load(many(10))
+    slot = field.slot()
+    for _ in range(1, number):
+        slot.names(2)
+    row = f"select from oncecron.job_key where execution_id = {slot.lease.execution_id}"
+    with store.database.connect(autocommit=False) as drawing, store.database.connect() as other:
+        draw = "select is_held, items is not null from oncecron.draw_v1(%s, %s, %s, '[]', 2, 0)"
+        drawn = drawing.execute(draw, (slot.lease.execution_id, slot.lease.owner, number))
+        assert drawn.fetchall() == [(True, True)]
+        other.execute(f"{row} for no key update nowait")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute(f"{row} for update nowait")
+        drawing.commit()
+        other.execute(f"{row} for update nowait")

@@ -1,0 +1,160 @@
+"""What an end reads on PostgreSQL does not depend on the size of the log."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hosts import Host, minute
+
+if TYPE_CHECKING:
+    from postgres_stores import PostgresKind
+
+ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
+KEYS = 50
+
+pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
+
+FILL = (
+    "insert into oncecron.job_key (key) select 'filled-' || n from generate_series(1, {keys}) n",
+    """
+    insert into oncecron.job_execution
+        (key_id, tick, tick_at, attempt, owner_attempt, outcome, cause, host, pid, user_name, command, started_at,
+         finished_at, owner)
+      select k.key_id, format('%s', n), now() - n * interval '1 minute', 1, 1, 'succeeded', 'schedule', 'h', 1, 'u',
+             'c', now() - n * interval '1 minute', now() - n * interval '1 minute', gen_random_uuid()
+        from generate_series({rows} / {keys}, 1, -1) n, oncecron.job_key k
+    """,
+    """
+    insert into oncecron.skip (key_id, tick, host, reason, pid, at)
+      select k.key_id, format('%s', n), 'h', 'late', 1, now() - n * interval '1 minute'
+        from generate_series({rows} / {keys}, 1, -1) n, oncecron.job_key k
+    """,
+    "vacuum analyze oncecron.job_execution",
+    "vacuum analyze oncecron.skip",
+)
+
+
+def pages_of_an_end(a: Host, store: PostgresKind, number: int) -> int:
+    """Return how many pages the last call of an end looked at, in a session that knows every plan."""
+    pages = 0
+    with store.database.connect("owner") as session:
+        for tick in range(number, number + 6):
+            lease = a.win(minute(tick))
+            call = (
+                f"select oncecron.finish_v1({lease.execution_id}, '{lease.owner}', 'succeeded', 0, null, 1, null, null,"
+                " null, null, null, null, 1e9, 1e9)"
+            )
+            rows = session.execute(f"explain (analyze, buffers, format json) {call}").fetchall()
+            a.store.close()
+            plan = rows[0][0][0]["Plan"]
+            pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return pages
+
+
+def test_an_end_reads_as_much_of_a_large_log_as_of_an_empty_one(
+    a: Host, store: PostgresKind
+) -> None:
+    """But for a few more levels of larger indexes: 26 pages at a million rows."""
+    before = pages_of_an_end(a, store, 1)
+    for statement in FILL:
+        store.database.execute(statement.format(rows=ROWS, keys=KEYS))
+    after = pages_of_an_end(a, store, 10)
+    assert after <= before + 40, f"{before} pages became {after}"
+
+
+# Plain skips
+
+DAYS = int(os.environ.get("ONCECRON_TEST_LOG_DAYS", "0"))
+CALL = """
+do $$ declare
+  v_minute integer := {first};
+begin
+  for v_tick in 0 .. {ticks} - 1 loop
+    perform oncecron.skip_plainly_v1(
+        k.key_id, format('app-%s.example.org', h), v_minute + v_tick,
+        524288 + 21000 + floor(random() * 3000)::integer, '1.0', 0, '* * * * *', null, './bill.sh')
+      from oncecron.job_key k, generate_series(1, {hosts}) h;
+    commit;
+  end loop;
+end $$
+"""
+FULL_ROWS = """
+insert into oncecron.plain_skips (key_id, host, plain_from, plain_until, plain)
+  select k.key_id, format('app-%s.example.org', h), {first} + 120 * n, {first} + 120 * n + 119,
+         array(select (i << 20) + 524288 + 21000 + floor(random() * 3000 + 0 * h)::integer
+                 from generate_series(0, 119) i)
+    from generate_series(0, {ticks} / 120 - 1) n, oncecron.job_key k, generate_series(1, {hosts}) h
+"""
+MOST_BYTES = 8
+"""200 hosts that fire 50 keys each minute have 101 million skips in a week: 800 MB."""
+
+
+def size_of(store: PostgresKind, table: str) -> int:
+    """Return the bytes of a table with its indexes."""
+    [(size,)] = store.database.execute(f"select pg_total_relation_size('oncecron.{table}')")
+    return int(size)
+
+
+@pytest.mark.timeout(3600 if DAYS else 120)
+def test_plain_skips_of_many_hosts_take_little_space(store: PostgresKind) -> None:
+    """In the long form, a week of 200 hosts and 50 keys.
+
+    Its last ticks are called; the rows before are inserted as calls leave them.
+    """
+    hosts, keys, ticks = (200, 50, DAYS * 1440) if DAYS else (5, 4, 360)
+    called = 2 if DAYS else ticks
+    first = 29_000_000
+    database, empty = store.database, size_of(store, "plain_skips")
+    database.execute(FILL[0].format(keys=keys))
+    if DAYS:
+        database.execute(FULL_ROWS.format(first=first, ticks=ticks, hosts=hosts))
+    database.execute(CALL.format(first=first + DAYS * 1440, ticks=called, hosts=hosts))
+    [(counted,)] = database.execute(
+        "select sum(cardinality(plain)) from (select plain from oncecron.plain_skips"
+        " union all select plain from oncecron.key_host) each"
+    )
+    assert counted == hosts * keys * (DAYS * 1440 + called)
+    size, of_hosts = size_of(store, "plain_skips") - empty, size_of(store, "key_host")
+    print(f"{counted} skips: {size} bytes, and {of_hosts} of key_host")
+    assert size / int(counted) < MOST_BYTES
+    # No page for each host and key: the old versions of its row make room for new ones.
+    assert of_hosts / (hosts * keys) < 8192
+
+
+SKIP_AND_PRUNE = """
+do $$ declare
+  v_key integer := (select key_id from oncecron.job_key);
+begin
+  for v_minute in {first} .. {first} + {ticks} - 1 loop
+    perform oncecron.skip_plainly_v1(
+        v_key, format('app-%s.example.org', h), v_minute, 524288 + h, '1.0', 0, '* * * * *', null, './bill.sh')
+      from generate_series(1, {hosts}) h;
+    perform oncecron.prune_key_v1(v_key, '-infinity', to_timestamp((v_minute - {kept}) * 60.0));
+    commit;
+  end loop;
+end $$
+"""
+
+
+@pytest.mark.timeout(3600 if DAYS else 120)
+def test_ends_remove_plain_skips_as_fast_as_hosts_add_them(store: PostgresKind) -> None:
+    """One end a tick, and every other host skips. In the long form, three times the retention of 200 hosts."""
+    hosts, kept = (200, DAYS * 1440) if DAYS else (30, 240)
+    store.database.execute(FILL[0].format(keys=1))
+    first = 29_000_000
+    for part in range(6):
+        ticks = kept // 2
+        store.database.execute(
+            SKIP_AND_PRUNE.format(first=first + part * ticks, ticks=ticks, hosts=hosts, kept=kept)
+        )
+        [(held, until)] = store.database.execute(
+            "select coalesce(sum(cardinality(plain)), 0), min(plain_until) from oncecron.plain_skips"
+        )
+        size = size_of(store, "plain_skips")
+        print(f"{hosts} hosts, {(part + 1) * ticks} ticks, {kept} kept: {held} skips, {size} bytes")
+        newest = first + (part + 1) * ticks
+        assert until is None or until >= newest - kept - 20
+        assert held <= hosts * (kept + 120 + 20)
+    assert held > hosts * (kept - 240)
