@@ -17,7 +17,6 @@ writes with each command.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import resource
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from processors import cpu_seconds
 from servers import PostgresServer, RedisServer, descendants
 from servers.process import place_of_servers, public_directory, spawn
 
@@ -67,7 +67,6 @@ POSTGRES = {
     "max_wal_size": "1GB",
 }
 STAMP = '[ -e "$STAMP" ] || date +%s.%N >"$STAMP"'
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Sample(NamedTuple):
@@ -120,12 +119,7 @@ class Bench:
     def server_cpu(self, store: str) -> float:
         """Return what the server's processes have used; those that have ended too."""
         server = self.programs.get(store)
-        ticks = 0
-        for member in descendants(server.pid) if server else ():
-            with contextlib.suppress(OSError):  # it has just ended: its parent counts it
-                stat = Path(f"/proc/{member.pid}/stat").read_text()
-                ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
-        return ticks / _TICKS
+        return cpu_seconds(server.pid) if server else 0.0
 
     def close(self) -> None:
         """Stop the servers."""

@@ -84,6 +84,9 @@ def test_it_is_replaced_and_never_changed() -> None:
     one = Light("a")
     assert one._replace(count=5) == Light("a", 5)
     assert Light._make(["b", 1]) == Light("b", 1)
+    for kind in (Light, Typed):
+        with pytest.raises(TypeError):  # a default is for those who call the class
+            kind._make(["b"])
     assert (one, type(one._replace(count=5))) == (Light("a", 3), Light)
     with pytest.raises(ValueError, match="other"):
         one._replace(other=1)
