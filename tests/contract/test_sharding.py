@@ -235,6 +235,18 @@ def test_retention_leaves_the_number_of_a_tick_that_it_keeps(
         b.fire(minute(2), shards=3, shard=1)
 
 
+def test_retention_leaves_the_number_of_a_tick_as_long_as_one_shard_is_in_the_log(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """What is removed with the first of its shards is not what the others are compared with."""
+    a.run(minute(1), shards=3)
+    store.age(1000)
+    a.run(minute(1), shards=3, shard=2)
+    assert log.people.prune(Retention(executions=500, skips=500)) == (1, 0)
+    with pytest.raises(ConfigurationError):
+        b.fire(minute(1), shards=2, again=True)
+
+
 def test_a_tick_that_retention_removed_is_passed_whatever_its_number(
     a: Host, b: Host, log: Log
 ) -> None:

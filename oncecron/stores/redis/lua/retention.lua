@@ -14,6 +14,17 @@ local function set_words(name, field, words)
   end
 end
 
+-- Whether another part of the key still has executions of the tick: the next ones first, which are removed last. Their names are
+-- not among KEYS, but differ from this part's in the number alone, so a cluster has them in the same slot.
+local function is_known_elsewhere(part, row)
+  local number, shards = string.match(part.ticks, '#(%d+)$'), tonumber(row.shards or '1')
+  for n = 1, shards - 1 do
+    local ticks = string.gsub(part.ticks, '#%d+$', '#' .. whole((number + n) % shards))
+    if redis.call('HEXISTS', ticks, row.tick) == 1 then return true end
+  end
+  return false
+end
+
 -- Without its executions a tick has no number of parts either.
 local function forget_division(row)
   local gone, kept = (row.shards or '1') .. ' ' .. row.tick, {}
@@ -36,7 +47,7 @@ local function forget(part, id, row)
   if newest_id == id then
     redis.call('HDEL', part.ticks, row.tick)
     redis.call('ZREM', part.names, row.tick)
-    forget_division(row)
+    if not is_known_elsewhere(part, row) then forget_division(row) end
   elseif newest_id then
     -- As on the other stores: an attempt that is gone may have started.
     local newest = execution(newest_id)
