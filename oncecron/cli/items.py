@@ -20,7 +20,7 @@ from oncecron.config.options import Option
 from oncecron.core.items import ITEM_STATES, MENDABLE_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from oncecron.config.settings import Settings
     from oncecron.core.items import MendedState
@@ -163,7 +163,8 @@ def _list(store: Inspector, key: str, tick: str | None) -> ListView:
 def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQuery:
     from oncecron.core.log_rows import ItemQuery
 
-    identities = None if settings["item"] is None else list(_identities(_named(settings)))
+    named = dict.fromkeys(_identities(settings))
+    identities = None if settings["item"] is None else list(named)
     return ItemQuery(view.items_of, states, identities)
 
 
@@ -173,16 +174,12 @@ def _named(settings: Settings) -> list[str]:
     return [] if text is None else text.split(_BETWEEN_ITEMS)
 
 
-def _identities(named: Iterable[str]) -> Iterator[str]:
-    """Yield the items that are named, once each; `-` stands for those on the lines of standard input."""
-    for name in dict.fromkeys(named):
+def _identities(settings: Settings) -> Iterator[str]:
+    """Yield the items that are named; `-` stands for those on the lines of standard input."""
+    for name in _named(settings):
         if name == _STANDARD_INPUT:
-            lines = os.fdopen(0, "rb", closefd=False)
-            yield from dict.fromkeys(
-                line.decode("utf-8", "surrogateescape")
-                for line in lines.read().split(b"\n")
-                if line
-            )
+            lines = os.fdopen(0, "rb", closefd=False).read().split(b"\n")
+            yield from (line.decode("utf-8", "surrogateescape") for line in lines if line)
         else:
             yield name
 

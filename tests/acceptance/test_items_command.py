@@ -151,6 +151,9 @@ def test_several_items_are_named(loaded: Oncecron, operator: Oncecron, public_pa
         told = operator("items", "k", "--item", "-", "--item", "4", "--done", stdin=named)
     assert told.out == b"marked 2 items of key k as done; 2 of those named stay as they are\n"
     assert set(states(loaded).values()) == {"done"}
+    with file.open() as named:  # an item that is named in both ways is one
+        told = operator("items", "k", "--item", "2", "--item", "-", "--done", stdin=named)
+    assert told.out == b"marked 0 items of key k as done; 3 of those named stay as they are\n"
     told = operator("items", "k", "--item", "5", "--retry", "--namespace", "oncecron")
     assert b"`oncecron each --key k --tick one --again --namespace oncecron -- COMMAND`" in told.out
     told = operator("items", "k", "--item", "5", "--retry")
