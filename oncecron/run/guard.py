@@ -202,7 +202,7 @@ class Guard:
             if self._trusts(lease):
                 return True
             self.trust.until = NOTHING_TO_FENCE  # stopped before the wrapper could see it
-        self.reporter.log.go_on()
+        self.reporter.log.resume()
         return False
 
     def _trusts(self, lease: Lease) -> bool:
@@ -221,7 +221,7 @@ class Guard:
                 spec.program, spec.command, environment, group, mask, self.now(), outputs, body
             )
         finally:
-            self.reporter.log.go_on()
+            self.reporter.log.resume()
         if lease is None:
             running = Ending("running", None, None, 0.0)
             record = spool_records.execution_record(spec.firing, None, running)

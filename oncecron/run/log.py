@@ -20,7 +20,7 @@ class NoLog:
     def hold(self) -> None:
         """Do nothing."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Do nothing."""
 
     def close(self) -> None:

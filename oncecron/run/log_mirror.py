@@ -77,13 +77,13 @@ class LogMirror:
                 self._thread = None
 
     def hold(self) -> None:
-        """Let the thread rest until `go_on`, so that a fork finds no lock of a library held.
+        """Let the thread rest until `resume`, so that a fork finds no lock of a library held.
 
         Whoever still works after `LOG_GOODBYE` waits for the network, and holds none.
         """
         self._is_held = self._working.acquire(timeout=LOG_GOODBYE)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """End the rest."""
         if self._is_held:
             self._is_held = False

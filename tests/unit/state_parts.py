@@ -54,7 +54,7 @@ class Told:
     def hold(self) -> None:
         """Let the thread of the log rest: there is none."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let it go on."""
 
     def spool(self, record: dict[str, Any]) -> bool:

@@ -100,14 +100,14 @@ def test_the_thread_rests_while_a_runner_is_forked(
     log.hold()
     log.send(record("running"))
     assert not opening.wait(0.2)  # the thread has that long to break the promise
-    log.go_on()
+    log.resume()
     assert opening.wait(60)
     holder = threading.Thread(target=log.hold)
     holder.start()
     go_on.set()
     holder.join()
     assert opened.is_set()
-    log.go_on()
+    log.resume()
     log.close()
 
 
@@ -128,6 +128,6 @@ def test_a_fork_does_not_wait_for_the_network_for_long(
     log.send(record("running"))
     assert opening.wait(60)
     log.hold()
-    log.go_on()
+    log.resume()
     go_on.set()
     log.close()
