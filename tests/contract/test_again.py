@@ -83,6 +83,21 @@ def test_a_forgotten_start_stays_one(a: Host, b: Host, store: StoreKind, log: Lo
     assert b.lose(minute(1)).reason == "passed"
 
 
+@pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11")])
+def test_attempts_are_counted_from_those_that_retention_leaves(
+    a: Host, b: Host, log: Log, tick: Tick
+) -> None:
+    """An older one that still runs has its number, when a record that was delivered beside it is gone."""
+    lease = a.win(tick)
+    b.deliver(execution_record(b.firing(tick), fencing_token=7))
+    newest = b.firing(named_tick("newest"))
+    b.deliver(execution_record(newest, fencing_token=8, started_at=lease.started_at + 1))
+    assert log.people.prune(Retention(executions=0.0), names_kept=1) == (1, 0)
+    assert a.finish(lease)
+    assert b.lose(tick).reason == "done"
+    assert b.win(tick, again=True).attempt == 2
+
+
 def test_a_further_attempt_says_that_it_was_asked_for(a: Host, b: Host, log: Log) -> None:
     """Whoever records it: audits tell it from a tick that ran twice."""
     a.run(minute(1))

@@ -247,6 +247,42 @@ def test_retention_leaves_the_number_of_a_tick_as_long_as_one_shard_is_in_the_lo
         b.fire(minute(1), shards=2, again=True)
 
 
+def test_retention_forgets_each_number_of_a_tick(a: Host, b: Host, log: Log) -> None:
+    """A record of another number may have been delivered: nothing is left to compare with."""
+    a.run(minute(1), shards=2)
+    a.deliver(execution_record(a.firing(minute(1)), fencing_token=7))
+    assert log.people.prune(Retention(executions=0.0, skips=0.0)) == (2, 0)
+    for shards in (1, 3):
+        b.run(minute(1), shards=shards, again=True)
+        log.people.prune(Retention(executions=0.0, skips=0.0))
+
+
+def test_retention_forgets_the_number_that_no_execution_of_a_tick_has_any_more(
+    a: Host, b: Host, log: Log
+) -> None:
+    """The older execution stays, because it runs."""
+    lease = a.win(minute(1), shards=2)
+    b.deliver(execution_record(b.firing(minute(1)), fencing_token=7))
+    assert log.people.prune(Retention(executions=0.0)) == (1, 0)
+    assert a.finish(lease)
+    with pytest.raises(ConfigurationError, match="another host has --shards 2"):
+        b.fire(minute(1), shards=3, again=True)
+    b.win(minute(1), shards=2, again=True)
+
+
+def test_retention_leaves_a_number_that_another_execution_of_the_part_has(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """It is not that of the newest one."""
+    a.run(minute(1), shards=2)
+    store.age(1000)
+    a.run(minute(1), shards=2, again=True)
+    b.deliver(execution_record(b.firing(minute(1)), fencing_token=7))
+    assert log.people.prune(Retention(executions=500)) == (1, 0)
+    with pytest.raises(ConfigurationError, match="another host has --shards 2"):
+        b.fire(minute(1), again=True)
+
+
 def test_a_tick_that_retention_removed_is_passed_whatever_its_number(
     a: Host, b: Host, log: Log
 ) -> None:

@@ -55,32 +55,36 @@ def _newest(
             for execution in [row.traced.execution]
         ]
     )
-    ids = [(answer or b"").decode("utf-8", "replace").rpartition(":")[2] for answer in answers]
-    return _started(pipeline, ids, unreadable)
+    attempts = [
+        [word.rpartition(b":")[2].decode("utf-8", "replace") for word in (answer or b"").split()]
+        for answer in answers
+    ]
+    _drop_unstarted(pipeline, attempts, unreadable)
+    return [ids[-1] if ids else "" for ids in attempts]
 
 
-def _started(pipeline: Pipeline, ids: list[str], unreadable: Unreadable) -> list[str]:
-    """Return instead of attempts that did not start the last ones before them that did.
+def _drop_unstarted(pipeline: Pipeline, attempts: list[list[str]], unreadable: Unreadable) -> None:
+    """Remove from the end of each list what did not start, as long as there was something before.
 
     There may be several in a row: one that was lost at first may turn out not to have started.
     """
-    before: list[str | None] = [*ids]
-    while asked := [number for number, execution_id in enumerate(before) if execution_id]:
+    while attempts := [ids for ids in attempts if len(ids) > 1]:
         executions = pipeline.names.of_namespace("executions")
-        [texts] = pipeline.ask([("HMGET", executions, *(before[number] or "" for number in asked))])
-        for number, text in zip(asked, texts, strict=True):
-            ids[number] = before[number] or ""
-            before[number] = _earlier(text, ids[number], unreadable)
-    return ids
+        [texts] = pipeline.ask([("HMGET", executions, *(ids[-1] for ids in attempts))])
+        attempts = [
+            ids
+            for ids, text in zip(attempts, texts, strict=True)
+            if _did_not_start(text, ids[-1], unreadable)
+        ]
+        for ids in attempts:
+            ids.pop()
 
 
-def _earlier(text: bytes | None, execution_id: str, unreadable: Unreadable) -> str | None:
-    """Return the attempt before one that did not start, if there is one on record."""
+def _did_not_start(text: bytes | None, execution_id: str, unreadable: Unreadable) -> bool:
     if text is None:
-        return None
-    name = f"execution {execution_id}"
-    row = unreadable.read(name, stored_execution, text, execution_id)
-    return row.earlier if row and row.traced.execution.outcome == "not-started" else None
+        return False
+    row = unreadable.read(f"execution {execution_id}", stored_execution, text, execution_id)
+    return row is not None and row.traced.execution.outcome == "not-started"
 
 
 def _of(names: Names, name: str, execution: Execution) -> str:

@@ -59,8 +59,6 @@ class StoredExecution(NamedTuple):
     retries: int
     late: bool
     """Whether it was inserted after later starts."""
-    earlier: str | None
-    """The last attempt before it that may have started, if it did not."""
 
 
 def text_fields(fields: Any) -> dict[str, str]:
@@ -98,9 +96,7 @@ def stored_execution(text: bytes, execution_id: int | str) -> StoredExecution:
     known = {**row, "owner": owner_digest(row["owner"])}
     execution = Execution._make([known.get(name) for name in Execution._fields])
     traced = Traced(execution, row.get("tick_instant"), row.get("fired_at"), row.get("lost_at"))
-    return StoredExecution(
-        traced, row["owner"], row.get("retries", 0), "late" in row, row.get("earlier")
-    )
+    return StoredExecution(traced, row["owner"], row.get("retries", 0), "late" in row)
 
 
 def output_of(text: bytes) -> Output:

@@ -66,8 +66,8 @@ def expire_names(
     oldest = store.one("oldest_kept_name", key=key, shard=shard, names=names_kept)
     if oldest is None:
         return 0
-    before = min(before, oldest[0])
-    return store.execute("expire_names", key=key, shard=shard, before=before, most=most).rowcount
+    asked = {"key": key, "shard": shard, "before": before, "oldest": oldest[0], "most": most}
+    return store.execute("expire_names", **asked).rowcount
 
 
 def expire_skips(store: Connection, before: float, *, most: int) -> int:

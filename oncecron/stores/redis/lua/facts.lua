@@ -16,7 +16,7 @@ local function other_shards()
   if not given.tick then return end
   local shards = division_of(given.key, given.tick, given.shards)
   if not shards then
-    local row = execution(redis.call('HGET', other.ticks or own.ticks, given.tick))
+    local row = newest_of(other.ticks and other or own, given.tick)
     shards = row and (row.shards or '1')
   end
   return shards and shards ~= given.shards and shards or nil
@@ -43,15 +43,16 @@ local function newest_awaited()
 end
 
 -- The newest attempt of the tick that may have started, else the newest; the highest number of an attempt; and whether retention
--- has removed one that may have started. An attempt that did not start has as `earlier` the last one before it that may have.
+-- has removed one, which may have started.
 local function newest_of_tick()
-  local newest_id = redis.call('HGET', own.ticks, given.tick)
-  local newest = execution(newest_id)
-  if not newest then return end
-  local id, row = newest_id, newest
-  while row and row.outcome == 'not-started' and row.earlier do id, row = row.earlier, execution(row.earlier) end
-  if row then return id, row, newest.attempt end
-  return newest_id, newest, newest.attempt, 'yes'
+  local ids, newest, newest_id = {}, nil, nil
+  for id in string.gmatch(redis.call('HGET', own.ticks, given.tick) or '', '%d+') do ids[#ids + 1] = id end
+  for i = #ids, 1, -1 do
+    local row = execution(ids[i])
+    if not newest then newest, newest_id = row, ids[i] end
+    if row and row.outcome ~= 'not-started' then return ids[i], row, newest.attempt end
+  end
+  if newest then return newest_id, newest, newest.attempt, #ids < tonumber(newest.attempt) and 'yes' end
 end
 
 local ATTEMPT = {'attempt', 'outcome', 'retrying', 'requested_by', 'started_at', 'host', 'pid', 'user', 'fencing_token', 'cause'}

@@ -5,7 +5,7 @@ if is_late() then return 'late ' .. seconds(now) end
 -- Whatever was decided: one lease for a part, one running execution, and each attempt of a tick once.
 local function is_taken(key)
   if redis.call('EXISTS', own.lease) == 1 or key.running then return true end
-  local newest = given.tick and execution(redis.call('HGET', own.ticks, given.tick))
+  local newest = newest_of(own, given.tick)
   return newest and tonumber(newest.attempt) >= tonumber(given.attempt)
 end
 

@@ -5,57 +5,63 @@ local function oldest_kept_name(part, names)
   return tonumber(redis.call('ZREVRANGE', part.names, names - 1, names - 1, 'WITHSCORES')[2] or 0)
 end
 
--- Write a list of words, or remove it when it is empty.
 local function set_words(name, field, words)
-  if #words > 0 then
-    redis.call('HSET', name, field, table.concat(words, ' '))
-  else
+  if words == '' then
     redis.call('HDEL', name, field)
+  else
+    redis.call('HSET', name, field, words)
   end
 end
 
--- Whether another part of the key still has executions of the tick: the next ones first, which are removed last. Their names are
--- not among KEYS, but differ from this part's in the number alone, so a cluster has them in the same slot.
-local function is_known_elsewhere(part, row)
-  local number, shards = string.match(part.ticks, '#(%d+)$'), tonumber(row.shards or '1')
-  for n = 1, shards - 1 do
+-- Returns whether other words are left.
+local function remove_word(name, field, word)
+  local words = ' ' .. (redis.call('HGET', name, field) or '') .. ' '
+  local first, last = string.find(words, ' ' .. word .. ' ', 1, true)
+  if first then words = string.sub(words, 1, first) .. string.sub(words, last + 1) end
+  words = string.sub(words, 2, -2)
+  set_words(name, field, words)
+  return words ~= ''
+end
+
+-- An execution, if another program has not made it unreadable.
+local function readable_execution(id)
+  local readable, row = pcall(execution, id)
+  local is_row = readable and type(row) == 'table' and row.key and row.owner and row.owner_attempt and tonumber(row.started_at)
+  return is_row and row or nil
+end
+
+-- Whether the log has another execution of a row's tick with the row's number of parts: in this part or in another, the next one
+-- first, which is removed last. The names of others are not among KEYS, but differ from this part's in the number alone, so a
+-- cluster has them in the same slot.
+local function is_divided_alike(part, row)
+  local number, shards = string.match(part.ticks, '#(%d+)$'), row.shards or '1'
+  for n = 1, shards do
     local ticks = string.gsub(part.ticks, '#%d+$', '#' .. whole((number + n) % shards))
-    if redis.call('HEXISTS', ticks, row.tick) == 1 then return true end
+    for id in string.gmatch(redis.call('HGET', ticks, row.tick) or '', '%d+') do
+      local other = readable_execution(id)
+      if other and (other.shards or '1') == shards then return true end
+    end
   end
   return false
 end
 
--- Without its executions a tick has no number of parts either.
-local function forget_division(row)
-  local gone, kept = (row.shards or '1') .. ' ' .. row.tick, {}
+-- The number of parts of a tick goes with the last execution that has it. After a delivery, a tick may have several.
+local function forget_division(part, row)
+  local kept, division = {}, (row.shards or '1') .. ' ' .. row.tick
   for each in string.gmatch(redis.call('HGET', shared.divisions, row.key) or '', '%d+ %S+') do
-    if each ~= gone then kept[#kept + 1] = each end
+    if each ~= division or is_divided_alike(part, row) then kept[#kept + 1] = each end
   end
-  set_words(shared.divisions, row.key, kept)
+  set_words(shared.divisions, row.key, table.concat(kept, ' '))
 end
 
 local function forget(part, id, row)
   redis.call('HDEL', shared.executions, id)
   redis.call('HDEL', shared.outputs, id)
   redis.call('XDEL', part.log, id .. '-0')
-  local others = {}
-  for number in string.gmatch(redis.call('HGET', part.owners, row.owner) or '', '%S+') do
-    if not string.find(number, ':' .. id .. '$') then others[#others + 1] = number end
-  end
-  set_words(part.owners, row.owner, others)
-  local newest_id = row.tick and redis.call('HGET', part.ticks, row.tick)
-  if newest_id == id then
-    redis.call('HDEL', part.ticks, row.tick)
-    redis.call('ZREM', part.names, row.tick)
-    if not is_known_elsewhere(part, row) then forget_division(row) end
-  elseif newest_id then
-    -- As on the other stores: an attempt that is gone may have started.
-    local newest = execution(newest_id)
-    if newest and not newest.earlier then
-      newest.earlier = id
-      write_execution(newest_id, newest)
-    end
-  end
+  remove_word(part.owners, row.owner, row.owner_attempt .. ':' .. id)
+  if not row.tick then return end
+  if not remove_word(part.ticks, row.tick, id) then redis.call('ZREM', part.names, row.tick) end
+  forget_division(part, row)
 end
 
 -- Only what started or happened before this time expires: older than the caller's age, and than the least retention.
@@ -64,7 +70,8 @@ local function kept_since(what)
   return now - math.max(given['keep_' .. what], least)
 end
 
--- The search continues where the last one stopped, past executions that are kept although they are old.
+-- The search continues where the last one stopped, past executions that are kept although they are old. One that cannot be read
+-- has no age, and stays.
 local function expire_executions(part, most, names)
   local before, too_many = kept_since('executions'), redis.call('XLEN', part.log) - given.keep_most
   local kept_name = oldest_kept_name(part, names)
@@ -74,7 +81,7 @@ local function expire_executions(part, most, names)
   local removed, next_from = 0, nil
   for _, entry in ipairs(entries) do
     local id = string.match(entry[1], '^%d+')
-    local row = execution(id)
+    local row = readable_execution(id)
     local due = not row or tonumber(row.started_at) < before or too_many > removed
     if not due then
       next_from = '-'
@@ -84,7 +91,7 @@ local function expire_executions(part, most, names)
     if row and row.outcome ~= 'running' and id ~= leased and not named then
       forget(part, id, row)
       removed = removed + 1
-    elseif not row then
+    elseif not redis.call('HGET', shared.executions, id) then
       redis.call('XDEL', part.log, entry[1])
     end
     next_from = '(' .. entry[1]

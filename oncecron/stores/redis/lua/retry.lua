@@ -13,7 +13,7 @@ local function next_attempt(id, row)
   if waiting == id then
     local pause, drain = pause_of(row.key), drain_of(row.host)
     if pause or drain then return stopped_by(row, pause or {}, drain or {}) end
-    local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick)) or row
+    local newest = newest_of(own, row.tick) or row
     waiting = start(row, hash(own.key), whole(newest.attempt + 1), 'retry')
     forget_request()
     set(own.lease, {execution_id = waiting})

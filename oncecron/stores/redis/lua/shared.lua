@@ -19,7 +19,7 @@
 --   key         hash     fence, high_water, running, last_start ...: what retention may not remove
 --   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
 --                        evict keys with one: expires_at is compared with TIME
---   ticks       hash     tick -> execution_id of its newest attempt
+--   ticks       hash     tick -> "EXECUTION_ID ..." of its attempts in the log, the newest last
 --   names       zset     ticks that are no instants, by their first execution_id
 --   owners      hash     owner -> "ATTEMPT:EXECUTION_ID ..." as it counts them itself
 --   log         stream   EXECUTION_ID-0: which executions there are, in order
@@ -108,6 +108,12 @@ end
 
 local function write_execution(id, row) redis.call('HSET', shared.executions, id, cjson.encode(row)) end
 
+-- The newest attempt of a tick in the log.
+local function newest_of(part, tick)
+  local ids = tick and redis.call('HGET', part.ticks, tick)
+  return execution(ids and string.match(ids, '%d+$'))
+end
+
 -- The execution of an owner by the owner's number; without a number its newest.
 local function execution_of(owner, attempt)
   local found
@@ -127,21 +133,18 @@ local function execution_known_as(id, owner)
   end
 end
 
--- An attempt that did not start has as `earlier` the last one before it that may have, of its tick or, without a tick, of its
--- owner.
+local function append(name, field, word)
+  local words = redis.call('HGET', name, field)
+  redis.call('HSET', name, field, words and words .. ' ' .. word or word)
+end
+
 local function insert_execution(row)
-  local before = row.tick and redis.call('HGET', own.ticks, row.tick) or not row.tick and execution_of(row.owner)
-  local last = execution(before)
-  if last then row.earlier = before end
-  if last and last.outcome == 'not-started' then row.earlier = last.earlier end
   local id = whole(redis.call('HINCRBY', shared.namespace, 'last_execution_id', 1))
   write_execution(id, row)
   redis.call('XADD', own.log, id .. '-0', 'id', id)
-  local known = redis.call('HGET', own.owners, row.owner)
-  local number = row.owner_attempt .. ':' .. id
-  redis.call('HSET', own.owners, row.owner, known and known .. ' ' .. number or number)
+  append(own.owners, row.owner, row.owner_attempt .. ':' .. id)
   if row.tick then
-    redis.call('HSET', own.ticks, row.tick, id)
+    append(own.ticks, row.tick, id)
     if not row.tick_instant then redis.call('ZADD', own.names, 'NX', id, row.tick) end
   end
   return id
@@ -208,7 +211,7 @@ end
 
 -- Insert an execution that this server does not know, numbered above the other attempts of its tick.
 local function insert_late(row, note)
-  local newest = row.tick and execution(redis.call('HGET', own.ticks, row.tick))
+  local newest = newest_of(own, row.tick)
   row.note, row.attempt, row.late = joined(row.note, note), row.attempt or '1', 'yes'
   row.owner_attempt = row.attempt
   if newest then row.attempt = whole(math.max(row.attempt, newest.attempt + 1)) end

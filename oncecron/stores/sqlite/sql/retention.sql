@@ -25,11 +25,14 @@ SELECT started_at FROM job_execution
  LIMIT 1 OFFSET :names - 1
 
 -- name: expire_names
+-- A later attempt may have started before the first one, on a host that could not reach the store: it goes with its name.
 DELETE FROM job_execution WHERE execution_id IN (
-  SELECT execution_id FROM job_execution
-   WHERE key = :key AND shard = :shard AND named = 1 AND started_at < :before AND outcome <> 'running'
-     AND execution_id NOT IN (SELECT execution_id FROM lease)
-   ORDER BY started_at
+  SELECT e.execution_id FROM job_execution e
+   WHERE e.key = :key AND e.shard = :shard AND e.named = 1 AND e.started_at < :before AND e.started_at < :oldest
+     AND e.outcome <> 'running' AND e.execution_id NOT IN (SELECT execution_id FROM lease)
+     AND NOT EXISTS (SELECT 1 FROM job_execution f
+                      WHERE f.key = e.key AND f.tick = e.tick AND f.shard = e.shard AND f.attempt = 1 AND f.started_at >= :oldest)
+   ORDER BY e.started_at
    LIMIT :most)
 
 -- name: expire_pauses
