@@ -280,6 +280,9 @@ HOST_FORGOTTEN_AFTER = 35 * DAY
 LEAST_SKIPS = DAY
 """What a new store keeps of the skips: the last night. More could fill a small disk."""
 
+PRUNE_INTERVAL = 300.0
+"""On PostgreSQL, the ends of a key remove expired rows this often: that costs a new session five times an end."""
+
 # Commands for people
 
 LOG_CATCHES_UP = 5.0

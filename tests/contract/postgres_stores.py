@@ -23,7 +23,7 @@ TTL = 60.0
 TIMES = {
     "job_key": (
         *("last_started_at", "previous_started_at", "newest_started_at"),
-        *("expected_since", "forgotten_at"),
+        *("expected_since", "forgotten_at", "pruned_at"),
         *("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
     ),
     "job_execution": ("started_at", "finished_at", "lost_at"),

@@ -116,5 +116,6 @@ def test_output_goes_with_its_retention(a: Host, store: StoreKind, log: Log) -> 
     store.age(1000)
     a.finish(a.win(minute(2)), retention=EVERYTHING)
     assert log.people.output(lease.execution_id) == WORDS
+    store.age(10)
     a.finish(a.win(minute(3)), retention=Retention(executions=500))
     assert log.people.output(lease.execution_id) is None

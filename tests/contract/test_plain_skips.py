@@ -15,16 +15,21 @@ from oncecron.core.model import Lease, Retention
 from oncecron.core.tick import NO_TICK, Tick, minute_tick, named_tick
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Log
     from contract_stores import StoreKind
+
+    Now = Callable[..., dict[str, Any]]
 
 EVERY = HistoryQuery(limit=None)
 
 
-def now(minutes: int = 0) -> dict[str, Any]:
-    """Return the parts of a firing at this moment, for the tick of this or of another minute."""
+@pytest.fixture
+def now() -> Now:
+    """Parts of a firing for the tick of this minute or of one that many later: of one clock for the whole test."""
     at = clock.wall()
-    return {"tick": minute_tick(at + 60 * minutes), "fired_at": at}
+    return lambda minutes=0: {"tick": minute_tick(at + 60 * minutes), "fired_at": at}
 
 
 def plain(log: Log, query: HistoryQuery = EVERY) -> list[Skip]:
@@ -34,7 +39,7 @@ def plain(log: Log, query: HistoryQuery = EVERY) -> list[Skip]:
 
 @pytest.mark.parametrize(("ended", "reason"), [(False, "held"), (True, "done")])
 def test_a_plain_skip_tells_who_when_and_why(
-    a: Host, b: Host, log: Log, ended: bool, reason: str
+    a: Host, b: Host, log: Log, ended: bool, reason: str, now: Now
 ) -> None:
     """And who had the tick, and how it ended, as the log of executions says."""
     fired = now()
@@ -55,7 +60,7 @@ def test_a_plain_skip_tells_who_when_and_why(
     ]
 
 
-def test_its_time_is_exact_to_a_millisecond(a: Host, b: Host, log: Log) -> None:
+def test_its_time_is_exact_to_a_millisecond(a: Host, b: Host, log: Log, now: Now) -> None:
     """Also that of a tick which is not of this minute."""
     fired = now(-3)
     a.run(**fired)
@@ -65,7 +70,7 @@ def test_its_time_is_exact_to_a_millisecond(a: Host, b: Host, log: Log) -> None:
     assert before - 0.002 <= skip.at <= clock.wall() + 0.002
 
 
-def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log) -> None:
+def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log, now: Now) -> None:
     """Key, tick, host, reason and time."""
     first, second = now(-1), now()
     for fired in (first, second):
@@ -87,7 +92,7 @@ def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log) -
     assert [skip.tick for skip in log.people.skips(HistoryQuery(limit=1))] == [second["tick"].text]
 
 
-def test_equal_plain_skips_are_one_with_a_count(a: Host, b: Host, log: Log) -> None:
+def test_equal_plain_skips_are_one_with_a_count(a: Host, b: Host, log: Log, now: Now) -> None:
     """For each tick, host and reason, and with the time of the newest."""
     fired = now()
     lease = a.win(**fired)
@@ -103,7 +108,7 @@ def test_equal_plain_skips_are_one_with_a_count(a: Host, b: Host, log: Log) -> N
     assert log.skips()[0].at > before
 
 
-def test_many_ticks_of_many_hosts_are_all_there(a: Host, b: Host, log: Log) -> None:
+def test_many_ticks_of_many_hosts_are_all_there(a: Host, b: Host, log: Log, now: Now) -> None:
     """However they are kept; also those of an earlier tick that come later."""
     order = (-4, -3, -1, -2, 0)
     for minutes in order:
@@ -134,7 +139,9 @@ def test_many_ticks_of_many_hosts_are_all_there(a: Host, b: Host, log: Log) -> N
     ],
     ids=["name", "none", "apart", "late"],
 )
-def test_another_skip_is_kept_in_full(a: Host, b: Host, log: Log, parts: dict[str, Any]) -> None:
+def test_another_skip_is_kept_in_full(
+    a: Host, b: Host, log: Log, parts: dict[str, Any], now: Now
+) -> None:
     """Of a tick that is no minute, or of a firing that was late, or whose clock is wrong."""
     a.win(**(now() | parts))
     b.lose(**(now() | parts))
@@ -142,7 +149,9 @@ def test_another_skip_is_kept_in_full(a: Host, b: Host, log: Log, parts: dict[st
     assert (skip.pid, skip.holder_pid) == (b.holder.pid, a.holder.pid)
 
 
-def test_a_skip_because_of_another_tick_is_kept_in_full(a: Host, b: Host, log: Log) -> None:
+def test_a_skip_because_of_another_tick_is_kept_in_full(
+    a: Host, b: Host, log: Log, now: Now
+) -> None:
     """An overrun is what people look for."""
     a.win(**now(-1))
     b.lose(**now())
@@ -151,7 +160,7 @@ def test_a_skip_because_of_another_tick_is_kept_in_full(a: Host, b: Host, log: L
 
 
 def test_a_skip_of_a_tick_that_ran_because_of_another_is_kept_in_full(
-    a: Host, b: Host, log: Log
+    a: Host, b: Host, log: Log, now: Now
 ) -> None:
     """Its holder is not the one that had its tick."""
     a.run(**now(-1))
@@ -162,7 +171,9 @@ def test_a_skip_of_a_tick_that_ran_because_of_another_is_kept_in_full(
     assert (skip.pid, skip.holder_host) == (a.holder.pid, "c.example")
 
 
-def test_a_skip_because_of_a_further_attempt_is_kept_in_full(a: Host, b: Host, log: Log) -> None:
+def test_a_skip_because_of_a_further_attempt_is_kept_in_full(
+    a: Host, b: Host, log: Log, now: Now
+) -> None:
     """It may be another host's."""
     fired = now()
     a.run(outcome="not-started", **fired)
@@ -175,7 +186,7 @@ def test_a_skip_because_of_a_further_attempt_is_kept_in_full(a: Host, b: Host, l
 # Retention
 
 
-def test_prune_removes_plain_skips(a: Host, b: Host, log: Log) -> None:
+def test_prune_removes_plain_skips(a: Host, b: Host, log: Log, now: Now) -> None:
     """With all of them older than what is to be kept; not before."""
     for minutes in (-1, 0):
         a.run(**now(minutes))
@@ -186,7 +197,9 @@ def test_prune_removes_plain_skips(a: Host, b: Host, log: Log) -> None:
     assert log.skips() == []
 
 
-def test_an_end_removes_old_plain_skips(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+def test_an_end_removes_old_plain_skips(
+    a: Host, b: Host, store: StoreKind, log: Log, now: Now
+) -> None:
     """With the retention of the others."""
     fired = now()
     a.run(**fired)
@@ -194,11 +207,12 @@ def test_an_end_removes_old_plain_skips(a: Host, b: Host, store: StoreKind, log:
     store.age(5000)
     a.finish(a.win(named_tick("one")), retention=Retention(skips=10000.0))
     assert len(plain(log)) == 1
+    store.age(10)
     a.finish(a.win(named_tick("two")), retention=Retention(skips=100.0))
     assert log.skips() == []
 
 
-def test_a_forgotten_host_leaves_its_skips(a: Host, b: Host, log: Log) -> None:
+def test_a_forgotten_host_leaves_its_skips(a: Host, b: Host, log: Log, now: Now) -> None:
     """They are history."""
     fired = now()
     a.run(**fired)
@@ -210,7 +224,7 @@ def test_a_forgotten_host_leaves_its_skips(a: Host, b: Host, log: Log) -> None:
 
 
 def test_what_retention_has_removed_leaves_a_skip_without_its_holder(
-    a: Host, b: Host, store: StoreKind, log: Log
+    a: Host, b: Host, store: StoreKind, log: Log, now: Now
 ) -> None:
     """The rest of the skip stays."""
     fired: dict[str, Any] = now()
@@ -223,7 +237,7 @@ def test_what_retention_has_removed_leaves_a_skip_without_its_holder(
     assert (skip.holder_host, skip.holder_pid, skip.detail) == (None, None, None)
 
 
-def test_a_winner_is_counted_as_before(a: Host, b: Host, log: Log) -> None:
+def test_a_winner_is_counted_as_before(a: Host, b: Host, log: Log, now: Now) -> None:
     """A plain skip counts for its host as every skip does, and fires its tick."""
     fired: dict[str, Any] = now()
     a.run(**fired)

@@ -5,6 +5,7 @@ A failure shows the shortest program that was found, step by step. ONCECRON_TEST
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from programs import PROGRAMS, Program, Step
 from worlds import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PROGRAMS_TRIED = int(os.environ.get("ONCECRON_TEST_PROGRAMS", "60"))
 
@@ -29,6 +30,19 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[dict[str, World]]:
     yield made
     for world in made.values():
         world.kind.close()
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[], None]:
+    """Give a function to call for each program: a long run then says every hundred how far it is."""
+    numbers = itertools.count(1)
+
+    def tell() -> None:
+        if (number := next(numbers)) % 100 == 0:
+            with capsys.disabled():
+                print(f"\n{number} programs", end="", flush=True)
+
+    return tell
 
 
 @pytest.mark.slow
@@ -43,8 +57,11 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[dict[str, World]]:
     suppress_health_check=list(HealthCheck),
 )
 @given(steps=PROGRAMS)
-def test_every_store_answers_the_same(worlds: dict[str, World], steps: list[Step]) -> None:
+def test_every_store_answers_the_same(
+    worlds: dict[str, World], tell: Callable[[], None], steps: list[Step]
+) -> None:
     """A claim is one algorithm, and so is all that follows it."""
+    tell()
     program, lines = Program(), []
     for world in worlds.values():
         world.begin()

@@ -254,8 +254,8 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/sql/grant.sql",
-                "greatest(own.fence + 1, (date_part('epoch', b.at) * 1e6)::bigint),\n",
-                "greatest(own.fence, 1),\n",
+                "{ns}.next_number(own.fence::bigint),",
+                "greatest(own.fence::bigint, 1),",
             ),
             Change(
                 "stores/redis/lua/shared.lua",
@@ -388,15 +388,15 @@ _MUTATIONS = (
         (
             Change(
                 "stores/postgres/sql/look.sql",
-                "where x.key_id = k.key_id and x.tick = p_tick order by x.outcome",
-                "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = k.key)"
-                " and x.tick = p_tick order by x.outcome",
-            ),
-            Change(
-                "stores/postgres/sql/look.sql",
                 "where x.key_id = k.key_id and x.tick::text = p_tick order by x.outcome",
                 "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = k.key)"
                 " and x.tick::text = p_tick order by x.outcome",
+            ),
+            Change(
+                "stores/postgres/sql/look.sql",
+                "where x.key_id = k.key_id and x.tick::text = p_tick\n       order by case",
+                "where x.key_id in (select j.key_id from {ns}.job_key j where j.key = k.key)"
+                " and x.tick::text = p_tick\n       order by case",
             ),
             Change(
                 "stores/postgres/look.py",

@@ -22,7 +22,7 @@ def test_every_update_of_the_hot_row_sets_its_version() -> None:
     updates = re.findall(r"update \{ns\}\.job_key (\w+)\s+set (.*)", TEXT)
     assert len(updates) == len(re.findall(r"update \{ns\}\.job_key\b", TEXT)) > 10
     for alias, assignments in updates:
-        assert assignments.startswith(f"version = {{ns}}.next_version({alias}.version), ")
+        assert assignments.startswith(f"version = {{ns}}.next_number({alias}.version), ")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -14,7 +14,7 @@ from oncecron.core.errors import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST
-from oncecron.core.timing import CALL_TIMEOUT, HOST_FORGOTTEN_AFTER
+from oncecron.core.timing import CALL_TIMEOUT, HOST_FORGOTTEN_AFTER, PRUNE_INTERVAL
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres.client import StatementError
 
@@ -100,6 +100,7 @@ def script(namespace: str) -> str:
             parts.append(file.read())
     text = "\n".join(parts).replace("{ns}", quoted(namespace))
     text = text.replace("{host_forgotten_after}", str(HOST_FORGOTTEN_AFTER))
+    text = text.replace("{prune_interval}", str(PRUNE_INTERVAL))
     for name, seconds in LEAST._asdict().items():
         text = text.replace("{least_" + name + "}", str(seconds))
     return text

@@ -72,12 +72,12 @@ declare
   v_started_at timestamptz := least(to_timestamp((p ->> 'started_at')::float8), clock_timestamp());
 begin
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), fence = greatest(x.fence, case when v_token > v_most then v_most else v_token end),
+     set version = {ns}.next_number(x.version), fence = greatest(x.fence, case when v_token > v_most then v_most else v_token end),
          seen_until = greatest(x.seen_until, v_at), tick_known = x.tick_known and x.tick is distinct from p ->> 'tick',
          high_water = case when v_ran then {ns}.marked(x.high_water, v_at) else x.high_water end
    where x.key_id = p_key_id;
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), last_started_at = v_started_at, last_execution_id = null,
+     set version = {ns}.next_number(x.version), last_started_at = v_started_at, last_execution_id = null,
          last_lateness = mod((p ->> 'fired_at')::numeric, 60)
    where x.key_id = p_key_id and v_ran and coalesce(x.last_started_at, '-infinity') < v_started_at;
   perform {ns}.divide_v1(p ->> 'key', p ->> 'tick', v_at, coalesce((p ->> 'shards')::int, 1));

@@ -25,10 +25,10 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
      where k.key_id = p_key_id and k.version = p_version and k.owner is null for update),
   -- Another shard of this tick may have been granted since, but not with another number of shards.
   first as materialized (
-    select d.key_id from own join {ns}.job_key d on d.key = own.key and d.shard = 0
-     where own.shard > 0 and p_tick is not null
+    select d.key_id from {ns}.job_key d
+     where d.key::text = (select o.key::text from own o where o.shard::int > 0 and p_tick is not null) and d.shard::int = 0
        and (d.divisions is not distinct from p_divisions
-            or concat_ws(' ', p_shards, p_tick) = any (string_to_array(d.divisions, e'\n'))) for no key update of d),
+            or strpos(concat(e'\n', d.divisions, e'\n'), concat(e'\n', p_shards, ' ', p_tick, e'\n')) > 0) for no key update),
   session as materialized (
     select r.is_full, r.is_own and r.is_full is not true as is_held
       from (select o.is_own,
@@ -40,21 +40,21 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
     select clock_timestamp() as at, x.is_full, x.is_held as own_backend,
            x.is_held and pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, own.key_id) as locked
       from own cross join session x
-     where (own.shard = 0 or p_tick is null or exists (select from first))
+     where (own.shard::int = 0 or p_tick is null or exists (select from first))
        and not exists (select from {ns}.stop_v1(own.key, p_host))),
   started as (
     insert into {ns}.job_execution
         (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
          owner, shards, retries, cause)
       select own.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command,
-             to_timestamp(p_fired_at), b.at, greatest(own.fence + 1, (date_part('epoch', b.at) * 1e6)::bigint),
-             p_owner, p_shards, p_retries, p_cause
+             to_timestamp(p_fired_at), b.at, {ns}.next_number(own.fence::bigint), p_owner, p_shards, p_retries, p_cause
         from own, bolt b where b.locked or not b.own_backend or p_alone
       returning execution_id, fencing_token, started_at),
   held as (
     update {ns}.job_key k
-       set version = {ns}.next_version(k.version), fence = s.fencing_token,
-           high_water = {ns}.marked(k.high_water, to_timestamp(p_tick_at)), seen_until = greatest(k.seen_until, to_timestamp(p_tick_at)),
+       set version = {ns}.next_number(k.version), fence = s.fencing_token,
+           high_water = {ns}.marked(k.high_water, to_timestamp(p_tick_at)),
+           seen_until = {ns}.later(k.seen_until, to_timestamp(p_tick_at)),
            running = s.execution_id, owner = p_owner, execution_id = s.execution_id, ttl = make_interval(secs => p_ttl),
            session_lock = b.own_backend, backend_pid = case when b.own_backend then pg_backend_pid() end,
            backend_start = case when b.own_backend then p_backend_start end,
@@ -68,21 +68,21 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            zone = case when p_schedule is null then k.zone else p_zone end,
            expected_shards = case when p_schedule is null then k.expected_shards else p_shards end,
            starting_deadline = case when p_schedule is null then k.starting_deadline else p_starting_deadline end,
-           expected_since = case when p_schedule is null
-                                   or (k.schedule, k.zone, k.expected_shards) is not distinct from (p_schedule, p_zone, p_shards)
+           expected_since = case when p_schedule is null or (k.schedule::text, k.zone::text, k.expected_shards::int)
+                                                            is not distinct from (p_schedule, p_zone, p_shards)
                                  then k.expected_since else b.at end,
-           divisions = case when k.shard = 0 then {ns}.divided(k.divisions, p_shards, p_tick) end,
-           divided_until = case when k.shard = 0 then greatest(k.divided_until, to_timestamp(p_tick_at)) end
+           divisions = case when k.shard::int = 0 then {ns}.divided(k.divisions, p_shards, p_tick) end,
+           divided_until = case when k.shard::int = 0 then {ns}.later(k.divided_until, to_timestamp(p_tick_at)) end
       from started s, bolt b
      where k.key_id = p_key_id
     returning k.listened),
   divided as (
     update {ns}.job_key d
-       set version = {ns}.next_version(d.version), divisions = {ns}.divided(d.divisions, p_shards, p_tick),
-           divided_until = greatest(d.divided_until, to_timestamp(p_tick_at))
+       set version = {ns}.next_number(d.version), divisions = {ns}.divided(d.divisions, p_shards, p_tick),
+           divided_until = {ns}.later(d.divided_until, to_timestamp(p_tick_at))
       from started s, first f
      where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
-  select s.execution_id, s.fencing_token, date_part('epoch', s.started_at), b.own_backend, b.locked, b.is_full
+  select s.execution_id, s.fencing_token, date_part('epoch'::text, s.started_at::timestamptz), b.own_backend, b.locked, b.is_full
     from started s, bolt b, held h
    where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 1, 0, null, null)
      and (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
@@ -105,7 +105,7 @@ end $$;
 create function {ns}.cut_v1(p_key_id integer) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   update {ns}.job_key k
-     set version = {ns}.next_version(k.version), expires_at = clock_timestamp() + k.ttl,
+     set version = {ns}.next_number(k.version), expires_at = clock_timestamp() + k.ttl,
          heartbeat_at = least(k.heartbeat_at, clock_timestamp())
    where k.key_id = p_key_id and k.expires_at > clock_timestamp() + k.ttl
 $$;

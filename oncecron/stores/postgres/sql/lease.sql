@@ -16,7 +16,7 @@ begin
     return k.request_kind is not null and k.request_acknowledged_at is null;
   end if;
   if not k.listened then
-    update {ns}.job_key x set version = {ns}.next_version(x.version), listened = true where x.key_id = v_id;
+    update {ns}.job_key x set version = {ns}.next_number(x.version), listened = true where x.key_id = v_id;
   end if;
   return p_awaited is not null and k.execution_id is distinct from p_awaited;
 end $$;
@@ -34,7 +34,7 @@ declare
   v_session boolean := p_client_backend is not distinct from pg_backend_pid();
 begin
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl,
+     set version = {ns}.next_number(x.version), heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl,
          session_lock = v_session, backend_pid = case when v_session then pg_backend_pid() end,
          backend_start = case when v_session then coalesce(p_backend_start, x.backend_start) end,
          request_acknowledged_at = case when p_listens and x.request_kind is not null
@@ -45,7 +45,7 @@ begin
   returning x.* into k;
   if not found then return; end if;
   if not p_locked and abs(p_client_backend) = pg_backend_pid() then     -- a new session
-    perform {ns}.watch_client_v1(extract(epoch from k.ttl)::float8);
+    perform {ns}.watch_client_v1(date_part('epoch'::text, k.ttl::interval));
   end if;
   locked := p_locked or v_session and {ns}.take_lock_v1(k.key_id);
   if not p_listens then return; end if;
@@ -89,7 +89,7 @@ begin
     returning execution_id into v_execution;
   v_now := clock_timestamp();
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), fence = p_token, high_water = {ns}.marked(x.high_water, v_tick_at),
+     set version = {ns}.next_number(x.version), fence = p_token, high_water = {ns}.marked(x.high_water, v_tick_at),
          seen_until = greatest(x.seen_until, v_tick_at), running = v_execution, owner = p_owner, execution_id = v_execution,
          ttl = make_interval(secs => p_ttl), session_lock = v_session,
          backend_pid = case when v_session then pg_backend_pid() end,
@@ -121,7 +121,7 @@ create function {ns}.keep_v1(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl,
+     set version = {ns}.next_number(x.version), heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + x.ttl,
          newest_outcome = case when e.outcome = 'running' then p_outcome else x.newest_outcome end, retrying = true, running = null
     from {ns}.job_execution e
    where e.execution_id = p_execution_id and x.key_id = e.key_id and x.execution_id = p_execution_id and x.owner = p_owner;
@@ -162,12 +162,12 @@ begin
         (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
          owner, shards, retries, cause)
       select e.key_id, e.tick, e.tick_at, n.attempt, n.attempt, 'running', e.host, e.pid, e.user_name, e.command, e.fired_at, v_now,
-             greatest(k.fence + 1, (date_part('epoch', v_now) * 1e6)::bigint), e.owner, e.shards, e.retries, 'retry'
+             {ns}.next_number(k.fence), e.owner, e.shards, e.retries, 'retry'
         from (select 1 + greatest(e.attempt, max(x.attempt)) as attempt
                 from {ns}.job_execution x where x.key_id = e.key_id and x.tick = e.tick) n
       returning * into e;
     update {ns}.job_key x
-       set version = {ns}.next_version(x.version), fence = e.fencing_token, running = e.execution_id,
+       set version = {ns}.next_number(x.version), fence = e.fencing_token, running = e.execution_id,
            execution_id = e.execution_id, request_kind = null, request_author = null, request_signal = null, request_grace = null,
            request_acknowledged_at = null, newest_id = e.execution_id, tick_known = true, tick_attempt = e.attempt,
            newest_outcome = 'running', retrying = false, requested_by = null, newest_started_at = v_now,
@@ -181,7 +181,7 @@ begin
     select x.* into e from {ns}.job_execution x where x.execution_id = k.execution_id;
   end if;
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), heartbeat_at = v_now, expires_at = v_now + x.ttl, session_lock = v_session,
+     set version = {ns}.next_number(x.version), heartbeat_at = v_now, expires_at = v_now + x.ttl, session_lock = v_session,
          backend_pid = case when v_session then pg_backend_pid() end,
          backend_start = case when v_session then coalesce(p_backend_start, x.backend_start) end
    where x.key_id = e.key_id;
@@ -214,26 +214,35 @@ begin
   return v_leased is not null;
 end $$;
 
--- The plain end of what the key's row has as running, with its lease: two updates. It answers with the key. No answer:
--- nothing was written.
+-- Whether an end removes expired rows of its key: the last one that did was 1 % of the least age ago, or five minutes if that
+-- is less. Ages may be anything.
+create function {ns}.prunes(p_pruned_at timestamptz, p_keep_executions double precision, p_keep_skips double precision) returns boolean
+language sql stable as $$
+  select (float8 '100' * pg_catalog.date_part('epoch'::text, pg_catalog.now() - p_pruned_at)
+            between float8 '0' and least(float8 '100' * float8 '{prune_interval}', p_keep_executions, p_keep_skips)) is not true
+$$;
+
+-- The plain end of what the key's row has as running, with its lease: two updates. Without an answer nothing was written.
 create function {ns}.finish_plainly_v1(
-  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision
-) returns integer
+  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
+  p_keep_executions double precision, p_keep_skips double precision, out key_id integer, out prunes boolean
+)
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   with freed as (
     update {ns}.job_key k
-       set version = {ns}.next_version(k.version), running = null, newest_outcome = p_outcome, owner = null, execution_id = null,
+       set version = {ns}.next_number(k.version), running = null, newest_outcome = p_outcome, owner = null, execution_id = null,
            session_lock = null, backend_pid = null, backend_start = null, acquired_at = null, heartbeat_at = null, expires_at = null,
-           request_kind = null, request_author = null, request_signal = null, request_grace = null, request_acknowledged_at = null
+           request_kind = null, request_author = null, request_signal = null, request_grace = null, request_acknowledged_at = null,
+           pruned_at = case when {ns}.prunes(k.pruned_at, p_keep_executions, p_keep_skips) then now() else k.pruned_at end
       from {ns}.job_execution e
      where e.execution_id = p_execution_id and k.key_id = e.key_id
        and k.running = p_execution_id and k.execution_id = p_execution_id and k.owner = p_owner
-    returning k.key_id, k.listened),
+    returning k.key_id, k.listened, k.pruned_at),
   ended as (
     update {ns}.job_execution e
        set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp()
       from freed where e.execution_id = p_execution_id)
-  select f.key_id from freed f where not f.listened or pg_notify({ns}.channel_v1(f.key_id), '')::text is not null
+  select f.key_id, f.pruned_at = now() from freed f where not f.listened or pg_notify({ns}.channel_v1(f.key_id), '')::text is not null
 $$;
 
 -- Any other end: with a note, an output or a request, or where the lease is lost.
@@ -268,7 +277,8 @@ begin
   end if;
   perform {ns}.settle_v1(k.key_id, v_held);
   if v_held and k.listened then perform pg_notify({ns}.channel_v1(k.key_id), ''); end if;
-  if v_ends and p_keep_executions is not null then
+  if v_ends and p_keep_executions is not null and {ns}.prunes(k.pruned_at, p_keep_executions, p_keep_skips) then
+    update {ns}.job_key x set version = {ns}.next_number(x.version), pruned_at = now() where x.key_id = k.key_id;
     perform {ns}.prune_quietly_v1(k.key_id, p_keep_executions, p_keep_skips);
   end if;
   -- A repeated call (its answer was lost) has the same answer.
@@ -279,7 +289,8 @@ end $$;
 
 -- The end.  It does not release the session lock, which would take effect before the commit; closing the session does.
 -- Only a call that ends something also removes expired rows, if it has ages: one for an unknown execution, or a repeated
--- one, does not. PL/pgSQL is loaded for what is not plain alone: that costs a new session as much as the plain end.
+-- one, does not. PL/pgSQL and retention are for what is not plain alone, or now and then: the first costs a new session as much as
+-- the plain end, the second five times as much.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
@@ -288,10 +299,12 @@ create function {ns}.finish_v1(
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   select case when x.key_id is null then {ns}.finish_otherwise_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal,
                 p_duration, p_note, p_output, p_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
-              else p_keep_executions is null
+              else p_keep_executions is null or not x.prunes
                 or {ns}.prune_quietly_v1(x.key_id, p_keep_executions, p_keep_skips)::text is not null end
-    from (select case when p_outcome <> 'not-started' and coalesce(p_note, p_output, p_lost_reason, p_request, p_requested_by) is null
-                      then {ns}.finish_plainly_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal, p_duration) end as key_id) x
+    from {ns}.finish_plainly_v1(
+      case when p_outcome <> 'not-started' and coalesce(p_note, p_output, p_lost_reason, p_request, p_requested_by) is null
+           then p_execution_id end,
+      p_owner, p_outcome, p_exit_code, p_signal, p_duration, p_keep_executions, p_keep_skips) x
 $$;
 
 -- For a job's own transaction: it fails if the token is stale, and a takeover waits until the transaction ends. The

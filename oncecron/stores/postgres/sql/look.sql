@@ -1,8 +1,11 @@
 -- What a claim looks at (core/claim.py, `State`). Neither function locks or writes anything. Times are seconds since
 -- the epoch.
 
--- A column of a domain is cast to the type of what it is compared with, here and in all that every firing calls: a new
--- session would read all operators of that name instead of one.
+-- Here and in all that every firing calls, operators and functions get exactly the types that they are declared with: a
+-- column of a domain and a literal are cast, and 1e6 is float8 '1e6'. For other types, a new session looks for casts to the
+-- types of all operators of that name: in some forty rows of pg_cast for one `=`. So it does for greatest(), least() and
+-- ORDER BY, once for each type: they are used with int4 and float8 alone. All of this together would be 250 rows for a firing,
+-- and more than a millisecond of the server's CPU.
 
 -- What keeps a firing from its start: the key's own pause, else that of all keys, else the drain of its host.
 create function {ns}.stop_v1(p_key text, p_host text) returns setof {ns}.pause
@@ -10,7 +13,7 @@ language sql stable as $$
   select x.* from {ns}.pause x
    where case when x.kind = 'key' then x.name::text in (p_key, '*') else x.name::text = p_host end
      and (x.until::timestamptz is null or x.until::timestamptz > pg_catalog.clock_timestamp())
-   order by x.kind desc, x.name::text = '*' limit 1
+   order by case when x.kind <> 'key' then 2 when x.name::text = '*' then 1 else 0 end limit 1
 $$;
 
 -- Settings that end the session of a dead client soon after packets stop, and free its lock: a firing that only looks may wait
@@ -21,7 +24,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
      and set_config('tcp_keepalives_count', '3', false) is not null and set_config('tcp_user_timeout', '25000', false) is not null
      and (current_setting('server_version_num')::int < 140000
           or set_config('client_connection_check_interval', '5000', false) is not null
-             and set_config('idle_session_timeout', (greatest(600::float8, 10::float8 * p_ttl) * 1000::float8)::bigint::text, false) is not null)
+             and set_config('idle_session_timeout', (greatest(float8 '600', float8 '10' * p_ttl) * float8 '1000')::bigint::text, false) is not null)
 $$;
 
 -- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.  p_client_backend: the
@@ -43,15 +46,18 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select pg_is_in_recovery(), current_setting('transaction_isolation'),
          case when abs(p_client_backend) = pg_backend_pid() then {ns}.watch_client_v1(p_ttl) and p_client_backend > 0
               else false end,
-         date_part('epoch', n.at),
-         s.kind, s.author, s.reason, date_part('epoch', s.created_at),
-         k.key_id, k.version, d.key_id, d.divisions, date_part('epoch', d.divided_until),
-         k.fence, date_part('epoch', k.high_water), date_part('epoch', k.seen_until), k.running,
-         k.execution_id, date_part('epoch', k.ttl), date_part('epoch', k.expires_at - n.at), date_part('epoch', n.at - k.heartbeat_at),
-         date_part('epoch', k.heartbeat_at), k.session_lock, k.backend_pid,
+         date_part('epoch'::text, n.at),
+         s.kind, s.author, s.reason, date_part('epoch'::text, s.created_at),
+         k.key_id, k.version, d.key_id, d.divisions, date_part('epoch'::text, d.divided_until::timestamptz),
+         k.fence, date_part('epoch'::text, k.high_water::timestamptz), date_part('epoch'::text, k.seen_until::timestamptz),
+         k.running,
+         k.execution_id, date_part('epoch'::text, k.ttl::interval), date_part('epoch'::text, k.expires_at - n.at),
+         date_part('epoch'::text, n.at - k.heartbeat_at),
+         date_part('epoch'::text, k.heartbeat_at), k.session_lock, k.backend_pid,
          k.newest_id, k.tick, k.tick_known, k.tick_attempt, k.newest_outcome, k.retrying,
-         k.requested_by, date_part('epoch', k.newest_started_at), k.host, k.pid, k.user_name, k.newest_owner = p_owner,
-         k.last_execution_id, date_part('epoch', k.last_started_at), k.last_lateness
+         k.requested_by, date_part('epoch'::text, k.newest_started_at::timestamptz), k.host, k.pid, k.user_name,
+         k.newest_owner = p_owner,
+         k.last_execution_id, date_part('epoch'::text, k.last_started_at::timestamptz), k.last_lateness
     from (select clock_timestamp() as at) n
     left join {ns}.job_key k on k.key::text = p_key and k.shard::int = p_shard
     left join {ns}.job_key d on d.key::text = p_key and d.shard::int = 0
@@ -71,35 +77,35 @@ create function {ns}.look_at_log_v1(
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
-         date_part('epoch', t.started_at), t.host, t.pid, t.user_name,
+         date_part('epoch'::text, t.started_at::timestamptz), t.host, t.pid, t.user_name,
          a.highest, a.highest > a.found,    -- an attempt that retention has removed may have started
          (select x.shards from {ns}.job_key j join {ns}.job_execution x on x.key_id = j.key_id
-           where j.key = k.key and x.tick = p_tick and x.shards <> p_shards limit 1),
+           where j.key::text = k.key::text and x.tick::text = p_tick and x.shards::int <> p_shards limit 1),
          {ns}.lock_state_of_v1(k.key_id, k.version,
            {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())),
          {ns}.microseconds(k.backend_start),
          o.execution_id, o.attempt, o.outcome, o.retrying, o.requested_by,
-         date_part('epoch', o.started_at), o.host, o.pid, o.user_name, o.fencing_token, o.cause
+         date_part('epoch'::text, o.started_at::timestamptz), o.host, o.pid, o.user_name, o.fencing_token, o.cause
     from {ns}.job_key k
     left join lateral (
       select x.* from {ns}.job_execution x
-       where x.owner = p_owner and x.key_id = k.key_id order by x.owner_attempt desc limit 1) o on true
+       where x.owner = p_owner and x.key_id = k.key_id order by x.owner_attempt::int desc limit 1) o on true
     left join lateral (
       (select x.* from {ns}.job_execution x
-        where x.key_id = k.key_id and x.tick = p_tick order by x.outcome = 'not-started', x.attempt desc limit 1)
+        where x.key_id = k.key_id and x.tick::text = p_tick order by x.outcome = 'not-started', x.attempt::int desc limit 1)
       union all
       (select x.* from {ns}.job_execution x
         where x.key_id = k.key_id and x.tick is null and x.execution_id >= p_awaited
           and exists (select from {ns}.job_execution y where y.execution_id = p_awaited and y.tick is null)
         order by x.outcome = 'not-started', x.execution_id desc limit 1)) t on true
     left join lateral (
-      select max(x.attempt) as highest, count(*) as found from {ns}.job_execution x
-       where x.key_id = k.key_id and x.tick = p_tick) a on true
+      select max(x.attempt::int) as highest, count(*) as found from {ns}.job_execution x
+       where x.key_id = k.key_id and x.tick::text = p_tick) a on true
    where k.key_id = p_key_id
 $$;
 
 -- What only the log tells about a tick, for a claim that was granted nothing before. The session lock is looked at where
--- there is a lease of another tick.
+-- there is a lease of another tick. An attempt that did not start comes after all others, whose numbers are at most a million.
 create function {ns}.look_at_tick_v1(
   p_key_id integer, p_tick text, p_shards integer, p_client_backend integer,
   out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
@@ -108,7 +114,7 @@ create function {ns}.look_at_tick_v1(
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
-         date_part('epoch', t.started_at), t.host, t.pid, t.user_name, t.highest, t.highest > t.found,
+         date_part('epoch'::text, t.started_at::timestamptz), t.host, t.pid, t.user_name, t.highest, t.highest > t.found,
          (select x.shards from {ns}.job_execution x
            where x.key_id = any (array(select j.key_id from {ns}.job_key j where j.key::text = k.key::text))
              and x.tick::text = p_tick and x.shards::int <> p_shards limit 1),
@@ -118,6 +124,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     from {ns}.job_key k
     left join lateral (
       select x.*, max(x.attempt::int) over () as highest, count(*) over () as found from {ns}.job_execution x
-       where x.key_id = k.key_id and x.tick::text = p_tick order by x.outcome = 'not-started', x.attempt::int desc limit 1) t on true
+       where x.key_id = k.key_id and x.tick::text = p_tick
+       order by case when x.outcome <> 'not-started' then x.attempt::int else x.attempt::int - 1000000 end desc limit 1) t on true
    where k.key_id = p_key_id
 $$;

@@ -152,7 +152,7 @@ create function {ns}.forget_v1(p_key text) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with forgotten as (
     update {ns}.job_key k
-       set version = {ns}.next_version(k.version), schedule = null, zone = null, expected_shards = null, starting_deadline = null, expected_since = null,
+       set version = {ns}.next_number(k.version), schedule = null, zone = null, expected_shards = null, starting_deadline = null, expected_since = null,
            forgotten_at = clock_timestamp()
      where k.key = p_key
     returning 1)
@@ -180,7 +180,7 @@ begin
     raise exception 'signal % or grace % is out of range', p_signal, p_grace using errcode = 'invalid_parameter_value';
   end if;
   update {ns}.job_key x
-     set version = {ns}.next_version(x.version), request_kind = p_kind, request_author = p_author, request_signal = p_signal,
+     set version = {ns}.next_number(x.version), request_kind = p_kind, request_author = p_author, request_signal = p_signal,
          request_grace = p_grace, request_acknowledged_at = null, requested_by = p_author
    where x.key = p_key and x.shard = p_shard and x.execution_id = p_execution_id
   returning x.key_id into v_id;
@@ -242,7 +242,7 @@ begin
      where k.key = p_key and (p_shard is null or k.shard = p_shard) for no key update of k),
   cut as (
     update {ns}.job_key k
-       set version = {ns}.next_version(k.version), high_water = case when k.high_water > m.latest then m.at else k.high_water end,
+       set version = {ns}.next_number(k.version), high_water = case when k.high_water > m.latest then m.at else k.high_water end,
            last_started_at = case when k.last_started_at > m.latest then m.at else k.last_started_at end,
            previous_started_at = case when k.previous_started_at > m.latest then m.at else k.previous_started_at end
       from marks m

@@ -36,10 +36,10 @@ create function {ns}.see_again_v1(
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   update {ns}.key_host h
      set seen_at = clock_timestamp(),
-         clock_ahead = greatest(least(p_host_now - date_part('epoch', clock_timestamp()), 1e9), -1e9), hour = p_hour,
+         clock_ahead = greatest(least(p_host_now - date_part('epoch'::text, clock_timestamp()), float8 '1e9'), float8 '-1e9'), hour = p_hour,
          ticks = case when p_tick is null or p_tick = any (h.ticks) then h.ticks else array_prepend(p_tick, h.ticks[:2]) end,
          ticks_at = case when p_tick is null or p_tick = any (h.ticks) then h.ticks_at
-                         else array_prepend(date_part('epoch', clock_timestamp()), h.ticks_at[:2]) end,
+                         else array_prepend(date_part('epoch'::text, clock_timestamp()), h.ticks_at[:2]) end,
          wins = case when h.hour = p_hour then array_append(h.wins[:23], h.wins[24] + p_won)
                      else {ns}.counted(h.wins, p_hour - greatest(h.hour, 0), p_won) end,
          skips = case when h.hour = p_hour then array_append(h.skips[:23], h.skips[24] + p_skipped)
@@ -59,11 +59,11 @@ create function {ns}.see_anew_v1(
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   insert into {ns}.key_host as h
       (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour, wins, skips, plain_from, plain)
-    select p_key_id, p_host, n.at, left(p_oncecron, 100), greatest(least(p_host_now - date_part('epoch', n.at), 1e9), -1e9),
+    select p_key_id, p_host, n.at, left(p_oncecron, 100), greatest(least(p_host_now - date_part('epoch'::text, n.at), float8 '1e9'), float8 '-1e9'),
            case when p_again or p_tick is null then '{}' else array[p_tick] end,
-           case when p_again or p_tick is null then '{}' else array[date_part('epoch', n.at)] end,
+           case when p_again or p_tick is null then '{}' else array[date_part('epoch'::text, n.at)] end,
            case when not p_again then left(p_schedule, 1000) end, case when not p_again then left(p_zone, 1000) end,
-           case when not p_again then left(p_command, 1000) end, floor(date_part('epoch', n.at) / 3600),
+           case when not p_again then left(p_command, 1000) end, floor(date_part('epoch'::text, n.at) / float8 '3600'),
            array_fill(0, array[23]) || p_won, array_fill(0, array[23]) || p_skipped,
            p_minute, case when p_minute is null then '{}' else array[p_code] end
       from (select clock_timestamp() as at) n
@@ -93,7 +93,7 @@ create function {ns}.see_v1(
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select case when p_oncecron is null then true else coalesce(
     case when not p_again then {ns}.see_again_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_schedule, p_zone, p_command,
-      p_won, p_skipped, p_minute, p_code, floor(date_part('epoch', clock_timestamp()) / 3600)::integer) end,
+      p_won, p_skipped, p_minute, p_code, floor(date_part('epoch'::text, clock_timestamp()) / float8 '3600')::integer) end,
     {ns}.see_anew_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command,
       p_won, p_skipped, p_minute, p_code)) end
 $$;
@@ -105,7 +105,7 @@ create function {ns}.skip_plainly_v1(
   p_schedule text, p_zone text, p_command text
 ) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
-  select {ns}.see_v1(k.key_id, to_char(to_timestamp(p_minute * 60.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'),
+  select {ns}.see_v1(k.key_id, to_char(to_timestamp(p_minute::float8 * float8 '60') at time zone 'UTC'::text, 'YYYY-MM-DD"T"HH24:MI"Z"'::text),
                      p_host, p_oncecron, p_host_now, false, p_schedule, p_zone, p_command, 0, 1, p_minute, p_code)
     from {ns}.job_key k
    where k.key_id = p_key_id and octet_length(p_host) <= 1020 and p_minute >= 0 and p_code between 0 and 1048575

@@ -12,7 +12,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
      where k.key_id in (select o.key_id from old o where o.is_newest) for no key update skip locked),
   forgotten as (
     update {ns}.job_key k
-       set version = {ns}.next_version(k.version), newest_id = null, newest_owner = null, tick_known = false
+       set version = {ns}.next_number(k.version), newest_id = null, newest_owner = null, tick_known = false
       from keys x where k.key_id = x.key_id),
   gone as (
     delete from {ns}.job_execution e using old o
@@ -31,18 +31,20 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Remove at most p_most executions of a key's names. Only the log keeps named ticks unique, so the newest p_names are kept
--- however old they are. An execution that has ended has a lease only if a retry is to follow.
+-- however old they are, with all their attempts: each has one first attempt, and it is the first in the log. An execution
+-- that has ended has a lease only if a retry is to follow.
 create function {ns}.expire_names_v1(p_key_id integer, p_before timestamptz, p_most bigint, p_names integer) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_name bigint;
 begin
   select y.execution_id into v_name from {ns}.job_execution y
-    where y.key_id = p_key_id and y.tick is not null and y.tick_at is null order by y.execution_id desc offset p_names limit 1;
+    where y.key_id = p_key_id and y.tick is not null and y.tick_at is null and y.attempt::int = 1
+    order by y.execution_id desc offset p_names - 1 limit 1;
   if v_name is null then return 0; end if;
   return {ns}.remove_executions_v1(array(
     select y.execution_id from {ns}.job_execution y
-     where y.key_id = p_key_id and y.tick is not null and y.tick_at is null and y.execution_id <= v_name
+     where y.key_id = p_key_id and y.tick is not null and y.tick_at is null and y.execution_id < v_name
        and y.started_at < p_before and y.outcome <> 'running'
        and (not y.retrying or not exists (select from {ns}.job_key k where k.key_id = y.key_id and k.execution_id = y.execution_id))
      order by y.execution_id limit p_most for update skip locked));
@@ -104,17 +106,19 @@ begin
   items := {ns}.expire_items_v1(v_expired.executions, 20 * p_most);     -- the rows are small
 end $$;
 
--- Remove the oldest expired rows of one key: at most 100 executions, which is more than an end adds, and 1,000 skips, which
--- is more than the hosts add at a tick. What it reads does not depend on the size of the log: the first rows of an index,
+-- Remove the oldest expired rows of one key: at most 100 executions, which is more than end in five minutes by cron, and 1,000
+-- skips, which is more than the hosts add. What it reads does not depend on the size of the log: the first rows of an index,
 -- in the order of ids, and nothing more if the first one is young. `between` instead of `=` makes that order the only one
--- that fits (inspector.sql).
-create function {ns}.prune_key_v1(p_key_id integer, p_executions timestamptz, p_skips timestamptz) returns void
+-- that fits (inspector.sql). True: it has removed that many, so there may be more.
+create function {ns}.prune_key_v1(p_key_id integer, p_executions timestamptz, p_skips timestamptz) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_unnamed timestamptz;
   v_named timestamptz;
   v_skipped timestamptz;
   v_plain integer;
+  v_more boolean := false;
+  v_gone bigint;
 begin
   select (select y.started_at from {ns}.job_execution y
            where y.key_id between p_key_id and p_key_id and (y.tick is null or y.tick_at is not null)
@@ -127,47 +131,58 @@ begin
            where y.key_id between p_key_id and p_key_id order by y.key_id, y.plain_until limit 1)
     into v_unnamed, v_named, v_skipped, v_plain;
   if v_unnamed < p_executions then
-    perform {ns}.remove_executions_v1(array(
+    v_more := {ns}.remove_executions_v1(array(
       select o.execution_id
         from (select y.* from {ns}.job_execution y
                where y.key_id between p_key_id and p_key_id and (y.tick is null or y.tick_at is not null)
                order by y.key_id, y.execution_id limit 100 for update skip locked) o
        where o.started_at < p_executions and o.outcome <> 'running'
-         and (not o.retrying or not exists (select from {ns}.job_key k where k.key_id = o.key_id and k.execution_id = o.execution_id))));
+         and (not o.retrying or not exists (select from {ns}.job_key k where k.key_id = o.key_id and k.execution_id = o.execution_id)))) = 100;
   end if;
   if v_named < p_executions then
-    perform {ns}.expire_names_v1(p_key_id, p_executions, 100, 1000);
+    v_more := {ns}.expire_names_v1(p_key_id, p_executions, 100, 1000) = 100 or v_more;
   end if;
   if v_skipped < p_skips then
     delete from {ns}.skip x where x.ctid = any (array(
       select y.ctid from {ns}.skip y where y.key_id between p_key_id and p_key_id and y.at < p_skips
        order by y.key_id, y.at limit 1000 for update skip locked));
+    get diagnostics v_gone = row_count;
+    v_more := v_gone = 1000 or v_more;
   end if;
   if v_plain < {ns}.plain_expiry(p_skips) then
     delete from {ns}.plain_skips x where x.ctid = any (array(
       select y.ctid from {ns}.plain_skips y
        where y.key_id between p_key_id and p_key_id and y.plain_until < {ns}.plain_expiry(p_skips)
        order by y.key_id, y.plain_until limit 100 for update skip locked));
+    get diagnostics v_gone = row_count;
+    v_more := v_gone = 100 or v_more;
   end if;
+  return v_more;
 end $$;
 
 -- A few rows, with an end or a record of one, which an error of retention must not lose: those of the key, and of another
--- key by chance, which may have no ends of its own any more.
+-- key by chance, which may have no ends of its own any more. Where more may be left, the key's next end goes on.
 create function {ns}.prune_quietly_v1(p_key_id integer, p_keep_executions double precision, p_keep_skips double precision) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_expired record;
   v_other integer;
+  v_more boolean;
 begin
   select e.*, (select max(k.key_id) from {ns}.job_key k) as keys, exists (select from {ns}.item_list) as has_items into strict v_expired
     from {ns}.expiry_v1(p_keep_executions, p_keep_skips) e;
   select k.key_id into v_other from {ns}.job_key k where k.key_id > floor(random() * v_expired.keys) order by k.key_id limit 1;
-  perform {ns}.prune_key_v1(p_key_id, v_expired.executions, v_expired.skips);
-  if v_other <> p_key_id then perform {ns}.prune_key_v1(v_other, v_expired.executions, v_expired.skips); end if;
+  v_more := {ns}.prune_key_v1(p_key_id, v_expired.executions, v_expired.skips);
+  if v_other <> p_key_id then
+    v_more := {ns}.prune_key_v1(v_other, v_expired.executions, v_expired.skips) or v_more;
+  end if;
   perform {ns}.expire_hosts_v1(v_other, v_expired.skips);
   delete from {ns}.pause x where (x.kind, x.name) in (
     select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
-  if v_expired.has_items then perform {ns}.expire_items_v1(v_expired.executions, 2000); end if;
+  if v_expired.has_items then v_more := {ns}.expire_items_v1(v_expired.executions, 2000) >= 2000 or v_more; end if;
+  if v_more then
+    update {ns}.job_key k set version = {ns}.next_number(k.version), pruned_at = null where k.key_id = p_key_id;
+  end if;
 exception when others then
   raise log 'oncecron: retention: %', sqlerrm;
 end $$;

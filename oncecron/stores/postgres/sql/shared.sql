@@ -5,18 +5,24 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 
 -- A time of a session, to the microsecond, whatever the DateStyle and TimeZone of the sessions that exchange it.
 create function {ns}.microseconds(timestamptz) returns bigint
-language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select (extract(epoch from $1) * 1000000)::bigint $$;
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$ select (date_part('epoch'::text, $1) * float8 '1e6')::bigint $$;
 
--- What an update of a key's row sets its version to. By the clock, so that it does not come back after a failover that
--- lost the last updates.
-create function {ns}.next_version(bigint) returns bigint
-language sql volatile as $$ select greatest($1 + 1, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1e6)::bigint) $$;
+-- The version of a key's row after an update, and the fence after a start or the loss of a lease. By the clock, so that no number
+-- comes back after a failover that lost the last ones. Below 2^53 a double is exact.
+create function {ns}.next_number(bigint) returns bigint
+language sql volatile as $$
+  select greatest(($1 + 1)::float8, pg_catalog.date_part('epoch'::text, pg_catalog.clock_timestamp()) * float8 '1e6')::bigint
+$$;
+
+-- The later of two times; null counts as none.
+create function {ns}.later(timestamptz, timestamptz) returns timestamptz
+language sql immutable parallel safe as $$ select case when $1 > $2 then $1 else coalesce($2, $1) end $$;
 
 -- A key's high-water mark after a start of this instant. An instant far ahead is ignored: every tick before it would be
 -- skipped. A claim with one is refused before (core/claim.py).
 create function {ns}.marked(p_mark timestamptz, p_instant timestamptz) returns timestamptz
 language sql volatile as $$
-  select case when p_instant <= pg_catalog.clock_timestamp() + interval '5 minutes' then greatest(p_mark, p_instant) else p_mark end
+  select case when p_instant <= pg_catalog.clock_timestamp() + interval '5 minutes' then {ns}.later(p_mark, p_instant) else p_mark end
 $$;
 
 -- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in
@@ -33,7 +39,7 @@ declare
   v_id integer;
 begin
   -- SELECT first: an INSERT that conflicts would use up an identity value at every firing.
-  select k.key_id into v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;
+  select k.key_id into v_id from {ns}.job_key k where k.key::text = p_key and k.shard::int = p_shard;
   if v_id is null then
     insert into {ns}.job_key (key, shard) select distinct p_key, x.shard from unnest(array[0, p_shard]) x (shard)
       on conflict (key, shard) do nothing;
@@ -48,7 +54,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select exists (
     select from pg_locks x
      where x.locktype = 'advisory' and x.pid = pg_backend_pid() and x.objsubid = 2 and x.granted
-       and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid)
+       and x.classid = '{ns}.job_key'::regclass::oid and x.objid = p_key_id::oid)
     or pg_try_advisory_lock('{ns}.job_key'::regclass::oid::int4, p_key_id)
 $$;
 
@@ -58,7 +64,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select x.pid from pg_locks x
    where x.locktype = 'advisory' and x.objsubid = 2 and x.granted
      and x.database = (select d.oid from pg_database d where d.datname = current_database())
-     and x.classid = '{ns}.job_key'::regclass and x.objid = p_key_id::oid
+     and x.classid = '{ns}.job_key'::regclass::oid and x.objid = p_key_id::oid
 $$;
 
 -- The session lock of a key as this session finds it. `busy`: its holder is in the middle of a claim or an end, for it
@@ -126,14 +132,18 @@ create function {ns}.skip_v1(
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with k as materialized (
     select x.key_id from {ns}.job_key x
-     where x.key = p_key and x.shard = p_shard
+     where x.key::text = p_key and x.shard::int = p_shard
        and (p_at is not null or set_config('synchronous_commit', 'off', true) is not null) for key share of x),
   put as (
     insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
       select k.key_id, coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
-             p_holder_host, p_holder_pid, p_detail, least(to_timestamp(p_at)::{ns}.wall_time, clock_timestamp()), p_count, p_delivered_of from k
+             p_holder_host, p_holder_pid, p_detail,
+             case when to_timestamp(p_at)::{ns}.wall_time::timestamptz < clock_timestamp() then to_timestamp(p_at) else clock_timestamp() end,
+             p_count, p_delivered_of from k
       on conflict (key_id, tick, host, reason) do update
-        set count = least(s.count + excluded.count, 9007199254740991), at = greatest(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
+        set count = case when s.count::bigint < 9007199254740991 - excluded.count::bigint
+                         then s.count::bigint + excluded.count::bigint else 9007199254740991 end,
+            at = {ns}.later(s.at, excluded.at), pid = excluded.pid, fired_at = excluded.fired_at,
             holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
@@ -168,7 +178,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
       from {ns}.job_key j left join {ns}.job_execution e on e.execution_id = j.newest_id
      where j.key_id = p_key_id)
   update {ns}.job_key k
-     set version = {ns}.next_version(k.version), running = l.running,
+     set version = {ns}.next_number(k.version), running = l.running,
          newest_outcome = coalesce(l.outcome, k.newest_outcome), retrying = coalesce(l.retrying, k.retrying),
          requested_by = coalesce(l.requested_by, k.requested_by),
          last_execution_id = case when l.taken_back is not true then k.last_execution_id end,
@@ -195,7 +205,7 @@ $$;
 create function {ns}.divided(p_divisions text, p_shards integer, p_tick text) returns text
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
   select case when p_tick is null or l.line = any (l.lines) then p_divisions
-              else array_to_string((l.lines || l.line)[greatest(1, cardinality(l.lines) - 6):], e'\n') end
+              else array_to_string((array_append(l.lines, l.line))[greatest(1, cardinality(l.lines) - 6):], e'\n') end
     from (select coalesce(string_to_array(p_divisions, e'\n'), '{}') as lines, concat_ws(' ', p_shards, p_tick) as line) l
 $$;
 
@@ -203,7 +213,7 @@ $$;
 create function {ns}.divide_v1(p_key text, p_tick text, p_tick_at timestamptz, p_shards integer) returns void
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   update {ns}.job_key d
-     set version = {ns}.next_version(d.version), divided_until = greatest(d.divided_until, p_tick_at),
+     set version = {ns}.next_number(d.version), divided_until = greatest(d.divided_until, p_tick_at),
          divisions = {ns}.divided(d.divisions, p_shards, p_tick)
    where d.key = p_key and d.shard = 0 and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick)
 $$;
@@ -223,7 +233,7 @@ begin
     from {ns}.job_key k
    where k.key_id = p_key_id and x.execution_id = k.execution_id and x.retrying and x.lost_at is null;
   update {ns}.job_key k
-     set version = {ns}.next_version(k.version), fence = greatest(k.fence + 1, (date_part('epoch', v_now) * 1e6)::bigint)
+     set version = {ns}.next_number(k.version), fence = {ns}.next_number(k.fence)
    where k.key_id = p_key_id;
   perform {ns}.settle_v1(p_key_id, true);
 end $$;
