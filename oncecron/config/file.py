@@ -39,6 +39,8 @@ COMMAND_KEY = "command"  # the same as --shell on the command line
 _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
 _JOB_KEYS[COMMAND_KEY] = SHELL
 """What a [job.KEY] section may set for `run`, by name."""
+_TEXT_OR_NUMBER = frozenset((str, int))
+"""Types whose values are equal only if they are written alike: True is equal to 1."""
 
 
 def _job_keys() -> dict[str, Option]:
@@ -152,6 +154,8 @@ class _Reader:
         self._top = FileProblem(path, "")
         self._converted: set[tuple[str, str]] = set()
         """Names with values that are right: many sections are alike."""
+        self._right: dict[tuple[tuple[str, Any], ...], dict[str, str]] = {}
+        """The values of sections in which nothing is wrong: many have the same."""
 
     def wrong(self, place: FileProblem, reason: str, name: str = "") -> None:
         """Note a problem."""
@@ -179,6 +183,17 @@ class _Reader:
             why = f"{key!r} in [job] needs the name of a job; write [job.KEY]"
             self.wrong(self._top._replace(section="[job]"), why, key)
             return None
+        is_plain = key != AUTO_KEY and _TEXT_OR_NUMBER.issuperset(map(type, value.values()))
+        values = tuple(value.items()) if is_plain else ()
+        if values in self._right:
+            return self._right[values]
+        before = len(self.problems)
+        texts = self._section(key, value)
+        if values and len(self.problems) == before:
+            self._right[values] = texts
+        return texts
+
+    def _section(self, key: str, value: Mapping[str, Any]) -> dict[str, str]:
         place = FileProblem(self._top.path, "", job_section(key), "", (key,))
         if key == AUTO_KEY:
             self.wrong(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 _BLANK = " \t"
@@ -33,22 +34,33 @@ def read_plain(text: str) -> dict[str, Any] | None:
 
 
 def _read(text: str) -> dict[str, Any]:
+    text = f"\n{text}"
+    if "\n " in text or "\n\t" in text:
+        text = "\n".join([line.strip(_BLANK) for line in text.split("\n")])
+    first, *sections = text.split("\n[")
     root: dict[str, Any] = {}
-    table, declared = root, set[tuple[str, ...]]()
-    known: dict[str, tuple[str, Any]] = {}  # the lines of many sections are alike
-    for each in text.split("\n"):
-        line = each.strip(_BLANK)
-        if line.startswith("["):
-            table = _open_table(root, line, declared)
-        elif line and not line.startswith("#"):
-            pair = known.get(line) or _pair(line)
-            name, value = pair
-            if name in table:
-                raise _NotPlainError
-            table[name] = value
-            if type(value) is not list:  # each table has an array of its own
-                known[line] = pair
+    _fill(root, _pairs(first))
+    declared = set[tuple[str, ...]]()
+    known: dict[str, list[tuple[str, Any]]] = {}
+    for section in sections:
+        heading, _, lines = section.partition("\n")
+        pairs = known.get(lines)  # the lines of many sections are alike
+        if pairs is None:
+            pairs = known[lines] = _pairs(lines)
+        _fill(_open_table(root, f"[{heading}", declared), pairs)
     return root
+
+
+def _fill(table: dict[str, Any], pairs: Iterable[tuple[str, Any]]) -> None:
+    for name, value in pairs:
+        if name in table:
+            raise _NotPlainError
+        table[name] = value.copy() if type(value) is list else value
+
+
+def _pairs(lines: str) -> list[tuple[str, Any]]:
+    """Return the names and values of lines without a heading. No line begins with a blank."""
+    return [_pair(line) for line in lines.split("\n") if line and not line.startswith("#")]
 
 
 def _pair(line: str) -> tuple[str, Any]:
@@ -90,11 +102,18 @@ def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]])
 
 
 def _plain_heading(line: str) -> tuple[str, ...] | None:
-    """Return the names of a heading without blanks, quotes and comments; None for any other."""
-    names = line[1:-1].split(".")
-    if line.endswith("]") and "" not in names and _BARE.issuperset("".join(names)):
-        return tuple(names)
-    return None
+    """Return the names of a heading like `[a.b]` or `[a."b.c"]`; None for any other."""
+    if not line.endswith("]"):
+        return None
+    before, quote, last = line[1:-1].partition('"')
+    if quote:
+        if not (before.endswith(".") and last.endswith('"')) or "\\" in last or '"' in last[:-1]:
+            return None
+        before, last = before[:-1], last[:-1]
+    names = before.split(".")
+    if "" in names or not _BARE.issuperset("".join(names)):
+        return None
+    return (*names, last) if quote else tuple(names)
 
 
 def _names(line: str, at: int) -> tuple[tuple[str, ...], int]:

@@ -276,7 +276,7 @@ def store(text: str) -> None:
     """Read the address of a store as a firing does, and hide its password."""
     secrets.masked(text)
     address = parse_address(text)
-    check_address(address, "oncecron")
+    check_address(address)
     check_with_driver(address)
 
 

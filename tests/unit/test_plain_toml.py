@@ -43,10 +43,12 @@ PIECES = (
     *("a", "b-1", '"a b"', "'c'", "[", "]", "[[", "]]", "[a]", "[a.b]", "[[a]]", "[[a.b]]", ".", "="),
     *(" = ", "a = 1", "b = 'x'", '"', "'", '"""', "'''", "\\", "#", ",", " ", "\t", "\n", "\n", "\n", "0", "07"),
     *("-1", "1_0", "1.5", "1e3", "0x1", "true", "false", "inf", "nan", "2026-11-23", "{", "}", "é", "\u00a0"),
+    *('[a."b.c"]', '[a."', '"]', "[a.'b']", '[[a."b"]]'),
     *("\r\n", "\x00", "\x7f", "\u2028", "9" * 19, "[1, 'a', true]", "[1", "a.b = 1", "x = [1, 2,]"),
 )  # fmt: skip
 LINES = (
     *("[a]", "[a.b]", "[[a]]", "[[a.b]]", "[b]", "[ 'a' ]", "[a.b.c]", "a = 1", "b = 'x'", "a = [1]", "b = {}"),
+    *('[a."b"]', '[a."b".c]', '["a"."b"]', '[a."x.y"]', '[a."x\\ty"]', '[a."x"y"]', '[a ."b"]'),
     *("c = true # x", "a.b = 1", "", "# [a]", "[a] # x", "[a] x", 'b = ""', "b = ''", 'b = """"""'),
 )  # fmt: skip
 
@@ -113,6 +115,13 @@ def test_a_usual_file_is_read() -> None:
     assert found == tomllib.loads(PLAIN)
 
 
+@pytest.mark.parametrize("blank", [" ", "\t", "  \t"])
+def test_indented_lines_are_read(blank: str) -> None:
+    """As in a file whose sections are set off."""
+    text = "\n".join(f"{blank}{line}" for line in ("store = 'local'", "[a]", "# b", "", "c = 1"))
+    assert read_plain(text) == {"store": "local", "a": {"c": 1}}
+
+
 def examples() -> list[str]:
     """Return the configuration files in the documentation."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -142,6 +151,6 @@ def test_a_firing_with_a_usual_file_does_not_load_tomllib(tmp_path: Path) -> Non
 
 def test_tables_with_the_same_lines_share_nothing() -> None:
     """A line is read once, but an array of one table is not that of another."""
-    found = read_plain("[a]\nx = 1\ny = [1]\n[b]\nx = 1\ny = [1]\n")
-    assert found == {"a": {"x": 1, "y": [1]}, "b": {"x": 1, "y": [1]}}
+    found = read_plain("[a]\nx = 1\ny = [1]\n[b]\nx = 1\ny = [1]\n[c]\n")
+    assert found == {"a": {"x": 1, "y": [1]}, "b": {"x": 1, "y": [1]}, "c": {}}
     assert found["a"]["y"] is not found["b"]["y"]
