@@ -12,7 +12,7 @@ they are those to dislock. What loses is compared to what wins there.
     private memory   Private_* of smaps_rollup of all its processes but the command, while that sleeps
     round trips      to the server after connecting, counted by a proxy
 
-Every role logs in with SCRAM-SHA-256 of 4,096 rounds, as PostgreSQL makes it, unless it comes by the unix socket.
+Every role logs in with SCRAM-SHA-256 of 4,096 rounds, as PostgreSQL makes it, but not by the server's unix socket.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from servers import (
     Certificates,
     Database,
     FaultProxy,
+    PgBouncer,
     PostgresServer,
     RedisServer,
     descendants,
@@ -133,13 +135,27 @@ class OncecronOnRedis(Oncecron):
 
 
 class OncecronBySocket(Oncecron):
-    """The same by the unix socket of PostgreSQL, without a password."""
+    """The same by the unix socket of PostgreSQL, which asks for no password."""
 
     name = "oncecron by unix socket"
 
     def url(self, through: FaultProxy | None) -> str:
         """Return the address of the store."""
-        return self.stage.url_by_socket() if through is None else super().url(through)
+        server = self.stage.server
+        by_socket = self.stage.database.url_by_socket(server.directory, server.port)
+        return by_socket if through is None else super().url(through)
+
+
+class OncecronByPooler(Oncecron):
+    """The same by the unix socket of a PgBouncer on this host, as docs/stores/postgresql.md has it."""
+
+    name = "oncecron behind a PgBouncer"
+
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the database by the unix socket of the pooler."""
+        pooler = self.stage.pooler
+        by_socket = self.stage.database.url_by_socket(pooler.directory, pooler.port)
+        return by_socket if through is None else super().url(through)
 
 
 class OncecronWithTls(Oncecron):
@@ -270,6 +286,10 @@ class Stage:
         self.bin = environment / "bin"
         self.began = datetime.now(UTC)
         self.server, self.database = _postgres()
+        self.pooler = PgBouncer(self.server, "transaction", pool_size=2, server_lifetime=86400)
+        self.pooler.start()
+        (self.pooler.directory / "users").write_text('"owner" "owner-password"\n"postgres" "x"\n')
+        self.pooler.process.send_signal(signal.SIGHUP)  # reads it
         self.certificates = Certificates()
         self.server_with_tls, self.database_with_tls = _postgres(
             ssl="on",
@@ -293,13 +313,6 @@ class Stage:
                 "create table bench_log (id bigserial, key text, host text, pid int,"
                 " started_at timestamptz default clock_timestamp(), finished_at timestamptz, exit_code int)"
             )
-
-    def url_by_socket(self) -> str:
-        """Return the address of the database by the unix socket."""
-        server = self.server
-        return (
-            f"postgresql://owner@/{self.database.name}?host={server.directory}&port={server.port}"
-        )
 
     def port(self, contender: Contender) -> int:
         """Return the port of the server that a contender asks."""
@@ -337,6 +350,7 @@ class Stage:
         """Stop the servers."""
         if self.etcd:
             end(self.etcd)
+        self.pooler.remove()
         self.server.remove()
         self.server_with_tls.remove()
         self.certificates.remove()
@@ -471,7 +485,7 @@ def main() -> None:
     try:
         losing: list[Contender] = [
             *(Oncecron(stage), Scheduled(stage), WithFile(stage), WithLargeFile(stage)),
-            *(OncecronBySocket(stage), OncecronWithTls(stage)),
+            *(OncecronBySocket(stage), OncecronByPooler(stage), OncecronWithTls(stage)),
             *(OncecronOnRedis(stage), ScheduledOnRedis(stage), Dislock(stage)),
         ]
         contenders = [*losing, ShellScript(stage), RedisScript(stage)]

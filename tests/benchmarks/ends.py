@@ -37,8 +37,9 @@ KEYS = 100
 HOSTS = 50
 WARM = 20
 """Claims and ends of a session after the first ones."""
-KEPT = Retention(executions=1e9, skips=1e9)
-"""Nothing expires: what is measured is how retention finds that out."""
+ENDS = {"pruning": Retention(0.0, 0.0), "plain": Retention(1e9, 1e9)}
+"""Nothing expires, for the store keeps more. By the first, each end finds that out; by the second, few do."""
+KEEP_ALL = "update oncecron.meta set least_executions = 1e10, least_skips = 1e10"
 
 
 class Times(NamedTuple):
@@ -50,7 +51,7 @@ class Times(NamedTuple):
     warm_end: float
 
 
-def measure(url: str, key: str) -> Times:
+def measure(url: str, key: str, kept: Retention) -> Times:
     """Claim and end in a new session, and go on in it."""
     wanted = firing(key, named_tick("-"), host(1))
     store = open_lease_store(parse_address(url), "oncecron", wanted.ttl)
@@ -63,7 +64,7 @@ def measure(url: str, key: str) -> Times:
         claims.append(time.perf_counter() - began)
         assert isinstance(lease, Lease), lease
         began = time.perf_counter()
-        store.finish(lease, Ending("succeeded", 0, None, 1.5), KEPT, deadline=deadline)
+        store.finish(lease, Ending("succeeded", 0, None, 1.5), kept, deadline=deadline)
         ends.append(time.perf_counter() - began)
     store.close()
     return Times(claims[0], ends[0], statistics.median(claims[1:]), statistics.median(ends[1:]))
@@ -95,25 +96,28 @@ def main() -> None:
     options = parser.parse_args()
     sizes = [Size(KEYS, HOSTS, n, 0) for n in (2 * KEYS, options.executions)]
     stores: list[FilledPostgres] = []
-    samples: list[list[Times]] = [[], []]
+    samples: dict[str, list[list[Times]]] = {name: [[], []] for name in ENDS}
     try:
         for size in sizes:
             stores.append(FilledPostgres(Path(tempfile.gettempdir())))
             began = time.monotonic()
             fill(stores[-1], size)
+            stores[-1].database.execute(KEEP_ALL)
             print(f"{size.executions} in {time.monotonic() - began:.0f} s", file=sys.stderr)
         keys = keys_of(sizes[0])
         for number in range(1 + options.rounds):
-            for store, times in zip(stores, samples, strict=True):
-                times.append(measure(store.url, keys[number % KEYS]))
+            for name, kept in ENDS.items():
+                for store, times in zip(stores, samples[name], strict=True):
+                    times.append(measure(store.url, keys[number % KEYS], kept))
     finally:
         for store in stores:
             store.close()
-    empty, full = (each[1:] for each in samples)  # the first round fills the caches
-    print(f"{options.rounds} rounds, {os.cpu_count()} processors\n")
-    print(report(options.executions, empty, full))
+    print(f"{options.rounds} rounds, {os.cpu_count()} processors")
+    for name, both in samples.items():
+        empty, full = (each[1:] for each in both)  # the first round fills the caches
+        print(f"\n{name} ends\n\n{report(options.executions, empty, full)}")
     if options.json:
-        options.json.write_text(json.dumps([empty, full], indent=1))
+        options.json.write_text(json.dumps(samples, indent=1))
 
 
 if __name__ == "__main__":

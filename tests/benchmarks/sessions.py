@@ -27,13 +27,12 @@ import uuid
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from large_logs import claim, firing, host
 from processors import cpu_seconds
-from servers import Database, PgBouncer, PostgresServer, RedisServer
+from servers import PgBouncer, PostgresServer, RedisServer
 from servers.oncecron import installed
 
 from oncecron.core import clock
@@ -68,12 +67,6 @@ class Sample(NamedTuple):
     busy: float
 
 
-def by_socket(database: Database, directory: Path, port: int) -> str:
-    """Return the address of a role that may fire, at a Unix socket."""
-    login = urlsplit(database.url()).netloc.rpartition("@")[0]
-    return f"postgresql://{login}@/{database.name}?host={directory}&port={port}"
-
-
 def ways(stack: ExitStack) -> list[Way]:
     """Start the servers."""
     server = PostgresServer(synchronous_commit="on", shared_buffers="128MB").start()
@@ -87,10 +80,10 @@ def ways(stack: ExitStack) -> list[Way]:
     postgres = server.process.pid
     return [
         Way("PostgreSQL by TCP, SCRAM", database.url(), postgres),
-        Way("PostgreSQL by its Unix socket, SCRAM", by_socket(database, server.directory, server.port), postgres),
+        Way("PostgreSQL by its Unix socket, SCRAM", database.url_by_socket(server.directory, server.port), postgres),
         Way(
             "PgBouncer by its Unix socket, transaction pooling",
-            by_socket(database, pooler.directory, pooler.port), postgres, pooler.process.pid,
+            database.url_by_socket(pooler.directory, pooler.port), postgres, pooler.process.pid,
         ),
         Way("Redis by TCP", redis.url(), redis.process.pid),
     ]  # fmt: skip

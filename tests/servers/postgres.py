@@ -393,6 +393,11 @@ class Database:
         """Return the URL for one of ROLES (or the superuser); by default the one that fires."""
         return self.server.url(user or self.run_as, self.name, via=via)
 
+    def url_by_socket(self, directory: Path, port: int) -> str:
+        """Return the URL for the role that fires, at the unix socket of the server or of a pooler."""
+        user = f"{quote(self.run_as)}:{password_of(self.run_as)}"
+        return f"postgresql://{user}@/{self.name}?host={directory}&port={port}"
+
     def connect(
         self, user: str = "owner", *, via: Endpoint | None = None, **options: Any
     ) -> "psycopg.Connection[Any]":
