@@ -17,7 +17,7 @@ from oncecron.cli.command import (
     output_format,
     store_and_log,
 )
-from oncecron.cli.pause import near
+from oncecron.cli.pause import named_key, near
 from oncecron.config.options import RUN_OPTION, Option
 
 if TYPE_CHECKING:
@@ -89,8 +89,10 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
 
     if (key is None) != settings.typed("schedule"):
         raise UsageError("give either a KEY or a schedule, such as --schedule '0 2 * * *'")
-    if key == "":
-        raise UsageError("the key is empty (an unset variable?)")
+    if key is not None and " " in key:
+        raise UsageError(f"{key!r} is not a key; for a schedule, use --schedule {key!r}")
+    if key is not None:
+        named_key(key)
     if settings["schedule"] is not None:
         return settings["schedule"], settings["tz"]
     section = job_section(key or "")

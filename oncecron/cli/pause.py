@@ -74,7 +74,7 @@ def named_key(word: str) -> str:
     if not word:
         raise UsageError("the key is empty (an unset variable?)")
     if not is_key(word):
-        raise UsageError(f"{word!r} is not a valid key; use {KEY_RULE}")
+        raise UsageError(f"{word!r} is not a valid key; {KEY_RULE}")
     return word
 
 

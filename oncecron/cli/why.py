@@ -42,6 +42,7 @@ OPTIONS = (
 
 def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
+    from oncecron.cli.pause import named_key
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.text import Clock, visible
@@ -49,7 +50,7 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.reports.tick_history import Sources, gather
 
     settings = Settings(OPTIONS, given)
-    key, tick = _key(words[0]), _tick(settings)
+    key, tick = named_key(words[0]), _tick(settings)
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
@@ -60,15 +61,6 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     else:
         output.say("\n".join(map(visible, told.sentences)), stream)
     return incomplete(store, log)
-
-
-def _key(word: str) -> str:
-    from oncecron.core.errors import UsageError
-    from oncecron.core.stderr import valid
-
-    if not word:
-        raise UsageError("the key is empty (an unset variable?)")
-    return valid(word)
 
 
 def _tick(settings: Settings) -> str | None:

@@ -107,7 +107,7 @@ def _of_addresses(file: File, place: FileProblem, key: str | None) -> Iterator[F
             find()
         except ConfigurationError as error:
             named = name if settings[name] is not None or name == "log" else "store_file"
-            reason = _reason(error, f"{place.path} {place.section}".rstrip())
+            reason = _reason(error, place.path).removeprefix(place.section).lstrip()
             text = reason if reason.startswith(f"{named}: ") else f"{named}: {reason}"
             yield place._replace(text=text, name=named)
             return

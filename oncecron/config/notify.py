@@ -146,11 +146,16 @@ class _Reader:
         }
         for key, value in table.items():
             name = key.replace("_", "-")
-            if name not in _TOP:
+            if name in _TOP:
+                found[name] = self._converted(_TOP[name], value)
+            elif isinstance(value, dict) and not any(
+                isinstance(each, dict) for each in value.values()
+            ):
+                meant = channel_section(key)
+                self.wrong(key, f"unknown section [notify.{key}]; a channel is {meant}")
+            else:
                 known = (each.replace("-", "_") for each in _TOP)
                 self._unknown(key, (*known, "ping_url", "ping_url_file", "channel"))
-            else:
-                found[name] = self._converted(_TOP[name], value)
         return found
 
     def states(self, values: Mapping[str, Any]) -> Mapping[str, int]:

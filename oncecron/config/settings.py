@@ -11,7 +11,7 @@ from oncecron.config.convert import convert
 from oncecron.config.options import AUTO_KEY, CONFIG, LOG, NAMESPACE, STORE
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.stores import check_address
+from oncecron.stores import check_address, check_namespace
 from oncecron.stores.address import has_password, masked, parse_address, shell_quoted
 
 if TYPE_CHECKING:
@@ -174,10 +174,18 @@ class Settings:
                 f"no store is configured; set --store, $ONCECRON_STORE, or `store` in {SYSTEM_FILE}: "
                 "postgresql://USER@HOST/DATABASE, or local for this machine only"
             )
-        address = parse_address(text)
-        if address.kind == "redis":
-            address = address._replace(options=self.file.redis)
-        check_address(address, self._values[NAMESPACE.name])
+        address = self._parse_address(STORE.name, text)
+        check_namespace(address, self._values[NAMESPACE.name])
+        return address
+
+    def _parse_address(self, name: str, text: str) -> Address:
+        try:
+            address = parse_address(text)
+            if address.kind == "redis":
+                address = address._replace(options=self.file.redis)
+            check_address(address)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self.source(name)}: {error}") from error
         return address
 
     def log(self) -> Address | None:
@@ -186,10 +194,7 @@ class Settings:
         if text is None:
             return None
         source = self.source(LOG.name)
-        try:
-            log = parse_address(text)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{source}: {error}") from error
+        log = self._parse_address(LOG.name, text)
         if log.kind not in ("postgres", "sqlite"):
             raise ConfigurationError(
                 f"{source}: {masked(text)} cannot hold the log; "

@@ -139,16 +139,17 @@ class Asking:
         found = next((each for each in leases if _same_shard(each, before)), None)
         if found and found.execution_id == before.execution_id and is_living(found, clock.wall()):
             watched.lease, watched.over_since = found, None
-            self._report(watched)
+            self._report(watched, before)
             if found.requested_by is None:  # another attempt, or a store that forgot the request
                 self._send(watched)
             return
         self._over(watched, found)
 
-    def _report(self, watched: _Watched) -> None:
+    def _report(self, watched: _Watched, before: LeaseView) -> None:
+        """Report an acknowledgement that no end has followed since the last look, or a silent holder."""
         lease = watched.lease
         host = visible(lease.host or "-")
-        if lease.request_acknowledged_at is not None:
+        if before.request_acknowledged_at is not None:
             self._once(watched, "acknowledged", f"acknowledged by {host}")
         elif watched.silent():
             left = format_duration(max(0.0, round((lease.expires_at or 0) - (lease.asked_at or 0))))

@@ -131,9 +131,11 @@ class Reporter:
 
     def _no_store(self, error: StoreUnavailable) -> int:
         spec = self._spec
+        starts = spec.on_store_error == "run"
         if spec.spool.note_unreachable(spec.firing.key) or spec.verbose or os.isatty(2):
-            self.say(str(error))
-        if spec.on_store_error != "run":
+            what = "starts without a lease" if starts else "was not started"
+            self.say(f"{error}; the command {what}")
+        if not starts:
             record = spool_records.skip_record(spec.firing, Refusal("no-store", detail=str(error)))
             self.spool(record)
             self.log.send(record)

@@ -12,13 +12,20 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - a firing imports one driver, and only when it needs it
 
 
-def check_address(address: Address, namespace: str) -> None:
-    """Raise `ConfigurationError` for a wrong address or namespace, without connecting."""
+def check_address(address: Address) -> None:
+    """Raise `ConfigurationError` for a wrong address, without connecting."""
     if address.kind == "redis":
-        from oncecron.stores.redis.address import check_namespace, parse
+        from oncecron.stores.redis.address import parse
 
         parse(address.target, address.options)
-        check_namespace(namespace)
+
+
+def check_namespace(address: Address, namespace: str) -> None:
+    """Raise `ConfigurationError` for a namespace that the store of this address cannot have."""
+    if address.kind == "redis":
+        from oncecron.stores.redis import address as redis_address
+
+        redis_address.check_namespace(namespace)
 
 
 def check_with_driver(address: Address) -> None:

@@ -77,16 +77,16 @@ def parse_address(text: str) -> Address:
         return Address("sqlite", _sqlite_path(rest, text))
     if scheme in _MEANT:
         raise ConfigurationError(
-            f"store {masked(text)!r}: unknown kind {scheme!r}; write {_MEANT[scheme]}://"
+            f"{masked(text)!r}: unknown kind {scheme!r}; write {_MEANT[scheme]}://"
         )
     if scheme not in masked(text):  # a password in front of it
         scheme = MASK
     base, plus, driver = scheme.partition("+")
     if plus and base in ("postgresql", "postgres", "sqlite"):
         raise ConfigurationError(
-            f"store {masked(text)!r}: drop '+{driver}' (a driver's name has no place here)"
+            f"{masked(text)!r}: drop '+{driver}' (a driver's name has no place here)"
         )
-    raise ConfigurationError(f"store {masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
+    raise ConfigurationError(f"{masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
 
 
 def _postgres_address(text: str) -> Address:
@@ -102,7 +102,7 @@ def _postgres_address(text: str) -> Address:
             hold = _HOLDS[value]
         else:
             raise ConfigurationError(
-                f"store {masked(text)!r}: hold: invalid value {value!r} (use yes, no or auto)"
+                f"{masked(text)!r}: hold: invalid value {value!r} (use yes, no or auto)"
             )
     rest = "&".join(others)
     return Address("postgres", f"{before}?{rest}" if rest else before, hold=hold)
@@ -112,7 +112,7 @@ def _check_login(text: str) -> None:
     """Refuse an address in which the end of the password, or of the host, can only be guessed."""
     if any(sign in login_secret(text) for sign in "/@?"):
         raise ConfigurationError(
-            f"store {masked(text)!r}: write / as %2F, @ as %40 and ? as %3F in the password, "
+            f"{masked(text)!r}: write / as %2F, @ as %40 and ? as %3F in the password, "
             "and @ as %40 in the database"
         )
 
@@ -120,7 +120,7 @@ def _check_login(text: str) -> None:
 def _sqlite_path(rest: str, text: str) -> str:
     if not rest.startswith("/") or len(rest) == 1:
         raise ConfigurationError(
-            f"store {masked(text)!r}: the path must be absolute, with three slashes: sqlite:///var/lib/jobs.db"
+            f"{masked(text)!r}: the path must be absolute, with three slashes: sqlite:///var/lib/jobs.db"
         )
     return os.path.normpath(rest)
 

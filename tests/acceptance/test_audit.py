@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -34,9 +34,14 @@ def kinds(host: Oncecron, *arguments: object) -> list[str]:
     return [each["finding"] for each in audit(host, *arguments)]
 
 
+LAST = datetime.now(UTC).replace(minute=0) - timedelta(hours=12)
+"""When a daily tick was due last: no other one is due while the tests run."""
+DAILY = ("--schedule", f"0 {LAST.hour} * * *", "--tz", "UTC")
+
+
 def day(ago: int) -> str:
-    """Return the text of a tick at midnight."""
-    return datetime.fromtimestamp(time.time() - 86400 * ago, UTC).strftime("%Y-%m-%dT00:00Z")
+    """Return the text of the daily tick so many days before the last."""
+    return f"{LAST - timedelta(days=ago):%Y-%m-%dT%H:%MZ}"
 
 
 def told_all(store: Store, number: int) -> None:
@@ -47,9 +52,6 @@ def told_all(store: Store, number: int) -> None:
         return len(found) >= number and all(each.outcome != "running" for each in found)
 
     eventually(count)
-
-
-DAILY = ("--schedule", "0 0 * * *", "--tz", "UTC")
 
 
 @pytest.fixture
@@ -107,7 +109,7 @@ def test_a_pause_and_another_schedule_leave_no_gaps(
     host = new_host("host-a")
     for ago in (9, 7):
         host.run("billing", "--tick", day(ago), "--", "true")
-    host.run("billing", "--tick", day(6).replace("T00:00Z", "T03:30Z"), "--", "true")
+    host.run("billing", "--tick", day(6).replace(":00Z", ":30Z"), "--", "true")
     host.run("billing", "--tick", day(5), "--", "true")
     assert operator("pause", "billing").status == 0
     for ago in (4, 3):

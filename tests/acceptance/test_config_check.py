@@ -76,7 +76,7 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
             "[job.a]: failover and on_store_error: a waiting host would start",
         ),
         ("[job.a]\ncommand = ''\n", "[job.a]: command: the command is empty"),
-        (f"store = 'mysql://u:{SECRET}@h/d'\n", ": store: store 'mysql://u:***@h/d': unknown kind"),
+        (f"store = 'mysql://u:{SECRET}@h/d'\n", ": store: 'mysql://u:***@h/d': unknown kind"),
         ("[job.a]\nstore = 'nothing'\n", "[job.a]: store: "),
         ("store = 'local'\nlog = 'redis://h'\n", ": log: redis://h cannot hold the log"),
         ("[job.a]\nstore = 'local'\nlog = 'local'\n", "[job.a]: log: "),
@@ -140,6 +140,13 @@ def test_what_a_file_must_not_hold(host: Oncecron, public_path: Path, text: str,
     found = problems(host, public_path, text)
     assert len(found) == 1, found
     assert found[0].startswith(told)
+
+
+def test_the_place_of_a_wrong_store_is_named_once(host: Oncecron, public_path: Path) -> None:
+    """Also in the section of a job that has only a log of its own."""
+    text = "store = 'mysql://h'\n[job.a]\nlog = 'local'\n"
+    told = [line.partition(" 'mysql://h'")[0] for line in problems(host, public_path, text)]
+    assert told == [": store:", "[job.a]: store:"]
 
 
 def test_owner_and_mode_are_checked_with_the_rest(host: Oncecron, public_path: Path) -> None:

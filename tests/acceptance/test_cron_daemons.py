@@ -110,7 +110,8 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
         hosts = [CronHost(name, crontab) for name in ("alpha", "beta")]
         for host in hosts:
             stack.callback(host.remove)
-        time.sleep(max(0, time.time() % 60 - 45))  # both must be there at the first full minute
+        left = 60 - time.time() % 60
+        time.sleep(left if left < 15 else 0)  # both must be there at the first full minute
         first = time.time() // 60 * 60 + 60
         for host in hosts:
             host.start()

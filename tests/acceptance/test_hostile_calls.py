@@ -389,6 +389,9 @@ def test_skips_with_arguments_of_ones_own_making(
     for changed in variants(skip, TEXTS):
         runner("skip_v1", **changed)
     assert runner.refused > 10
+    for times, at in enumerate(("Infinity", "NaN", "1e300", "9e15"), runner.refused + 1):
+        runner("skip_v1", **{**skip, "p_at": at})
+        assert runner.refused == times, f"{at} is taken for a time"
     refused = runner.refused
     runner("skip_v1", **{**skip, "p_delivered_of": str(uuid.uuid4())})
     assert runner.refused == refused

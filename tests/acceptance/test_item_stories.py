@@ -4,6 +4,7 @@ Only the place of the programs is another one: `/usr/local/bin/` is a directory 
 """
 
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from servers.process import descendants, wait_gone
 
 PAGE = Path(__file__).parents[2] / "docs" / "items.md"
 PROGRAMS = "/usr/local/bin/"
-AT_NIGHT = {"TZ": "UTC"}
+BY_DAY = {"TZ": f"Etc/GMT{time.gmtime().tm_hour - 14:+d}"}
+"""The lines are for some hour of the night. It is afternoon, so the next night is far away."""
 
 
 def prevention(title: str) -> str:
@@ -86,7 +88,7 @@ def on(host: Oncecron, words: list[str]) -> Oncecron:
     """Return a host whose cron runs these words."""
     program = Path(words[0])
     there = Oncecron("", Path(host.environment["HOME"]), script=program)
-    there.environment = {**host.environment, **AT_NIGHT}
+    there.environment = {**host.environment, **BY_DAY}
     return there
 
 

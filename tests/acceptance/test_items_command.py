@@ -182,7 +182,7 @@ def test_no_line_names_no_item(loaded: Oncecron, operator: Oncecron) -> None:
         (("k", "--retry", "--done"), "--retry and --done exclude each other; leave one of them out"),
         (("k", "--tick", "two"), "key k has no items of the tick two; its newest lists are of: one"),
         (("kk",), "key kk has no items; did you mean k?"),
-        (("k k",), "'k k' is not a valid key; use"),
+        (("k k",), "'k k' is not a valid key; use 1 to 200 of"),
     ],
 )  # fmt: skip
 def test_a_wrong_question_gets_a_sentence(

@@ -49,8 +49,17 @@ def test_connection_refused_is_tried_for_the_budget_and_told(
     ended = fire(store, *SHORT)
     assert ended.status == 69
     assert "refused" in one_line(ended)
+    assert ended.err.endswith("; the command was not started\n")
     assert fire(store, *SHORT) == (69, b"", "")
     assert not (public_path / "ran").exists()
+
+
+def test_a_start_without_a_lease_is_told(fire: Callable[..., Ended], public_path: Path) -> None:
+    """Who reads the mail learns that another host may have started it too."""
+    ended = fire(url(free_port()), *SHORT, "--on-store-error", "run")
+    assert ended.status == 0
+    assert one_line(ended).endswith("; the command starts without a lease\n")
+    assert (public_path / "ran").exists()
 
 
 def test_a_name_that_does_not_resolve_is_a_store_that_is_away(fire: Callable[..., Ended]) -> None:

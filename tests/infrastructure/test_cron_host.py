@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 import pytest
-from servers import CronHost, Journal, Network, job
+from servers import CronHost, Journal, Network, eventually, job
 from servers.cron import just_before_the_minute
 
 NewCronHost = Callable[..., CronHost]
@@ -20,10 +20,9 @@ def line(journal: Journal, *options: object) -> str:
 
 @pytest.mark.slow
 def test_real_firing_by_the_real_clock(new_cron_host: NewCronHost, journal: Journal) -> None:
-    """Two hosts fire within one minute, each with its own name, and each mails the output."""
+    """Two hosts fire, each with its own name, and each mails the output."""
     hosts = [new_cron_host(name, line(journal, "--ready")) for name in ("alpha", "beta")]
-    starts = journal.wait_for("start", 2, deadline=75)
-    assert {start.host for start in starts[:2]} == {"alpha", "beta"}
+    eventually(lambda: {start.host for start in journal.starts()} == {"alpha", "beta"}, 75)
     for host in hosts:
         mail = host.wait_mail(lambda text: "ready" in text, deadline=10)
         assert f"Cron <root@{host.name}>" in mail

@@ -303,7 +303,10 @@ def reporter(disk: Disk, verbose: int) -> Reporter:
     return Reporter(spec)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("verbose", "told"), [(0, ""), (1, "oncecron: key k: away\n")])
+@pytest.mark.parametrize(
+    ("verbose", "told"),
+    [(0, ""), (1, "oncecron: key k: away; the command starts without a lease\n")],
+)
 def test_a_second_failure_is_told_to_who_asks(
     capfd: pytest.CaptureFixture[str], verbose: int, told: str
 ) -> None:

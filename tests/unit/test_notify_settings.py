@@ -75,6 +75,14 @@ OPS = "[notify.channel.ops]\n"
         ("notify = 1", ": notify must be a table: [notify]"),
         ("notfy.x = 1", ": unknown key 'notfy'; did you mean [notify]?"),
         ("[notify]\nremnd = 1", "[notify]: unknown key 'remnd'; did you mean remind?"),
+        (
+            "[notify.ops]\nto = 'a@b'",
+            "[notify]: unknown section [notify.ops]; a channel is [notify.channel.ops]",
+        ),
+        (
+            "[notify.chanel.ops]\nto = 'a@b'",
+            "[notify]: unknown key 'chanel'; did you mean channel?",
+        ),
         ("[notify]\nremind = '1s'", "[notify]: remind: '1s' is too small; the minimum is 600 s"),
         ("[notify]\nremind = true", "[notify]: remind: True is neither a text nor a number"),
         ("[notify]\nfailures = 0", "[notify]: failures: '0' is too small; the minimum is 1"),

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from oncecron import stores
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.stores import check_address
 from oncecron.stores.address import has_password, masked, parse_address
 from oncecron.stores.redis.address import (
     DEFAULTS,
@@ -260,14 +260,14 @@ def test_a_namespace_that_cannot_begin_a_key(namespace: str) -> None:
     with pytest.raises(ConfigurationError, match="1 to 63 characters of"):
         check_namespace(namespace)
     with pytest.raises(ConfigurationError):
-        check_address(parse_address("redis://h"), namespace)
+        stores.check_namespace(parse_address("redis://h"), namespace)
 
 
 @pytest.mark.parametrize("namespace", ["oncecron", "a", "A.b_c-9", "a" * 63])
 def test_a_namespace_that_can(namespace: str) -> None:
     """Also what other stores take for theirs."""
-    check_address(parse_address("redis://h"), namespace)
-    check_address(parse_address("sqlite:///a"), namespace + ":")
+    stores.check_namespace(parse_address("redis://h"), namespace)
+    stores.check_namespace(parse_address("sqlite:///a"), namespace + ":")
 
 
 # Passwords

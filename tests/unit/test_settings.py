@@ -121,6 +121,24 @@ def test_where_the_store_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert settings(config=path, store="sqlite:///typed").address().target == "/typed"
 
 
+def test_the_source_of_a_wrong_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads cron's mail need not look for it."""
+    path = put(tmp_path / "c.toml", "store = 'redis://h#1'\nlog = 'sqlite://x'\n")
+    told = [complaint(ConfigurationError, config=path)]
+    put(tmp_path / "named", "mysql://h\n")
+    monkeypatch.setenv("ONCECRON_STORE_FILE", str(tmp_path / "named"))
+    told.append(complaint(ConfigurationError, config=path))
+    monkeypatch.setenv("ONCECRON_STORE", "sqlite")
+    told.append(complaint(ConfigurationError, config=path))
+    told.append(complaint(ConfigurationError, config=path, store="db"))
+    with pytest.raises(ConfigurationError) as caught:
+        settings(config=path, store="local").log()
+    told.append(str(caught.value))
+    assert [each.split(": ")[0] for each in told] == [
+        f"{path} store", "$ONCECRON_STORE_FILE", "$ONCECRON_STORE", "--store", f"{path} log",
+    ]  # fmt: skip
+
+
 def test_local_is_a_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the state directory."""
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
@@ -257,6 +275,25 @@ def test_a_wrong_section_stops_its_own_job_alone(
     assert settings("billing", config=path)["ttl"] == 9.0
     assert settings("unnamed", config=path)["ttl"] == 60.0
     assert Settings(STORE_OPTIONS, {"config": path})["namespace"] == "oncecron"
+
+
+def test_sections_that_are_alike_are_wrong_alike(tmp_path: Path) -> None:
+    """What is found to be right is not checked again, and no other value passes for it."""
+    values = (
+        "retries = 1",
+        "retries = 1",
+        "retries = true",
+        "retries = 1.0",
+        'retries = "x"',
+        'retries = "x"',
+    )
+    text = "\n".join(f"[job.j{number}]\n{value}" for number, value in enumerate(values))
+    path = put(tmp_path / "c.toml", text)
+    assert [settings(f"j{number}", config=path)["retries"] for number in (0, 1)] == [1, 1]
+    for number in (2, 3, 4, 5):
+        assert f"[job.j{number}]: retries" in complaint(
+            ConfigurationError, job=f"j{number}", config=path
+        )
 
 
 def test_a_section_for_auto_stops_the_jobs_with_a_derived_key(tmp_path: Path) -> None:

@@ -93,12 +93,12 @@ def parse(text: str, defaults: Iterable[tuple[str, str]] = ()) -> Target:
     """Read a URL, with `defaults` for what it omits. Raises `ConfigurationError` with the cure."""
     address = parse_address(text)
     if address.kind != "redis":
-        raise ConfigurationError(f"store {masked(text)!r} is not a Redis store")
+        raise ConfigurationError(f"{masked(text)!r} is not a Redis store")
     try:
         return _parsed(address.target, dict(defaults))
     except ValueError as error:
         why = quoting(str(error), address.target)
-        raise ConfigurationError(f"store {masked(address.target)!r}: {why}") from error
+        raise ConfigurationError(f"{masked(address.target)!r}: {why}") from error
 
 
 def check_defaults(table: Mapping[str, str]) -> None:

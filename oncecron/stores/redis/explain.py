@@ -52,6 +52,10 @@ _STEP_FAILED = {
     "NOREPLICAS": "the server has too few replicas (min-replicas-to-write)",
     "READONLY": "the server has become a replica",
 }
+_UNREADABLE = (
+    "a row of the store that cannot be read is named by `oncecron locks` or `oncecron history`: "
+    "correct it in the store"
+)
 _NO_PASSWORD_NEEDED = "without any password configured"  # noqa: S105 - the server's words
 _UNKNOWN_DATABASE = "DB index is out of range"
 
@@ -109,7 +113,7 @@ def of_step(error: ReplyError, target: Target) -> StoreError:
         if found in text:
             return StoreUnavailable(f"Redis {target.shown}: {meaning} ({text})")
     if _is_about_values(text):
-        return RecordRefusedError(f"Redis {target.shown}: {text}")
+        return RecordRefusedError(f"Redis {target.shown}: {text}; {_UNREADABLE}")
     return StoreUnavailable(f"Redis {target.shown}: {text}")
 
 
