@@ -136,7 +136,7 @@ def command_line(words: str, store: str, namespace: str) -> str:
     A password is never shown: $ONCECRON_STORE stands for the URL where it is set, else the configuration file does.
     """
     typed = f" --store {shell_quoted(store)}"
-    if has_password(store):
+    if MASK in masked(store):
         typed = ' --store "$ONCECRON_STORE"' if os.environ.get("ONCECRON_STORE") else ""
     if namespace != DEFAULT_NAMESPACE:
         typed += f" --namespace {shell_quoted(namespace)}"

@@ -48,6 +48,7 @@ from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
+from oncecron.stores.postgres.upgrade import printed, upgrade
 from oncecron.stores.postgres.viewed_rows import lease_of, now_and_before, traced_of
 
 if TYPE_CHECKING:
@@ -398,31 +399,52 @@ class PostgresInspector(Connection):
             )
         with self._explained(INIT_CURE):
             try:
-                made = self._made(connection, roles, least)
+                found = self._made_in_turn(connection, roles, least)
             except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
-                made = self._made(connection, roles, least)  # another session has made it meanwhile
+                # Another session has made it meanwhile.
+                found = self._made_in_turn(connection, roles, least)
         done = f"made schema {self._namespace}, version {schema.VERSION}"
-        if not made:
+        if found == schema.VERSION:
             done = f"schema {self._namespace} has version {schema.VERSION} already"
+        elif found is not None:
+            done = f"upgraded schema {self._namespace} from version {found} to {schema.VERSION}"
         names = ", ".join(dict.fromkeys(role for part in roles for role in part))
         return done + (f"; gave rights to {names}" if names else "")
 
+    def _made_in_turn(
+        self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles, least: LeastRetention
+    ) -> int | None:
+        """Repeat `_made` while others use the tables of a step. Each try is short: heartbeats wait behind it."""
+        give_up = time.monotonic() + INSPECTOR_TIMEOUT
+        while True:
+            try:
+                return self._made(connection, roles, least)
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+                if time.monotonic() > give_up:
+                    raise StoreUnavailable(
+                        f"{schema.where(self._namespace)}: not upgraded, because other sessions use its tables "
+                        f"({error.diag.message_primary}); end long reports and dumps, and run it again"
+                    ) from error
+            select.select((), (), (), RELEASE_POLL)
+
     def _made(
         self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles, least: LeastRetention
-    ) -> bool:
-        """Create the schema if it is missing, set what is given and grant rights; return whether it was missing."""
+    ) -> int | None:
+        """Create or upgrade the schema, set what is given and grant rights; return the version that it had."""
         with connection.transaction():
             self._refuse_intruders(connection)
-            made = self._version(connection) is None
-            if made:
-                connection.execute(schema.script(self._namespace))
+            found = self._recorded(connection)
+            if found is None:
+                changes = schema.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
-            if changes := schema.settings(self._namespace, least) + schema.grants(
-                self._namespace, roles
-            ):
+                found = self._recorded(connection) or found  # another session may have upgraded it
+                changes = upgrade(self._namespace, found)
+            changes += schema.settings(self._namespace, least)
+            changes += schema.grants(self._namespace, roles)
+            if changes:
                 connection.execute(changes)
-        return made
+        return found.version if found else None
 
     def _refuse_intruders(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         """Raise `StoreRefusesError` if another role could change what is in the schema."""
@@ -440,9 +462,9 @@ class PostgresInspector(Connection):
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        """Return the SQL that `initialise` would run on an empty store."""
+        """Return the SQL that `initialise` would run."""
         changes = schema.settings(self._namespace, least) + schema.grants(self._namespace, roles)
-        return f"begin;\n\n{schema.script(self._namespace)}\n{changes}commit;\n"
+        return f"begin;\n\n{printed(self._namespace)}\n{changes}commit;\n"
 
     def examine(self) -> Iterator[Diagnosis]:
         """Yield what the server says about itself and this connection; see `Inspector.examine`."""

@@ -16,6 +16,7 @@ from oncecron.core.model import (
     trust_after,
 )
 from oncecron.stores import claiming
+from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
 from oncecron.stores.postgres.rows import GrantRow, KeyRow, LogRow, RenewRow, RetryRow
@@ -115,12 +116,26 @@ class PostgresLeaseStore(PostgresSession):
         return row, LogRow(*columns[width:]) if at else None, host_now
 
     def _check_server(self, row: KeyRow) -> None:
-        """Raise `StoreRefusesError` where a claim would not be safe."""
+        """Raise `StoreRefusesError` where a claim would not be safe, or the schema does not serve this program."""
+        if (row.schema_version, row.schema_oldest) != schema.AS_MADE:
+            self._check_version(row)
         if row.in_recovery == b"t":  # it grants session locks that its primary has already granted
             raise self._refused(StatementError("OC003", "the server is a hot standby"))
         if row.isolation != b"read committed":
             why = "a claim needs the isolation level read committed"
             raise self._refused(StatementError("OC002", why))
+
+    def _check_version(self, row: KeyRow) -> None:
+        from oncecron.stores.schema_version import Recorded  # noqa: PLC0415 - only where it may not fit
+
+        client, version, oldest = self._client, row.schema_version, row.schema_oldest
+        found = Recorded(int(version or 0), None if oldest is None else int(oldest))
+        wrong = schema.misfit(
+            found, self._namespace, self._url, lambda: schema.rights(client, self._namespace)[:2]
+        )
+        if wrong:
+            self.close()
+            raise wrong
 
     def grant(
         self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float

@@ -15,6 +15,7 @@ from oncecron.stores.address import command_line, masked
 from oncecron.stores.postgres import address, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.statements import statements
+from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,28 +70,29 @@ class Connection:
         return self._connection
 
     def _installed(self, cure: str = READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
-        """Return the connection after checking that the schema exists and has this version."""
+        """Return the connection after checking that the schema exists and serves this program."""
         if self._connection is not None:
             return self._connection
         connection = self._connected()
         try:
             with self._explained(cure):
-                version = self._version(connection, cure)
+                found = self._recorded(connection, cure)
+            if found is None:
+                raise StoreRefusesError(
+                    f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
+                    f"check --namespace, or run {command_line('init', self._url, self._namespace)}"
+                )
+            if wrong := schema.misfit(found, self._namespace, self._url, self._rights):
+                raise wrong
         except StoreError:
             self.close()
             raise
-        if version is None:
-            self.close()
-            raise StoreRefusesError(
-                f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
-                f"check --namespace, or run {command_line('init', self._url, self._namespace)}"
-            )
         return connection
 
-    def _version(
+    def _recorded(
         self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = INIT_CURE
-    ) -> int | None:
-        """Return the schema's version, which is this program's, or None if there is no schema."""
+    ) -> Recorded | None:
+        """Return what the schema says about itself, or None if there is no schema."""
         asked = {"namespace": self._namespace, "client_backend": connection.info.backend_pid}
         answer = connection.execute(self._sql["installed"], asked).fetchone()
         exists, usable, has_tables, readable, _ = answer or (False,) * 5
@@ -101,18 +103,19 @@ class Connection:
             )
         if not has_tables:
             return None
-        row = connection.execute(self._sql["version"]).fetchone()
-        version: int = row[0] if row else 0
-        if version != schema.VERSION:
-            raise schema.wrong_version(self._namespace, version, self._url)
-        return version
+        return Recorded(*(connection.execute(self._sql["version"]).fetchone() or (0,)))
+
+    def _rights(self) -> tuple[str, str]:
+        """Return this role and the schema's owner, as far as the server still answers."""
+        with contextlib.suppress(psycopg.Error, StoreError):
+            asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
+            if row := self._connected().execute(asked).fetchone():
+                return row[0], row[1]
+        return "ROLE", "OWNER"
 
     def _filled(self, cure: str) -> str:
         """Return a cure with the commands, and with the roles that are meant."""
-        role, owner = "ROLE", "OWNER"
-        with contextlib.suppress(psycopg.Error, StoreError):
-            asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
-            role, owner, _ = self._connected().execute(asked).fetchone() or (role, owner, False)
+        role, owner = self._rights()
         rights = (role, owner, self._url, self._namespace)
         return cure.format(
             owner=owner,

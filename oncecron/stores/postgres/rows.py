@@ -50,6 +50,8 @@ class KeyRow(NamedTuple):
     last_execution_id: Column
     last_started_at: Column
     last_lateness: Column
+    schema_version: Column
+    schema_oldest: Column
 
 
 class LogRow(NamedTuple):

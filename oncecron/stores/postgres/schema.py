@@ -1,4 +1,4 @@
-"""Install the schema, check its version, and write its grants. Only `oncecron init` changes an existing schema."""
+"""Install, upgrade and check the schema, and write its grants. Only `oncecron init` changes an existing schema."""
 
 from __future__ import annotations
 
@@ -19,21 +19,26 @@ from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres.client import StatementError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from oncecron.core.errors import StoreError
     from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.stores.postgres.client import PostgresClient
+    from oncecron.stores.schema_version import Recorded
 
 VERSION = 1
-"""The schema this program needs; its functions carry the suffix _v1."""
+"""The version of the schema that this program needs and makes."""
+OLDEST: int | None = None
+"""The oldest version of a program that this schema serves too (stores/schema_version.py)."""
+AS_MADE = (str(VERSION).encode(), None if OLDEST is None else str(OLDEST).encode())
+"""The two, as a look tells them."""
 
 MISSING = ("3F000", "42883", "42P01")
 """invalid_schema_name, undefined_function, undefined_table."""
 
 _PARTS = (
     *("tables.sql", "presence.sql", "shared.sql", "look.sql", "grant.sql"),
-    *("items.sql", "prune.sql", "lease.sql", "deliver.sql", "operator.sql"),
+    *("items.sql", "prune.sql", "lease.sql", "deliver.sql", "operator.sql", "rights.sql"),
 )
 """The files of the schema; each needs those before it."""
 
@@ -69,6 +74,7 @@ _WATCHING = (
 _READING = (*_WATCHING, "outputs")
 """The views that an operator reads: what to stop, release or drain, and how it ended."""
 _RESERVED = ("public", "information_schema")
+DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 MADE_MEANWHILE = ("42P06", "23505")
 """duplicate_schema; unique_violation: another session committed the same name while this one waited for it."""
 
@@ -93,12 +99,19 @@ def quoted(namespace: str) -> str:
 
 def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
-    directory = os.path.join(os.path.dirname(__file__), "sql")
-    parts = []
-    for name in _PARTS:
-        with open(os.path.join(directory, name), encoding="utf-8") as file:
-            parts.append(file.read())
-    text = "\n".join(parts).replace("{ns}", quoted(namespace))
+    return filled("\n".join(map(part, _PARTS)), namespace)
+
+
+def part(name: str) -> str:
+    """Return the text of a SQL file."""
+    with open(os.path.join(DIRECTORY, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def filled(text: str, namespace: str) -> str:
+    """Return the text of SQL files with its values."""
+    text = text.replace("{ns}", quoted(namespace))
+    text = text.replace("{version}", str(VERSION)).replace("{oldest}", str(OLDEST or "null"))
     text = text.replace("{host_forgotten_after}", str(HOST_FORGOTTEN_AFTER))
     text = text.replace("{prune_interval}", str(PRUNE_INTERVAL))
     for name, seconds in LEAST._asdict().items():
@@ -166,15 +179,41 @@ def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
         raise
 
 
-def _version(client: PostgresClient, namespace: str, deadline: float) -> int | None:
+def _recorded(client: PostgresClient, namespace: str) -> Recorded | None:
+    """Return what the schema says about itself; None if it has no tables of oncecron."""
+    from oncecron.stores.schema_version import Recorded  # noqa: PLC0415 - only where it does not fit
+
+    deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
     table = f"{quoted(namespace)}.meta"
     exists = client.ask(
         b"select pg_catalog.to_regclass($1) is not null", (table,), deadline=deadline
     )
     if exists[0][0] != b"t":
         return None
-    row = client.ask(f"select version from {table}".encode(), (), deadline=deadline)
-    return int(row[0][0] or 0)
+    [row] = client.ask(f"select version, oldest from {table}".encode(), (), deadline=deadline)
+    return Recorded(*(None if value is None else int(value) for value in row))  # type: ignore[arg-type]
+
+
+def misfit(
+    schema: Recorded, namespace: str, url: str, rights: Callable[[], tuple[str, str]]
+) -> StoreRefusesError | None:
+    """Return the error of a schema that does not serve this program. `rights`: this role and the schema's owner."""
+    from oncecron.stores import schema_version  # noqa: PLC0415 - only where it may not fit
+
+    if schema_version.serves(schema, VERSION):
+        return None
+    role, owner = rights()
+    init = f"run {command_line('init', url, namespace)}"
+    if role != owner:
+        init = (
+            f"have {owner}, the owner, run {command_line('init', as_role(url, owner), namespace)}"
+        )
+    return schema_version.misfit(where(namespace), schema, VERSION, init)
+
+
+def where(namespace: str) -> str:
+    """Return the name of the schema in messages."""
+    return f"PostgreSQL, schema {namespace}"
 
 
 _CURES = {
@@ -189,6 +228,8 @@ _BAD_VALUES = ("23502", "23514", "54000")
 _DATA_EXCEPTION = "22"
 """The class of SQLSTATEs for values that a type cannot have."""
 INSUFFICIENT_PRIVILEGE = "42501"
+EXISTS = b"select pg_catalog.to_regnamespace($1) is not null"
+"""Whether there is a schema of this name, whoever's."""
 ROLE_AND_OWNER = """
 select current_user, pg_catalog.pg_get_userbyid(coalesce(n.nspowner, d.datdba)), n.nspname is null
   from pg_catalog.pg_database d left join pg_catalog.pg_namespace n on n.nspname = '{namespace}'
@@ -208,7 +249,7 @@ def explain(
 ) -> StoreError:
     """Return the oncecron error of a statement that the server refused."""
     if error.sqlstate in MISSING:
-        return _explain_version(error, namespace, client, url)
+        return _explain_missing(error, namespace, client, url)
     if error.sqlstate == INSUFFICIENT_PRIVILEGE:
         return _explain_rights(error, namespace, client, url)
     if error.sqlstate.startswith(_DATA_EXCEPTION) or error.sqlstate in _BAD_VALUES:
@@ -222,6 +263,17 @@ def explain(
 def _explain_rights(
     error: StatementError, namespace: str, client: PostgresClient | None, url: str
 ) -> StoreError:
+    role, owner, without_schema = rights(client, namespace)
+    cure = rights_cure(role, owner, url, namespace)
+    if without_schema:
+        return StoreRefusesError(
+            f"PostgreSQL {masked(url)} has no schema {namespace}, and role {role} may not create it; {cure}"
+        )
+    return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
+
+
+def rights(client: PostgresClient | None, namespace: str) -> tuple[str, str, bool]:
+    """Return this role, the owner, and whether there is no schema, as far as the server still answers."""
     role, owner, without_schema = "ROLE", "OWNER", False
     if client is not None:
         statement = ROLE_AND_OWNER.format(namespace=namespace).encode()
@@ -231,42 +283,38 @@ def _explain_rights(
             without_schema = row[2] == b"t"
         except Exception:  # noqa: BLE001, S110 - the first error is the one to report
             pass
-    cure = rights_cure(role, owner, url, namespace)
-    if without_schema:
-        return StoreRefusesError(
-            f"PostgreSQL {masked(url)} has no schema {namespace}, and role {role} may not create it; {cure}"
-        )
-    return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
+    return role, owner, without_schema
 
 
-def _explain_version(
+def _explain_missing(
     error: StatementError, namespace: str, client: PostgresClient | None, url: str
 ) -> StoreError:
-    found: object = "an unknown one"
-    if client is not None:
-        try:
-            found = _version(client, namespace, time.clock_gettime(BOOTTIME) + CALL_TIMEOUT)
-        except Exception:  # noqa: BLE001 - the first error is the one to report
-            found = "an unknown one"
-    if found is None and _exists(client, namespace):
-        return not_ours(namespace, url)
-    if found is None:
-        return StoreRefusesError(
-            f"PostgreSQL {masked(url)} has no schema {namespace} ({error}); "
-            f"check --namespace, or run {command_line('init', url, namespace)}"
-        )
-    return wrong_version(namespace, found, url, f" ({error})")
-
-
-def _exists(client: PostgresClient | None, namespace: str) -> bool:
+    """Return the error of a function or table that is not there: of another version, or of no schema."""
+    incomplete = StoreRefusesError(
+        f"{where(namespace)}: {error}; something in the schema was removed or changed: restore it from a backup"
+    )
     if client is None:
-        return False
-    statement = b"select pg_catalog.to_regnamespace($1) is not null"
-    deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
+        return incomplete
     try:
-        return client.ask(statement, (quoted(namespace),), deadline=deadline)[0][0] == b"t"
+        found = _recorded(client, namespace)
+        deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
+        [[is_there]] = client.ask(EXISTS, (quoted(namespace),), deadline=deadline)
+    except StatementError as failure:
+        return (
+            explain(failure, namespace, client, url)
+            if failure.sqlstate not in MISSING
+            else incomplete
+        )
     except Exception:  # noqa: BLE001 - the first error is the one to report
-        return False
+        return incomplete
+    if found is not None:
+        return misfit(found, namespace, url, lambda: rights(client, namespace)[:2]) or incomplete
+    if is_there == b"t":
+        return not_ours(namespace, url)
+    return StoreRefusesError(
+        f"PostgreSQL {masked(url)} has no schema {namespace} ({error}); "
+        f"check --namespace, or run {command_line('init', url, namespace)}"
+    )
 
 
 def not_ours(namespace: str, url: str) -> StoreRefusesError:
@@ -274,12 +322,4 @@ def not_ours(namespace: str, url: str) -> StoreRefusesError:
     return StoreRefusesError(
         f"PostgreSQL {masked(url)}: schema {namespace} exists and is not oncecron's; choose another --namespace, or "
         "drop the schema if nothing needs it"
-    )
-
-
-def wrong_version(namespace: str, found: object, url: str, why: str = "") -> StoreRefusesError:
-    """Return the error of a schema that this program cannot use, with both versions and the cure."""
-    return StoreRefusesError(
-        f"PostgreSQL, schema {namespace}: it has version {found} and this oncecron needs {VERSION}{why}; "
-        f"upgrade oncecron on this host, or run {command_line('init', url, namespace)} with the newest oncecron"
     )

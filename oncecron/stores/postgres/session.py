@@ -94,11 +94,12 @@ class PostgresSession:
             raise self._refused(error) from error
 
     def _call_installed(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
-        """Return the row of functions in a FROM clause; install the schema first if there is none."""
+        """Return the row of functions in a FROM clause; install the schema first if the database has none."""
         try:
             return self._select(sources, values, deadline)
         except StatementError as error:
-            if error.sqlstate not in schema.MISSING:
+            is_there = error.sqlstate not in schema.MISSING
+            if is_there or self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] == b"t":
                 raise self._refused(error) from error
         try:
             schema.install(self._connected(deadline), self._namespace, deadline=deadline)

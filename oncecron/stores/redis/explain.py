@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncecron.core.errors import RecordRefusedError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.stores.address import command_line
 from oncecron.stores.redis.scripts import LAYOUT
 
 if TYPE_CHECKING:
@@ -136,15 +137,21 @@ def wrong_server(target: Target, answer: dict[str, str]) -> StoreError:
             f"{shown}: the server is a replica; use the master, or its sentinels: "
             "redis+sentinel://HOST,HOST/NAME"
         )
-    if answer["what"] == "layout":
-        return StoreRefusesError(
-            f"{shown}: the data have layout {answer['found']}, this oncecron needs layout {LAYOUT}; "
-            "run the same release of oncecron on every host"
-        )
     return StoreRefusesError(
         f"{shown}: maxmemory-policy is {answer['found']}, which can evict a lease; "
         "use noeviction or volatile-lru: `redis-cli config set maxmemory-policy noeviction`"
     )
+
+
+def misfit(target: Target, namespace: str, layout: str, oldest: str | None) -> StoreError | None:
+    """Return the error of data that do not serve this program, by what they have on record."""
+    from oncecron.stores import schema_version  # noqa: PLC0415 - only where it may not fit
+
+    found = schema_version.Recorded(int(layout), None if oldest is None else int(oldest))
+    if schema_version.serves(found, LAYOUT):
+        return None
+    init = f"run {command_line('init', target.shown, namespace)}"
+    return schema_version.misfit(f"Redis {target.shown}", found, LAYOUT, init)
 
 
 def of_a_cluster(where: str) -> StoreError:

@@ -10,12 +10,14 @@ import heapq
 import itertools
 
 from oncecron.core import clock
-from oncecron.core.errors import ConfigurationError
+from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.stores import schema_version
+from oncecron.stores.address import command_line
 from oncecron.stores.redis import (
     dead_letters,
     holding,
@@ -28,7 +30,7 @@ from oncecron.stores.redis import (
     skips,
 )
 from oncecron.stores.redis.examine import examine
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import ACL_RULE, misfit
 from oncecron.stores.redis.pipeline import Pipeline
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import (
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from oncecron.core.errors import StoreError
     from oncecron.core.items import MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
@@ -88,9 +91,15 @@ class RedisInspector:
 
     def __init__(self, target: Target, *, namespace: str) -> None:
         self._target = target
+        self._namespace = namespace
         self._names = scripts.Names(namespace)
-        self._pipeline = Pipeline(target, self._names)
+        self._pipeline = Pipeline(target, self._names, self._refusal)
         self.unreadable = Unreadable()
+
+    def _refusal(self, recorded: Sequence[bytes | None]) -> StoreError | None:
+        """Return the error of data that do not serve this program, by the version on record."""
+        layout, oldest = (value.decode() if value else None for value in recorded)
+        return misfit(self._target, self._namespace, layout, oldest) if layout else None
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
@@ -388,16 +397,38 @@ class RedisInspector:
         return item_lists.mend(self._pipeline, query, state, author)
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        """Set what is given: Redis needs no schema. Return a sentence with the server's version."""
+        """Record the version of the data, or upgrade them, and set what is given; return a sentence about it."""
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
+        found = self._upgrade()
         [info] = self._pipeline.ask([("INFO", "server")])
         server = dict(line.partition(":")[::2] for line in info.decode().splitlines())
         version = server.get("valkey_version") or server.get("redis_version")
         name = self._names.of_namespace("namespace")
         given = least.given().items()
         self._pipeline.ask([("HSET", name, f"least_{field}", seconds) for field, seconds in given])
-        return f"Redis {self._target.shown} (version {version}) needs no preparation"
+        where = f"Redis {self._target.shown} (version {version})"
+        if found != scripts.LAYOUT:
+            return f"{where}: upgraded the data of {self._namespace} from version {found} to {scripts.LAYOUT}"
+        return f"{where} needs no preparation"
+
+    def _upgrade(self) -> int:
+        """Bring the data to the version of this program, whole or not at all; return the version that they had."""
+        where = f"Redis {self._target.shown}"
+        self._pipeline = Pipeline(self._target, self._names)
+        name = self._names.of_namespace("namespace")
+        [(layout, oldest)] = self._pipeline.ask([("HMGET", name, "layout", "oldest")])
+        if layout:
+            recorded = schema_version.Recorded(int(layout), oldest and int(oldest))
+            schema_version.missing(where, recorded, scripts.LAYOUT, scripts.STEPS)
+        versions = {"layout": scripts.LAYOUT, "oldest": scripts.OLDEST}
+        answer = self._pipeline.step("upgrade", [], versions)
+        if answer == b"rights":
+            raise StoreRefusesError(
+                f"{where}: an upgrade also needs the right to RESTORE; run "
+                f"{command_line('init', self._target.shown, self._namespace)} as the server's administrator"
+            )
+        return int(answer or scripts.LAYOUT)
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Raise `ConfigurationError`: there is no SQL."""

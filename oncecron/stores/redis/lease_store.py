@@ -36,6 +36,7 @@ class RedisSession:
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
         self._target = target
+        self._namespace = namespace
         self._names = scripts.Names(namespace)
         self._server_timeout = min(CALL_TIMEOUT, ttl / HEARTBEATS_PER_TTL)
         self._client: RedisClient | None = None
@@ -249,6 +250,13 @@ class RedisLeaseStore(RedisSession):
 
             self.close()
             raise wrong_server(self._target, answer)
+        if look.may_not_fit(answer):
+            from oncecron.stores.redis.explain import misfit
+
+            layout, oldest = answer["layout"], answer.get("oldest")
+            if wrong := misfit(self._target, self._namespace, layout, oldest):
+                self.close()
+                raise wrong
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease, or put it back if the store has lost it; see `LeaseStore.renew`."""

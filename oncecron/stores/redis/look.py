@@ -7,7 +7,7 @@ from oncecron.core import clock
 from oncecron.core.claim import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Holder
-from oncecron.stores.redis.scripts import LAYOUT, shard_of
+from oncecron.stores.redis.scripts import LAYOUT, OLDEST, shard_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
     Facts = Mapping[str, str]
     Values = dict[str, str | int | float | None]
+
+_FITS = ((None, None), (str(LAYOUT), None if OLDEST is None else str(OLDEST)))
+"""What a new namespace has on record, and what this program writes."""
+
+
+def may_not_fit(facts: Facts) -> bool:
+    """Return whether the data may be of a version that does not serve this program."""
+    return (facts.get("layout"), facts.get("oldest")) not in _FITS
 
 
 def asked(firing: Firing, awaited: int | None) -> Values:
@@ -30,6 +38,7 @@ def asked(firing: Firing, awaited: int | None) -> Values:
         "ttl": firing.ttl,
         "awaited": awaited,
         "layout": LAYOUT,
+        "oldest": OLDEST,
     }
 
 

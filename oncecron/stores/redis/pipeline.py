@@ -19,9 +19,10 @@ from oncecron.stores.redis.explain import of_step
 from oncecron.stores.redis.resp import ReplyError, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from oncecron.core.errors import StoreError
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Word
 
@@ -37,9 +38,16 @@ class Pipeline:
     No command is sent twice. All methods raise `StoreError`.
     """
 
-    def __init__(self, target: Target, names: scripts.Names) -> None:
+    def __init__(
+        self,
+        target: Target,
+        names: scripts.Names,
+        refusal: Callable[[Any], StoreError | None] | None = None,
+    ) -> None:
+        """Prepare; `refusal` returns the error of data that cannot be used, by what their namespace has on record."""
         self.names = names
         self._target = target
+        self._refusal = refusal
         self._client: RedisClient | None = None
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
@@ -122,10 +130,13 @@ class Pipeline:
             server_timeout=INSPECTOR_TIMEOUT,
             name="oncecron",
         )
-        if target.kind == "cluster":
-            # Any node replies to TIME and INFO: move to the one that has the namespace first.
+        if self._refusal or target.kind == "cluster":
+            # In a cluster any node replies to TIME and INFO: this moves to the one that has the namespace.
             name = self.names.of_namespace("namespace")
-            self._client.ask("EXISTS", name, deadline=_deadline())
+            recorded = self._client.ask("HMGET", name, "layout", "oldest", deadline=_deadline())
+            if wrong := self._refusal and self._refusal(recorded):
+                self.close()
+                raise wrong
         return self._client
 
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from oncecron.core.items import ItemList
     from oncecron.stores.redis.resp import Reply, Word
 
-LAYOUT = "1"
-"""The version of the data layout; another version is refused before the claim."""
+LAYOUT = 1
+"""The version of the data that this program needs and writes."""
+OLDEST: int | None = None
+"""The oldest version of a program that these data serve too (stores/schema_version.py)."""
 
 _FILES = {
     "look": ("shared", "server", "facts", "look"),
@@ -51,7 +53,9 @@ _FILES = {
     "progress": ("shared", "items", "progress"),
     "mend": ("shared", "items", "mend"),
     "expire_items": ("shared", "items", "leftovers", "expire_items"),
+    "upgrade": ("shared", "facts", "upgrade"),
 }
+STEPS = os.path.join(os.path.dirname(__file__), "lua", "steps")
 _OF_A_RUN = (
     *("grant", "expire", "cut", "regain", "skip"),
     *("renew", "keep", "retry", "finish", "deliver"),
@@ -74,8 +78,16 @@ _digests: dict[str, str] = {}
 
 
 def text(step: str) -> str:
-    """Return the Lua of a step."""
-    return "\n".join(map(_lua, _FILES[step]))
+    """Return the Lua of a step; that of `upgrade` has the steps to this version of the data."""
+    found = "\n".join(map(_lua, _FILES[step]))
+    return found if step != "upgrade" else found.replace("-- {steps}\n", _upgrades())
+
+
+def _upgrades() -> str:
+    from oncecron.stores import schema_version  # noqa: PLC0415 - for `init` alone
+
+    found = schema_version.steps(STEPS).items()
+    return "".join(f"steps[{number}] = function()\n{lua}end\n" for number, lua in found)
 
 
 def read_all() -> None:

@@ -1,7 +1,7 @@
 """Open or create the file of a SQLite store, check it, and explain its errors.
 
 The file is in WAL mode, so readers never wait. The first process that opens it installs the schema, in one transaction
-under the file's lock: twenty concurrent firings install it once. An existing schema is never changed here.
+under the file's lock: twenty concurrent firings install it once. `init` alone changes an existing schema (`upgrade`).
 
 A file on a network file system is refused. SQLite's locks are not reliable there, and the memory that processes share
 through the file does not reach another host, so two hosts could both get a lease. A file is refused like a
@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-SCHEMA_VERSION = "1"
+    Version = tuple[int, int | None]
+    """Of a schema, and the oldest of a program that it serves."""
+
+SCHEMA_VERSION = 1
+"""The version of the schema that this program needs and makes."""
+SCHEMA_OLDEST: int | None = None
+"""The oldest version of a program that this schema serves too (stores/schema_version.py)."""
+_MADE = (SCHEMA_VERSION, SCHEMA_OLDEST)
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 MOUNTS = "/proc/self/mountinfo"
@@ -87,6 +94,7 @@ def file_of(path: str, namespace: str) -> str:
     return f"{stem}-{namespace}{suffix}"
 
 
+_DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 _read: dict[str, dict[str, str]] = {}
 
 
@@ -97,14 +105,15 @@ def statements(name: str) -> dict[str, str]:
     before it. A process reads each file once, like a module, so an upgrade does not affect a running job.
     """
     if name not in _read:
-        with open(
-            os.path.join(os.path.dirname(__file__), "sql", f"{name}.sql"), encoding="utf-8"
-        ) as file:
-            sections = file.read().split("\n-- name: ")[1:]
-        parts = (section.partition("\n") for section in sections)
-        found = {title.strip(): text.strip() for title, _, text in parts}
-        _read[name] = {title: _filled(text, found) for title, text in found.items()}
+        with open(os.path.join(_DIRECTORY, f"{name}.sql"), encoding="utf-8") as file:
+            _read[name] = _sections(file.read())
     return _read[name]
+
+
+def _sections(text: str) -> dict[str, str]:
+    parts = (section.partition("\n") for section in f"\n{text}".split("\n-- name: ")[1:])
+    found = {title.strip(): text.strip() for title, _, text in parts}
+    return {title: _filled(text, found) for title, text in found.items()}
 
 
 def _filled(text: str, pieces: dict[str, str]) -> str:
@@ -114,10 +123,11 @@ def _filled(text: str, pieces: dict[str, str]) -> str:
     return text
 
 
-def connect(path: str, *, deadline: float, create: bool) -> Connection:
+def connect(path: str, *, deadline: float, create: bool, check: bool = True) -> Connection:
     """Open the store in the file `path`; with `create`, create the file and the schema if they are missing.
 
-    `deadline` is in seconds of CLOCK_MONOTONIC. Raises StoreRefusesError or StoreUnavailable.
+    `deadline` is in seconds of CLOCK_MONOTONIC. Raises StoreRefusesError or StoreUnavailable; with `check`, also if the
+    schema does not serve this program.
     """
     try:
         refuse_network(path)
@@ -133,7 +143,9 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
         raise explained(error, path) from error
     try:
         connection.wait_until(deadline)
-        connection.check_schema(deadline, create=create)
+        schema = connection.schema(deadline, create=create)
+        if check and schema != _MADE:
+            _check_version(schema, path)
     except sqlite3.Error as error:
         connection.close()
         raise explained(error, path) from error
@@ -141,6 +153,15 @@ def connect(path: str, *, deadline: float, create: bool) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _check_version(schema: Version, path: str) -> None:
+    from oncecron.stores import schema_version  # noqa: PLC0415 - only where it may not fit
+
+    found = schema_version.Recorded(*schema)
+    if not schema_version.serves(found, SCHEMA_VERSION):
+        init = f"run {command_line('init', f'sqlite://{path}', DEFAULT_NAMESPACE)}"
+        raise schema_version.misfit(f"the store {path}", found, SCHEMA_VERSION, init)
 
 
 def _refuse_unsafe(path: str) -> None:
@@ -272,44 +293,59 @@ class Connection:
             return False
         return (status.st_dev, status.st_ino) == self._file
 
-    def check_schema(self, deadline: float, *, create: bool) -> None:
-        """Raise StoreRefusesError unless the schema has this version; with `create`, install it in an empty file."""
+    def schema(self, deadline: float, *, create: bool) -> Version:
+        """Return what the schema says about itself; with `create`, install it in an empty file.
+
+        Raises StoreRefusesError for an empty file, and for another program's.
+        """
         with self.reading():
-            version = self._version()
-        if version is None:
+            found = self._recorded()
+        if found is None:
             if not create:
                 raise _absent(self.path)
             self._write_ahead(deadline)
             with self.writing(durable=True):
-                version = self._version() or self._install()
-        if version != SCHEMA_VERSION:
-            raise StoreRefusesError(
-                f"the store {self.path} has schema version {version}, this oncecron needs version "
-                f"{SCHEMA_VERSION}; upgrade oncecron on this host, then run "
-                f"{command_line('init', f'sqlite://{self.path}', DEFAULT_NAMESPACE)}"
-            )
+                found = self._recorded() or self._install()
+        return found
 
-    def _version(self) -> str | None:
-        """Return the version of the schema, None in an empty file."""
+    def upgrade(self) -> int:
+        """Bring the schema to the version of this program, whole or not at all; return the version that it had."""
+        from oncecron.stores import schema_version  # noqa: PLC0415 - for `init` alone
+
+        where, steps = f"the store {self.path}", os.path.join(_DIRECTORY, "steps")
+        with self.writing(durable=True):
+            found = schema_version.Recorded(*(self._recorded() or _MADE))
+            for text in schema_version.missing(where, found, SCHEMA_VERSION, steps):
+                for statement in _sections(text).values():
+                    self._database.execute(statement)
+            self._set_version()
+        return found.version
+
+    def _recorded(self) -> Version | None:
+        """Return what the schema says about itself, None in an empty file."""
         if self.one("count_objects")[0] == 0:
             return None
         try:
-            row = self.one("schema_version")
+            version, oldest = self.one("schema_version")
+            return int(version), int(oldest) if oldest else None
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:  # no such table
                 raise
-            row = None
-        if row is None:
-            raise StoreRefusesError(
-                f"the store {self.path} is another program's database; use another file"
-            )
-        return str(row[0])
+        except (TypeError, ValueError):
+            pass
+        raise StoreRefusesError(
+            f"the store {self.path} is another program's database; use another file"
+        )
 
-    def _install(self) -> str:
+    def _install(self) -> Version:
         for statement in statements("schema").values():
             self._database.execute(statement)
+        self._set_version()
         self.installed = True
-        return SCHEMA_VERSION
+        return _MADE
+
+    def _set_version(self) -> None:
+        self.execute("set_schema_version", version=SCHEMA_VERSION, oldest=SCHEMA_OLDEST)
 
     def _write_ahead(self, deadline: float) -> None:
         """Switch to WAL mode. SQLite needs exclusive access for that and does not wait for it."""

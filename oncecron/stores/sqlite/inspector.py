@@ -7,6 +7,7 @@ import heapq
 import itertools
 import os
 import sqlite3
+from contextlib import closing
 
 from oncecron.core import bounds, clock
 from oncecron.core.errors import ConfigurationError
@@ -41,8 +42,10 @@ from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite import plain_skips
 from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
+    SCHEMA_OLDEST,
     SCHEMA_VERSION,
     connect,
+    explained,
     file_of,
     statements,
 )
@@ -378,14 +381,19 @@ class SQLiteInspector:
         """Create what is missing of the file and its schema, and set what is given; return a sentence about it."""
         _refuse_roles(roles)
         path = self._handle.path
-        connection = connect(path, deadline=_deadline(), create=True)
-        connection.close()
+        with closing(connect(path, deadline=_deadline(), create=True, check=False)) as connection:
+            try:
+                found = connection.upgrade()
+            except sqlite3.Error as error:
+                raise explained(error, path) from error
         if given := least.given():
             with self._handle.until(_deadline()) as store, store.writing(durable=True):
                 for name, seconds in given.items():
                     store.execute("set_least_retention", name=name, seconds=seconds)
         if connection.installed:
             return f"made the store {path} with schema version {SCHEMA_VERSION}"
+        if found != SCHEMA_VERSION:
+            return f"upgraded the store {path} from schema version {found} to {SCHEMA_VERSION}"
         return f"the store {path} has schema version {SCHEMA_VERSION} already"
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
@@ -396,9 +404,14 @@ class SQLiteInspector:
             setting.replace(":name", f"'{name}'").replace(":seconds", f"{seconds!r}")
             for name, seconds in least.given().items()
         )
+        version = statements("connection")["set_schema_version"]
+        version = version.replace(":version", f"'{SCHEMA_VERSION}'")
+        version = version.replace(
+            ":oldest", "null" if SCHEMA_OLDEST is None else f"'{SCHEMA_OLDEST}'"
+        )
         wanted = (
             *(statements("connection")["write_ahead"], *statements("schema").values()),
-            *settings,
+            *(version, *settings),
         )
         return "".join(f"{statement};\n" for statement in wanted)
 

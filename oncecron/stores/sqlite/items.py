@@ -45,7 +45,7 @@ class SQLiteItemStore:
 
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
-        self._handle = Handle(path, create=True, statements=("firing", "items"))
+        self._handle = Handle(path, create=True, statements=("firing", "items"), begun=True)
         self._boot = clock.boot_id()
 
     def load(

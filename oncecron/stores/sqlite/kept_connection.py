@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 class Handle:
     """The connection of a store object; one thread uses it at a time."""
 
-    def __init__(self, path: str, *, create: bool, statements: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: str, *, create: bool, statements: tuple[str, ...], begun: bool = False
+    ) -> None:
+        """Prepare; `begun`: the schema has served the firing already, and is not asked again."""
         self.path = path
         self._create = create
         self._statements = statements
         self._connection: Connection | None = None
+        self._begun = begun
 
     def until(self, deadline: float) -> _Call:
         """Return a context manager for the connection, whose statements wait until `deadline` for locks.
@@ -32,7 +36,10 @@ class Handle:
         if self._connection is not None and not self._connection.is_current():
             self.close()
         if self._connection is None:
-            self._connection = connect(self.path, deadline=deadline, create=self._create)
+            self._connection = connect(
+                self.path, deadline=deadline, create=self._create, check=not self._begun
+            )
+            self._begun = True
             for name in self._statements:
                 self._connection.load(name)
         self._connection.wait_until(deadline)

@@ -16,7 +16,7 @@ select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage
   left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'meta'
 
 -- name: version
-select version from {ns}.meta
+select version, oldest from {ns}.meta
 
 -- name: namespaces
 -- A schema belongs to oncecron if it has its tables.

@@ -40,7 +40,8 @@ create function {ns}.look_v1(
   out heartbeat double precision, out session_lock boolean, out backend_pid integer,
   out newest_id bigint, out tick text, out tick_known boolean, out tick_attempt integer, out outcome text, out retrying boolean,
   out requested_by text, out started_at double precision, out host text, out pid integer, out user_name text, out is_own boolean,
-  out last_execution_id bigint, out last_started_at double precision, out last_lateness double precision
+  out last_execution_id bigint, out last_started_at double precision, out last_lateness double precision,
+  out schema_version integer, out schema_oldest integer
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select pg_is_in_recovery(), current_setting('transaction_isolation'),
@@ -57,8 +58,10 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
          k.newest_id, k.tick, k.tick_known, k.tick_attempt, k.newest_outcome, k.retrying,
          k.requested_by, date_part('epoch'::text, k.newest_started_at::timestamptz), k.host, k.pid, k.user_name,
          k.newest_owner = p_owner,
-         k.last_execution_id, date_part('epoch'::text, k.last_started_at::timestamptz), k.last_lateness
+         k.last_execution_id, date_part('epoch'::text, k.last_started_at::timestamptz), k.last_lateness,
+         m.version, m.oldest
     from (select clock_timestamp() as at) n
+    left join {ns}.meta m on true
     left join {ns}.job_key k on k.key::text = p_key and k.shard::int = p_shard
     left join {ns}.job_key d on d.key::text = p_key and d.shard::int = 0
     left join {ns}.stop_v1(p_key, p_host) s on true

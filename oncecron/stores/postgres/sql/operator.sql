@@ -252,7 +252,3 @@ begin
          case when c.last_started_at > c.latest then date_part('epoch', c.last_started_at) end
     from cut c where greatest(c.high_water, c.last_started_at) > c.latest order by c.shard;
 end $$;
-
-revoke all on schema {ns} from public;
-revoke all on all tables in schema {ns} from public;
-revoke all on all functions in schema {ns} from public;

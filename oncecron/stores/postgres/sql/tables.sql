@@ -7,13 +7,15 @@ create schema {ns};
 comment on schema {ns} is 'oncecron: leases and the job-execution log';
 
 -- The least retention, in seconds, is the owner's: no caller of a function can have a younger row removed.
+-- version: of the schema; oldest: of the programs that it serves, null for its own version alone (stores/schema_version.py).
 create table {ns}.meta (
   version          integer not null,
+  oldest           integer,
   created_at       timestamptz not null default pg_catalog.clock_timestamp(),
   least_executions double precision not null default {least_executions} check (least_executions >= 0),
   least_skips      double precision not null default {least_skips} check (least_skips >= 0)
 );
-insert into {ns}.meta (version) values (1);
+insert into {ns}.meta (version, oldest) values ({version}, {oldest});
 
 -- What a value may be, whichever function writes it: a role that may fire chooses the arguments. Other values are
 -- refused with check_violation (23514). core/bounds.py has the same limits for records that other stores receive.

@@ -35,7 +35,7 @@ local function grant(key)
 end
 
 local key = hash(own.key)
-if version_of(facts()) ~= given.if_version or is_taken(key) then return {'answer', 'changed'} end
+if version_of(facts(hash(shared.namespace))) ~= given.if_version or is_taken(key) then return {'answer', 'changed'} end
 local wrong = has_wrong_settings()
 if wrong then return flat(wrong) end
 if is_recovering() then return {'answer', 'changed'} end

@@ -12,8 +12,7 @@ local function info(section)
 end
 
 -- What a replica knows may be old. It refuses a write by itself (READONLY), with a message from `explain`.
-local function is_wrong(layout)
-  if layout and layout ~= given.layout then return {answer = 'wrong', what = 'layout', found = layout} end
+local function is_wrong()
   if info('replication').role ~= 'master' then return {answer = 'wrong', what = 'replica'} end
 end
 
@@ -61,8 +60,9 @@ local function is_recovering()
     else
       recorded.guard_from = '0'
     end
-    set(shared.namespace,
-      {layout = given.layout, run_id = server.run_id, promotion = promotion, guard_from = recorded.guard_from})
+    local marks = {run_id = server.run_id, promotion = promotion, guard_from = recorded.guard_from}
+    if not recorded.layout then marks.layout, marks.oldest = given.layout, given.oldest end
+    set(shared.namespace, marks)
   end
   return guard_left(recorded) > 0
 end

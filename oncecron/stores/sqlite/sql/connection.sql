@@ -26,7 +26,11 @@ BEGIN IMMEDIATE
 COMMIT
 
 -- name: schema_version
-SELECT value FROM meta WHERE name = 'schema_version'
+SELECT value, (SELECT value FROM meta WHERE name = 'schema_oldest') FROM meta WHERE name = 'schema_version'
+
+-- name: set_schema_version
+-- The oldest version of a program that the schema serves; '' for its own version alone.
+REPLACE INTO meta (name, value) VALUES ('schema_version', :version), ('schema_oldest', coalesce(:oldest, ''))
 
 -- name: count_objects
 -- Whether the file has any content.

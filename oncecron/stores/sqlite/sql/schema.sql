@@ -1,4 +1,4 @@
--- The schema, version 1: one statement a section, run in this order in one transaction.
+-- The schema: one statement a section, run in this order in one transaction. Its version is set last.
 -- Only features of SQLite 3.24 (upserts), no STRICT and no RETURNING: enterprise distributions have 3.34.
 -- Wall times are seconds since the epoch by this machine's clock; `..._on_lease_clock` is CLOCK_MONOTONIC of the
 -- boot that `boot` names: suspend and steps of the wall clock neither end nor prolong a lease.
@@ -286,6 +286,3 @@ CREATE TABLE notice (
   version  INTEGER NOT NULL,  -- how often it was written
   document TEXT    NOT NULL   -- JSON
 ) WITHOUT ROWID
-
--- name: version
-INSERT INTO meta (name, value) VALUES ('schema_version', '1')
