@@ -1,4 +1,4 @@
-"""`oncecron init`, roles and versions on PostgreSQL, and what a log of many rows costs."""
+"""`oncecron init` and roles on PostgreSQL, and what a log of many rows costs."""
 
 import json
 import os
@@ -225,6 +225,21 @@ def test_a_firing_that_may_not_make_the_schema_is_told_who_may(
 # What is not there, or another's
 
 
+def test_a_function_that_was_removed_is_named(
+    database: Database, as_role: Callable[..., Oncecron]
+) -> None:
+    """The version fits, so neither an upgrade nor other rights would help, and nothing is created."""
+    as_role()("init", *ROLES)
+    database.execute("drop function oncecron.look_v1")
+    before = database.execute(OBJECTS)
+    for role in ("runner", "owner"):
+        refused(
+            as_role(role).run("k", "--tick", "t", "--", "true"),
+            *(78, "look_v1", "does not exist", "removed or changed: restore it from a backup"),
+        )
+    assert database.execute(OBJECTS) == before
+
+
 def test_reading_makes_nothing(database: Database, as_role: Callable[..., Oncecron]) -> None:
     """An empty database stays empty, and the cure is named."""
     for command in ("history", "locks", "prune"):
@@ -234,17 +249,6 @@ def test_reading_makes_nothing(database: Database, as_role: Callable[..., Oncecr
             "has no schema oncecron; check --namespace, or run `oncecron init --store ",
         )
     assert database.execute("select 1 from pg_namespace where nspname = 'oncecron'") == []
-
-
-@pytest.mark.parametrize("version", [0, 2])
-def test_another_version_is_told_with_both(
-    database: Database, as_role: Callable[..., Oncecron], version: int
-) -> None:
-    """Neither read nor changed."""
-    as_role()("init")
-    database.execute("update oncecron.meta set version = %s", version)
-    for command in ("history", "locks", "prune", "init"):
-        refused(as_role()(command), 78, f"version {version} ", "needs 1")
 
 
 def test_a_store_that_is_away_is_told_without_its_password(

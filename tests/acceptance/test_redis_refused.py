@@ -91,16 +91,6 @@ def test_a_user_with_too_few_rights_is_told_the_rule(
     assert "ACL SETUSER" in refused(fire(url), public_path)
 
 
-def test_data_of_another_layout_are_refused(
-    new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path
-) -> None:
-    """Before the claim: both versions and what to do."""
-    server = new_redis(aof=True)
-    server.connect().hset("oncecron:{oncecron}:namespace", "layout", "99")
-    said = refused(fire(server.url()), public_path)
-    assert "99" in said
-
-
 def test_names_that_another_program_uses_are_refused(
     new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path
 ) -> None:

@@ -290,7 +290,8 @@ def test_an_unknown_schema_is_refused(store: SQLiteKind, a: Host, version: str) 
     with pytest.raises(StoreRefusesError) as error:
         a.fire(minute(1))
     assert error.value.exit_status == 78
-    for word in (f"version {version}", "version 1", "oncecron init"):
+    cure = "oncecron init" if version == "0" else "upgrade oncecron on this host"
+    for word in (f"version {version}", "version 1", cure):
         assert word in str(error.value)
     with pytest.raises(StoreRefusesError):
         store.people().initialise(Roles())

@@ -33,8 +33,8 @@ OLDEST: int | None = None
 AS_MADE = (str(VERSION).encode(), None if OLDEST is None else str(OLDEST).encode())
 """The two, as a look tells them."""
 
-MISSING = ("3F000", "42883", "42P01")
-"""invalid_schema_name, undefined_function, undefined_table."""
+MISSING = ("3F000", "42883", "42P01", "42703")
+"""invalid_schema_name, undefined_function, undefined_table, undefined_column."""
 
 _PARTS = (
     *("tables.sql", "presence.sql", "shared.sql", "look.sql", "grant.sql"),

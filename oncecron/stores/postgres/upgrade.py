@@ -13,7 +13,7 @@ from oncecron.stores.schema_version import Recorded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_STEPS = os.path.join(schema.DIRECTORY, "steps")
+STEPS = os.path.join(schema.DIRECTORY, "steps")
 _MARKS = "update {ns}.meta set version = {version}, oldest = {oldest};\n"
 
 
@@ -23,7 +23,7 @@ def upgrade(namespace: str, found: Recorded) -> str:
     A step waits for a table at most a second, because heartbeats wait behind it. Raises `StoreRefusesError`.
     """
     where = schema.where(namespace)
-    steps = schema_version.missing(where, found, schema.VERSION, _STEPS)
+    steps = schema_version.missing(where, found, schema.VERSION, STEPS)
     if not steps:
         return ""
     rights = {
@@ -36,7 +36,7 @@ def upgrade(namespace: str, found: Recorded) -> str:
 def printed(namespace: str) -> str:
     """Return the SQL that creates the schema, or upgrades one, for a transaction of its owner."""
     made = schema.script(namespace)
-    first = min(schema_version.steps(_STEPS), default=schema.VERSION + 1) - 1
+    first = min(schema_version.steps(STEPS), default=schema.VERSION + 1) - 1
     if first == schema.VERSION:
         return made
     branches = (

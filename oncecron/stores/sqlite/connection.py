@@ -95,6 +95,7 @@ def file_of(path: str, namespace: str) -> str:
 
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
+STEPS = os.path.join(_DIRECTORY, "steps")
 _read: dict[str, dict[str, str]] = {}
 
 
@@ -312,10 +313,10 @@ class Connection:
         """Bring the schema to the version of this program, whole or not at all; return the version that it had."""
         from oncecron.stores import schema_version  # noqa: PLC0415 - for `init` alone
 
-        where, steps = f"the store {self.path}", os.path.join(_DIRECTORY, "steps")
+        where = f"the store {self.path}"
         with self.writing(durable=True):
             found = schema_version.Recorded(*(self._recorded() or _MADE))
-            for text in schema_version.missing(where, found, SCHEMA_VERSION, steps):
+            for text in schema_version.missing(where, found, SCHEMA_VERSION, STEPS):
                 for statement in _sections(text).values():
                     self._database.execute(statement)
             self._set_version()

@@ -1,5 +1,5 @@
--- After an upgrade each role gets again what `init` gave it, with what is new. {run}, {read}, {job} and {operate} are the
--- grants to the role "{role}"; a role has been given them if it has a right on the object of this name.
+-- After an upgrade each role gets again what `init` gave it, with what is new: the grants to "{role}" in place of the names in braces,
+-- if the role has a right on the object that is named beside them.
 do $kept_rights$
 declare
   r record;

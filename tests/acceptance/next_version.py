@@ -1,0 +1,97 @@
+"""A next version of oncecron, whose schema has one more column and one changed function: a patched copy of the package.
+
+It records on each execution which oncecron ended it (`ended_by`). The schema is made anew by it, or brought to its
+version by the step 0002.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from proof.patched import INSTALLED, Change, Mutation, copy
+
+NEXT = "0.2.0"
+FINISH = """
+create function {ns}.finish_v2(
+  p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer,
+  p_duration double precision, p_note text, p_output text, p_cut bigint, p_lost_reason text,
+  p_request text, p_requested_by text, p_keep_executions double precision, p_keep_skips double precision,
+  p_ended_by text
+) returns boolean
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+  update {ns}.job_execution x set ended_by = p_ended_by where x.execution_id = p_execution_id and x.owner = p_owner;
+  select {ns}.finish_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal, p_duration, p_note, p_output, p_cut,
+                        p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
+$$;
+"""
+STEPS = {
+    "stores/postgres/sql/steps/0002_ended_by.sql": "-- Who ended an execution.\n"
+    "alter table {ns}.job_execution add column ended_by text;\n" + FINISH,
+    "stores/sqlite/sql/steps/0002_ended_by.sql": "-- name: ended_by\n"
+    "ALTER TABLE job_execution ADD COLUMN ended_by TEXT\n",
+    "stores/redis/lua/steps/0002_ended_by.lua": """
+for id, text in pairs(hash(shared.executions)) do
+  local row = cjson.decode(text)
+  row.ended_by = 'before'
+  write('HSET', shared.executions, id, cjson.encode(row))
+end
+""",
+}
+
+
+def _after(name: str, text: str, more: str) -> Change:
+    return Change(name, text, text + more)
+
+
+def _changes() -> tuple[Change, ...]:
+    text = (INSTALLED / "stores/postgres/sql/lease.sql").read_text()
+    [finish] = re.findall(r"create function \{ns\}\.finish_v1\(.*?\$\$;\n", text, re.DOTALL)
+    postgres, sqlite, redis = "stores/postgres/", "stores/sqlite/", "stores/redis/"
+    last = "  requested_by  {ns}.short_text,             -- USER@HOST\n"
+    ends = "    given.finished_at = seconds(now)\n    conclude("
+    return (
+        Change("__init__.py", '__version__ = "0.1.0"', f'__version__ = "{NEXT}"'),
+        Change(f"{postgres}schema.py", "\nVERSION = 1\n", "\nVERSION = 2\n"),
+        Change(f"{postgres}schema.py", "OLDEST: int | None = None", "OLDEST: int | None = 1"),
+        Change(f"{postgres}schema.py", '"finish_v1")', '"finish_v1", "finish_v2")'),
+        Change(
+            f"{postgres}lease_store.py",
+            'self._call("finish_v1", values, deadline)',
+            'self._call("finish_v2", (*values, __version__), deadline)',
+        ),
+        _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),
+        _after(f"{postgres}sql/lease.sql", finish, FINISH),
+        Change(f"{sqlite}connection.py", "\nSCHEMA_VERSION = 1\n", "\nSCHEMA_VERSION = 2\n"),
+        Change(f"{sqlite}connection.py", "OLDEST: int | None = None", "OLDEST: int | None = 1"),
+        _after(f"{sqlite}sql/schema.sql", "  output_cut    INTEGER,\n", "  ended_by      TEXT,\n"),
+        Change(
+            f"{sqlite}sql/firing.sql",
+            "       finished_at = :finished_at, note",
+            f"       ended_by = '{NEXT}', finished_at = :finished_at, note",
+        ),
+        Change(f"{redis}scripts.py", "\nLAYOUT = 1\n", "\nLAYOUT = 2\n"),
+        Change(f"{redis}scripts.py", "OLDEST: int | None = None", "OLDEST: int | None = 1"),
+        Change(f"{redis}lua/finish.lua", ends, f"    row.ended_by = '{NEXT}'\n{ends}"),
+        _after(
+            "run/spool_records.py",
+            '        "kind": "execution",\n',
+            f'        "ended_by": "{NEXT}",\n',
+        ),
+    )
+
+
+class Release(NamedTuple):
+    """An installed version."""
+
+    script: Path
+    library: Path
+
+
+def next_version(to: Path, ends_with: str = "") -> Release:
+    """Make the next version in a new directory; `ends_with` is added to the step of every store."""
+    script = copy(Mutation("next", "", (), (), "", _changes()), to)
+    for name, text in STEPS.items():
+        path = to / INSTALLED.name / name
+        path.parent.mkdir()
+        path.write_text(text + ends_with)
+    return Release(script, to)

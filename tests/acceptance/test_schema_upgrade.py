@@ -1,0 +1,473 @@
+"""An upgrade of the schema: `init` of a next version, and hosts of both versions before, during and after it."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from answers import refused
+from log_of import PostgresLog, RedisLog, SQLiteLog, Store
+from next_version import NEXT, Release, next_version
+from servers import Journal, assert_exclusive, eventually, job
+from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron, installed
+from servers.process import public_directory
+
+TICKS = int(os.environ.get("ONCECRON_TEST_UPGRADE_TICKS", "12"))
+"""Ticks of a second each, in which the schema and then three hosts are upgraded; the long form has 120."""
+NAMESPACE = "oncecron:{oncecron}:namespace"
+TOO_OLD = "oncecron 0.1.0 on this host is for version 1; upgrade oncecron on this host"
+FAILS = {
+    "postgres": "select 1 / 0;\n",
+    "sqlite": "\n-- name: fails\nINSERT INTO no_table VALUES (1)\n",
+    "redis": "write('HSET', shared.namespace, 'half', 'done')\nerror('it fails')\n",
+}
+TAKES_LONG = {
+    "postgres": "select pg_sleep(4);\n",
+    "sqlite": "\n-- name: takes_long\n"
+    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 20000000) SELECT count(*) FROM n\n",
+    "redis": "for i = 1, 3e8 do end\n",
+}
+CATALOG = """
+select 'function', p.oid::regprocedure::text,
+       array[p.prosrc, p.prosecdef::text, p.provolatile::text, p.proconfig::text],
+       array(select a::text from unnest(p.proacl) a order by 1)
+  from pg_proc p where p.pronamespace = 'oncecron'::regnamespace
+union all
+select c.relkind::text, c.oid::regclass::text,
+       array[pg_get_viewdef(c.oid), case when c.relkind = 'i' then pg_get_indexdef(c.oid) end, c.reloptions::text]
+       || array(select concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+                                 pg_get_expr(d.adbin, d.adrelid))
+                  from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+                 where a.attrelid = c.oid and a.attnum > 0 order by a.attnum),
+       array(select a::text from unnest(c.relacl) a order by 1)
+  from pg_class c where c.relnamespace = 'oncecron'::regnamespace and c.relkind <> 'c'
+union all
+select 'constraint', concat_ws(' ', r.conrelid::regclass, r.contypid::regtype, r.conname),
+       array[pg_get_constraintdef(r.oid)], null
+  from pg_constraint r where r.connamespace = 'oncecron'::regnamespace
+union all
+select 'version', '', array[m.version::text, m.oldest::text], null from oncecron.meta m
+order by 1, 2, 3"""
+
+pytestmark = [pytest.mark.own_log, pytest.mark.stores("all")]
+
+
+def kind(store: Store) -> str:
+    """Return the name of a store's kind."""
+    names = {PostgresLog: "postgres", RedisLog: "redis", SQLiteLog: "sqlite"}
+    return names[type(store)]
+
+
+def contents(store: Store) -> Any:
+    """Return the schema as it is: on Redis, which has none, all data."""
+    if isinstance(store, PostgresLog):
+        return store._database.execute(CATALOG)
+    if isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(store._path)) as database:
+            names = "select type, name, tbl_name from sqlite_master order by name"
+            objects = database.execute(names).fetchall()
+            columns = {
+                name: database.execute(f"pragma table_xinfo({name})").fetchall()
+                for what, name, _ in objects
+                if what == "table"
+            }
+            marks = "select * from meta where name like 'schema%' order by name"
+            return objects, columns, database.execute(marks).fetchall()
+    assert isinstance(store, RedisLog)
+    found = {name: store._client.dump(name) for name in store._client.scan_iter("oncecron:*")}
+    return found, store._client.hmget(NAMESPACE, "layout", "oldest")
+
+
+def mark(store: Store, version: int, oldest: int | None) -> None:
+    """Let the schema say that it has a version, and serves programs from another one on."""
+    if isinstance(store, PostgresLog):
+        store._database.execute(
+            "update oncecron.meta set version = %s, oldest = %s", version, oldest
+        )
+    elif isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(store._path)) as database, database:
+            database.execute(
+                "replace into meta values ('schema_version', ?), ('schema_oldest', ?)",
+                [str(version), str(oldest or "")],
+            )
+    else:
+        assert isinstance(store, RedisLog)
+        store._client.hset(NAMESPACE, "layout", version)
+        store._client.hdel(NAMESPACE, "oldest")
+        if oldest:
+            store._client.hset(NAMESPACE, "oldest", oldest)
+
+
+def ended_by(store: Store) -> list[str | None]:
+    """Return which version ended each execution, in order."""
+    if isinstance(store, PostgresLog):
+        rows = store._database.execute(
+            "select ended_by from oncecron.job_execution order by execution_id"
+        )
+        return [row[0] for row in rows]
+    if isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(store._path)) as database:
+            rows = database.execute("select ended_by from job_execution order by execution_id")
+            return [row[0] for row in rows]
+    assert isinstance(store, RedisLog)
+    rows = store._client.hgetall("oncecron:{oncecron}:executions")
+    return [json.loads(rows[number]).get("ended_by") for number in sorted(rows, key=int)]
+
+
+@pytest.fixture(scope="session")
+def newer() -> Release:
+    """Install the next version."""
+    return next_version(public_directory("next-version") / "library")
+
+
+@pytest.fixture
+def owner(store: Store, public_path: Path) -> Callable[..., Oncecron]:
+    """Give a function that makes a host of whoever owns the store."""
+    return lambda release=None: after(Oncecron(store.owner_url, public_path, "host-o"), release)
+
+
+@pytest.fixture
+def hosts(new_host: Callable[..., Oncecron]) -> list[Oncecron]:
+    """Give three hosts, after a first run."""
+    found = [new_host(f"host-{name}") for name in "abc"]
+    assert found[0].run("first", "--tick", "t", "--", "true").status == 0
+    return found
+
+
+def after(host: Oncecron, release: Release | None) -> Oncecron:
+    """Upgrade a host, or take it back to this version."""
+    host.script = release.script if release else CONSOLE_SCRIPT
+    return host
+
+
+@pytest.mark.slow
+def test_no_tick_is_lost_or_started_twice_while_the_schema_and_then_the_hosts_are_upgraded(
+    hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release, journal: Journal
+) -> None:
+    """Three hosts fire each second, with the least of rights; nobody says a word; the order is any."""
+    order = random.sample(hosts, 3)
+    upgrades = {
+        TICKS // 4: None,
+        **{TICKS // 4 + 2 + n * TICKS // 6: host for n, host in enumerate(order)},
+    }
+    firings, started = [], None
+    for tick in range(TICKS):
+        if tick in upgrades:
+            if host := upgrades[tick]:
+                after(host, newer)
+            else:
+                started = owner(newer).start("init")
+        words = ("--wait", "60s", "--tick", f"t{tick}", "--", *job(journal))
+        firings += [host.fire("k", *words) for host in hosts]
+        time.sleep(1)  # the interval of the ticks
+    assert started
+    assert started.wait(60).status == 0
+    assert {tuple(firing.wait(100)) for firing in firings} == {(0, b"", "")}
+    assert sorted(line.tick for line in journal.starts()) == sorted(f"t{n}" for n in range(TICKS))
+    assert_exclusive(journal)
+
+
+def test_an_upgraded_schema_is_the_same_as_a_new_one(
+    store: Store,
+    hosts: list[Oncecron],
+    owner: Callable[..., Oncecron],
+    newer: Release,
+    public_path: Path,
+) -> None:
+    """With the rights of all roles; the SQL that is printed for a DBA does the same, new or old."""
+    if isinstance(store, RedisLog):
+        done = owner(newer)("init")
+        assert b": upgraded the data of oncecron from version 1 to 2; keeps" in done.out
+        assert store._client.hmget(NAMESPACE, "layout", "oldest") == ["2", "1"]
+        assert ended_by(store) == ["before"]
+        store._client.flushall()
+        assert b"needs no preparation" in owner(newer)("init").out
+        assert store._client.hmget(NAMESPACE, "layout", "oldest") == ["2", "1"]
+    elif isinstance(store, SQLiteLog):
+        done = owner(newer)("init")
+        assert done.out.startswith(
+            f"upgraded the store {store._path} from schema version 1 to 2; ".encode()
+        )
+        anew = SQLiteLog(public_path / "anew" / "oncecron.db")
+        assert Oncecron(anew.url, public_path, script=newer.script)("init").status == 0
+        assert contents(anew) == contents(store)
+        printed = owner(newer)("init", "--print-sql").out.decode()
+        with closing(sqlite3.connect(store._path.with_name("printed.db"))) as database:
+            database.executescript(printed)
+        assert contents(SQLiteLog(store._path.with_name("printed.db"))) == contents(store)
+    else:
+        assert isinstance(store, PostgresLog)
+        database = store._database
+        printed = owner(newer)("init", "--print-sql").out.decode()
+        with database.connect("owner") as connection:
+            connection.execute(printed)
+        by_hand = contents(store)
+        database.execute("drop schema oncecron cascade")
+        installed(database)
+        done = owner(newer)("init")
+        assert done.out.startswith(b"upgraded schema oncecron from version 1 to 2; keeps")
+        upgraded = contents(store)
+        assert owner(newer)("init").out.startswith(b"schema oncecron has version 2 already")
+        with database.connect("owner") as connection:
+            connection.execute(printed)
+        assert contents(store) == upgraded
+        database.execute("drop schema oncecron cascade")
+        installed(database, script=newer.script)
+        assert contents(store) == upgraded == by_hand
+    assert after(hosts[1], newer).run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert ended_by(store)[-1] == NEXT
+    assert hosts[0].run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert hosts[0].run("k", "--tick", "t2", "--", "true") == (0, b"", "")
+
+
+def test_a_step_that_fails_leaves_the_old_schema_whole(
+    store: Store,
+    hosts: list[Oncecron],
+    owner: Callable[..., Oncecron],
+    newer: Release,
+    public_path: Path,
+) -> None:
+    """Hosts fire on as before, and the next try does it all."""
+    before = contents(store)
+    broken = next_version(public_path / "broken", FAILS[kind(store)])
+    for _ in range(2):
+        ended = owner(broken)("init")
+        assert (ended.status != 0, ended.err.count("\n")) == (True, 1), ended
+        assert contents(store) == before
+    assert hosts[0].run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert owner(newer)("init").status == 0
+    assert after(hosts[1], newer).run("k", "--tick", "t2", "--", "true") == (0, b"", "")
+
+
+def test_an_init_that_is_killed_leaves_the_old_schema_whole_or_the_new_one(
+    store: Store,
+    hosts: list[Oncecron],
+    owner: Callable[..., Oncecron],
+    newer: Release,
+    public_path: Path,
+) -> None:
+    """On Redis the server ends the step all the same. The next try does it, or finds it done."""
+    slow = next_version(public_path / "slow", TAKES_LONG[kind(store)])
+    before = contents(store)
+    firing = owner(slow).start("init")
+    eventually(lambda: is_upgrading(store), 30)
+    os.kill(firing.process.pid, signal.SIGKILL)
+    firing.wait()
+    if isinstance(store, RedisLog):
+        eventually(
+            lambda: store._client.hget(NAMESPACE, "layout") == "2", 60, retry_on=redis.RedisError
+        )
+        assert ended_by(store) == ["before"]
+    else:
+        assert contents(store) == before
+    assert hosts[0].run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert owner(newer)("init").status == 0
+    assert after(hosts[1], newer).run("k", "--tick", "t2", "--", "true") == (0, b"", "")
+    assert [row.outcome for row in store.executions("k")] == ["succeeded"] * 2
+
+
+def is_upgrading(store: Store) -> bool:
+    """Return whether a step is under way."""
+    if isinstance(store, PostgresLog):
+        return bool(
+            store._database.execute("select 1 from pg_stat_activity where wait_event = 'PgSleep'")
+        )
+    if isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(store._path, timeout=0, isolation_level=None)) as database:
+            try:
+                database.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return True
+            return False
+    assert isinstance(store, RedisLog)
+    place = {**store._client.connection_pool.connection_kwargs, "socket_timeout": 0.3}
+    pool = redis.ConnectionPool(store._client.connection_pool.connection_class, **place)
+    try:
+        redis.Redis(connection_pool=pool).ping()
+    except redis.TimeoutError:
+        return True
+    finally:
+        pool.disconnect()
+    return False
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+def test_a_long_report_holds_up_the_upgrade_and_no_firing(
+    store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
+) -> None:
+    """The upgrade waits for its tables at most a second at a time, and begins again when the report has ended."""
+    assert isinstance(store, PostgresLog)
+    with store._database.connect("reader", autocommit=False) as connection:
+        connection.execute("select count(*) from oncecron.executions")
+        firing = owner(newer).start("init")
+        waits = "select 1 from pg_locks where not granted and mode = 'AccessExclusiveLock'"
+        eventually(lambda: store._database.execute(waits) != [])
+        words = ("--ttl", SHORT_TTL, "--tick", "t", "--", "sleep", "3")
+        assert hosts[0].run("k", *words) == (0, b"", "")
+        connection.rollback()
+    assert firing.wait().out.startswith(b"upgraded schema oncecron")
+
+
+def test_two_inits_at_once_upgrade_once(
+    store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
+) -> None:
+    """The other finds it done."""
+    assert hosts
+    ended = [firing.wait() for firing in [owner(newer).start("init") for _ in range(3)]]
+    assert [each.status for each in ended] == [0, 0, 0], ended
+    assert sum(b"upgraded" in each.out for each in ended) == 1
+    assert ended_by(store) == (["before"] if isinstance(store, RedisLog) else [None])
+
+
+def test_an_older_program_is_served_and_cannot_change_a_newer_schema(
+    store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
+) -> None:
+    """A host that is taken back fires and reads, whatever newer hosts have recorded."""
+    assert owner(newer)("init").status == 0
+    host = after(hosts[0], newer)
+    assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    after(host, None)
+    if isinstance(
+        store, RedisLog
+    ):  # a restart, after which a claim writes to what the namespace has on record
+        store._client.hset(NAMESPACE, mapping={"run_id": "another", "largest_ttl": "1"})
+    assert host.run(
+        "k", "--ttl", "6s", "--tick", "t2", "--capture", "1k", "--", "echo", "hello"
+    ) == (
+        0,
+        b"hello\n",
+        "",
+    )
+    for command in ("history", "locks", "jobs", "check", "audit"):
+        ended = host(command)
+        assert (ended.status, ended.err) == (0, ""), command
+    before = contents(store)
+    refused(
+        owner()("init", "--keep-skips", "9d"), 78,
+        f"the schema has version 2, and {TOO_OLD}",
+    )  # fmt: skip
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize(("version", "oldest"), [(2, None), (3, 2)])
+def test_a_program_that_is_too_old_starts_and_changes_nothing(
+    store: Store,
+    hosts: list[Oncecron],
+    owner: Callable[..., Oncecron],
+    version: int,
+    oldest: int | None,
+) -> None:
+    """Neither in a firing, nor in a report; the cure is to upgrade it, for whatever role."""
+    mark(store, version, oldest)
+    if isinstance(store, PostgresLog) and oldest:
+        store._database.execute("drop function oncecron.look_v1, oncecron.skip_v1")
+    before = contents(store)
+    said = f"the schema has version {version}, and {TOO_OLD}"
+    for host in (hosts[0], owner()):
+        refused(host.run("k", "--tick", "t", "--", "echo", "ran"), 78, said)
+        for command in ("history", "locks", "pause k", "check"):
+            ended = host(*command.split())
+            assert ended.status in (78, 3), ended
+            assert said in ended.err + ended.out.decode()
+    refused(owner()("init"), 78, said)
+    assert contents(store) == before
+
+
+def test_a_program_that_is_too_new_names_who_upgrades(
+    store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
+) -> None:
+    """It starts nothing and changes nothing; the command that it names works."""
+    before = contents(store)
+    says = f"the schema has version 1, and oncecron {NEXT} on this host needs version 2; run `oncecron init"
+    for host in (owner(newer), after(hosts[0], newer)):
+        if host is hosts[0] and isinstance(store, PostgresLog):
+            says = says.replace(
+                "; run `oncecron init",
+                "; have owner, the owner, run `oncecron init --store postgresql://owner@",
+            )
+        refused(host.run("k", "--tick", "t", "--", "echo", "ran"), 78, says, "` of this release")
+        for command in ("history", "locks", "pause k"):
+            refused(host(*command.split()), 78, says)
+        assert says in host("doctor").out.decode()
+    assert contents(store) == before
+    assert owner(newer)("init").status == 0
+    assert hosts[0].run("k", "--tick", "t", "--", "echo", "ran") == (0, b"ran\n", "")
+
+
+def test_a_job_outlives_the_upgrade_of_the_schema(
+    store: Store,
+    hosts: list[Oncecron],
+    owner: Callable[..., Oncecron],
+    newer: Release,
+    public_path: Path,
+) -> None:
+    """It was started before: its lease is renewed after it, and its end is recorded."""
+    enough = public_path / "enough"
+    script = f"until [ -e {enough} ]; do sleep 0.1; done; exit 3"
+    firing = hosts[0].fire("k", "--ttl", SHORT_TTL, "--tick", "t", "--", "sh", "-c", script)
+    eventually(lambda: store.heartbeat("k") is not None)
+    assert owner(newer)("init").status == 0
+    before = store.heartbeat("k") or 0
+    eventually(lambda: (store.heartbeat("k") or 0) > before)
+    assert after(hosts[1], newer).run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    enough.touch()
+    assert firing.wait() == (3, b"", "")
+    assert [(row.tick, row.outcome) for row in store.executions("k")] == [("t", "failed")]
+
+
+SPOOLS = """
+import sys, time, uuid
+from oncecron.core.model import Ending, Firing, Holder
+from oncecron.core.tick import named_tick
+from oncecron.run.spool import Spool
+from oncecron.run.spool_records import execution_record
+from oncecron.stores.address import masked, parse_address
+_, directory, url, tick = sys.argv
+target = parse_address(url)
+shown = target.target if target.kind == "sqlite" else masked(target.target)
+firing = Firing(
+    *("k", 0, named_tick(tick), str(uuid.uuid4()), Holder("host-a", 1, "u"), "true"),
+    *(time.time(), 60.0, None, None, False, None, None),
+)
+Spool(directory, shown, "oncecron").add(execution_record(firing, None, Ending("unclaimed", 0, None, 1.0)))
+"""
+
+
+def test_records_that_one_version_has_spooled_are_delivered_by_the_other(
+    store: Store,
+    hosts: list[Oncecron],
+    owner: Callable[..., Oncecron],
+    newer: Release,
+    public_path: Path,
+) -> None:
+    """In both directions, while the schema serves both."""
+    assert owner(newer)("init").status == 0
+
+    def spool(tick: str, **environment: str) -> None:
+        words = [
+            sys.executable,
+            "-c",
+            SPOOLS,
+            str(public_path / "host-a" / "oncecron"),
+            store.url,
+            tick,
+        ]
+        subprocess.run(words, check=True, env={**os.environ, **environment})
+
+    spool("old")
+    assert after(hosts[0], newer)("flush") == (0, b"delivered k old unclaimed\n", "")
+    spool("new", PYTHONPATH=str(newer.library))
+    assert after(hosts[0], None)("flush") == (0, b"delivered k new unclaimed\n", "")
+    spool("new2", PYTHONPATH=str(newer.library))
+    assert hosts[0].run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert [row.tick for row in store.executions("k")] == ["old", "new", "new2", "t"]
