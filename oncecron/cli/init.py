@@ -68,7 +68,8 @@ OPTIONS = (
     Option(
         "print-sql",
         "flag",
-        "Print the SQL for an empty store, and change nothing. Needs no connection.",
+        "Print the SQL and do not run it. It creates the schema; on PostgreSQL it also upgrades an older one. "
+        "Needs no connection.",
         "",
         "Options",
     ),
