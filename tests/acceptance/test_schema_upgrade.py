@@ -22,6 +22,8 @@ from servers import Journal, assert_exclusive, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron, installed
 from servers.process import public_directory
 
+from oncecron.stores.redis.explain import ACL_RULE
+
 TICKS = int(os.environ.get("ONCECRON_TEST_UPGRADE_TICKS", "12"))
 """Ticks of a second each, in which the schema and then three hosts are upgraded; the long form has 120."""
 NAMESPACE = "oncecron:{oncecron}:namespace"
@@ -299,6 +301,49 @@ def is_upgrading(store: Store) -> bool:
     finally:
         pool.disconnect()
     return False
+
+
+@pytest.mark.parametrize("store", ["redis"], indirect=True)
+def test_a_user_who_could_not_undo_a_step_upgrades_nothing(
+    store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
+) -> None:
+    """Neither the user of the firings, nor one without the dangerous commands; the cure can be pasted."""
+    assert isinstance(store, RedisLog)
+    before = contents(store)
+    safe = "ACL SETUSER safe on >secret ~* &* +@all -@dangerous +info"
+    for rule in (ACL_RULE.replace("PASSWORD", "secret"), safe):
+        store._client.execute_command(*rule.split())
+        host = owner(newer)
+        host.environment["ONCECRON_STORE"] = store.url.replace(
+            "://", f"://{rule.split()[2]}:secret@"
+        )
+        why = (
+            'also needs the right to RESTORE; run `oncecron init --store "$ONCECRON_STORE"` as the'
+        )
+        refused(host("init"), 78, why)
+        assert contents(store) == before
+        store._client.execute_command("ACL", "DELUSER", rule.split()[2])
+
+
+@pytest.mark.parametrize(
+    "words", ["pause k", "drain web1", "init", "run --key k --tick t -- /none"]
+)
+@pytest.mark.parametrize("store", ["redis"], indirect=True)
+def test_a_namespace_has_the_version_of_the_program_that_writes_first(
+    store: Store, owner: Callable[..., Oncecron], newer: Release, words: str
+) -> None:
+    """Also before the first start; a program that is too new then writes nothing."""
+    assert isinstance(store, RedisLog)
+    owner()(*words.split())
+    before = contents(store)
+    assert before[1] == ["1", None]
+    for command in ("pause j", "run --key k --tick t2 -- /none", "run --key k --tick t2 -- true"):
+        assert owner(newer)(*command.split()).status in (78, 127)
+    assert contents(store) == before
+    store._client.flushall()
+    owner(newer)(*words.split())
+    assert store._client.hmget(NAMESPACE, "layout", "oldest") == ["2", "1"]
+    assert owner(newer).run("j", "--tick", "t2", "--", "echo", "ran") == (0, b"ran\n", "")
 
 
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)

@@ -23,6 +23,7 @@ from oncecron.stores.redis import (
     holding,
     item_lists,
     key_hosts,
+    look,
     notices,
     pauses,
     plain_skips,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from oncecron.core.tick import Tick
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.pipeline import Command
+    from oncecron.stores.redis.resp import Reply
     from oncecron.stores.redis.rows import StoredExecution
 
 _PAGE = 500
@@ -96,9 +98,9 @@ class RedisInspector:
         self._pipeline = Pipeline(target, self._names, self._refusal)
         self.unreadable = Unreadable()
 
-    def _refusal(self, recorded: Sequence[bytes | None]) -> StoreError | None:
+    def _refusal(self, recorded: Reply) -> StoreError | None:
         """Return the error of data that do not serve this program, by the version on record."""
-        layout, oldest = (value.decode() if value else None for value in recorded)
+        layout, oldest = look.texts(recorded)
         return misfit(self._target, self._namespace, layout, oldest) if layout else None
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
@@ -421,14 +423,13 @@ class RedisInspector:
         if layout:
             recorded = schema_version.Recorded(int(layout), oldest and int(oldest))
             schema_version.missing(where, recorded, scripts.LAYOUT, scripts.STEPS)
-        versions = {"layout": scripts.LAYOUT, "oldest": scripts.OLDEST}
-        answer = self._pipeline.step("upgrade", [], versions)
+        answer = self._pipeline.step("upgrade", [], {})
         if answer == b"rights":
             raise StoreRefusesError(
                 f"{where}: an upgrade also needs the right to RESTORE; run "
                 f"{command_line('init', self._target.shown, self._namespace)} as the server's administrator"
             )
-        return int(answer or scripts.LAYOUT)
+        return int(answer)
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Raise `ConfigurationError`: there is no SQL."""

@@ -140,6 +140,7 @@ class RedisLeaseStore(RedisSession):
         super().__init__(target, namespace=namespace, ttl=ttl)
         self._firing: Firing | None = None
         self._due: str | None = None
+        self._is_served = False
         self._kept: tuple[Lease, Ending] | None = None
         self._channel: str | None = None
         self._can_listen = True
@@ -250,13 +251,28 @@ class RedisLeaseStore(RedisSession):
 
             self.close()
             raise wrong_server(self._target, answer)
-        if look.may_not_fit(answer):
+        self._check_version(answer.get("layout"), answer.get("oldest"))
+
+    def _check_version(self, layout: str | None, oldest: str | None) -> None:
+        """Raise `StoreRefusesError` where data, by the version on record, do not serve this program."""
+        if (layout, oldest) not in look.FITTING:
             from oncecron.stores.redis.explain import misfit
 
-            layout, oldest = answer["layout"], answer.get("oldest")
-            if wrong := misfit(self._target, self._namespace, layout, oldest):
+            if wrong := misfit(self._target, self._namespace, str(layout), oldest):
                 self.close()
                 raise wrong
+        self._is_served = True
+
+    def _step_alone(self, step: str, shard: str, values: Values, deadline: float) -> None:
+        """Run a step that no claim may have come before."""
+        if not self._is_served:
+            name = self._names.of_namespace("namespace")
+            try:
+                found = self._ask(deadline, "HMGET", name, "layout", "oldest")
+            except ReplyError as error:
+                raise self._refused(error) from error
+            self._check_version(*look.texts(found))
+        self._step(step, shard, values, deadline)
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease, or put it back if the store has lost it; see `LeaseStore.renew`."""
@@ -380,7 +396,7 @@ class RedisLeaseStore(RedisSession):
         if plain is not None:
             place = {"tick": firing.tick.text, "host": firing.holder.host}
             kept = {"window": f"{plain.window} {firing.holder.host}", "word": plain.word}
-            self._step("skip", shard, {**told, **place, **kept}, deadline)
+            self._step_alone("skip", shard, {**told, **place, **kept}, deadline)
             return
         self._count_skip(shard, firing.tick.text, firing.holder, refusal, deadline, told)
 
@@ -417,7 +433,7 @@ class RedisLeaseStore(RedisSession):
             "holder_pid": pid,
             **(told or {}),
         }
-        self._step("skip", shard, values, deadline)
+        self._step_alone("skip", shard, values, deadline)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
@@ -429,7 +445,7 @@ class RedisLeaseStore(RedisSession):
         bounds.check(record)
         shard = scripts.shard_of(record["key"], record["shard"])
         kept = holding.of_retention(retention, self._target.keep)
-        self._step("deliver", shard, {**record, **kept}, deadline)
+        self._step_alone("deliver", shard, {**record, **kept}, deadline)
         if error := self._unreplicated("the record", deadline):
             raise error
 

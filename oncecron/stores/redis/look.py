@@ -18,13 +18,8 @@ if TYPE_CHECKING:
     Facts = Mapping[str, str]
     Values = dict[str, str | int | float | None]
 
-_FITS = ((None, None), (str(LAYOUT), None if OLDEST is None else str(OLDEST)))
-"""What a new namespace has on record, and what this program writes."""
-
-
-def may_not_fit(facts: Facts) -> bool:
-    """Return whether the data may be of a version that does not serve this program."""
-    return (facts.get("layout"), facts.get("oldest")) not in _FITS
+FITTING = ((None, None), (str(LAYOUT), None if OLDEST is None else str(OLDEST)))
+"""The versions that a new namespace has on record, and that this program writes."""
 
 
 def asked(firing: Firing, awaited: int | None) -> Values:
@@ -37,8 +32,6 @@ def asked(firing: Firing, awaited: int | None) -> Values:
         "shards": firing.shards,
         "ttl": firing.ttl,
         "awaited": awaited,
-        "layout": LAYOUT,
-        "oldest": OLDEST,
     }
 
 
@@ -74,6 +67,12 @@ def seen(firing: Firing) -> Values:
         "zone": firing.zone,
         "shown_command": firing.shown_command,
     }
+
+
+def texts(found: Reply) -> list[str | None]:
+    """Return the values of a list, None for those that are not there."""
+    values = found if isinstance(found, list) else []
+    return [value.decode("latin-1") if isinstance(value, bytes) else None for value in values]
 
 
 def named(flat: Reply) -> dict[str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.errors import StoreError
     from oncecron.stores.redis.address import Target
-    from oncecron.stores.redis.resp import Word
+    from oncecron.stores.redis.resp import Reply, Word
 
     Command = tuple[Word, ...]
 
@@ -42,7 +42,7 @@ class Pipeline:
         self,
         target: Target,
         names: scripts.Names,
-        refusal: Callable[[Any], StoreError | None] | None = None,
+        refusal: Callable[[Reply], StoreError | None] | None = None,
     ) -> None:
         """Prepare; `refusal` returns the error of data that cannot be used, by what their namespace has on record."""
         self.names = names

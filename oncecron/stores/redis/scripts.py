@@ -53,7 +53,7 @@ _FILES = {
     "progress": ("shared", "items", "progress"),
     "mend": ("shared", "items", "mend"),
     "expire_items": ("shared", "items", "leftovers", "expire_items"),
-    "upgrade": ("shared", "facts", "upgrade"),
+    "upgrade": ("shared", "upgrade"),
 }
 STEPS = os.path.join(os.path.dirname(__file__), "lua", "steps")
 _OF_A_RUN = (
@@ -174,8 +174,10 @@ def list_of(items_of: ItemList) -> str:
 
 
 def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:
-    """Return the arguments of a step: names and values in turn, without None and false."""
-    flat: list[str | int | float] = []
+    """Return the arguments of a step: names and values in turn, without None and false; and the version of the data."""
+    flat: list[str | int | float] = ["layout", LAYOUT]
+    if OLDEST is not None:
+        flat += ("oldest", OLDEST)
     for name, value in recordable_values(values).items():
         if value is not None and value is not False:
             flat += (name, "yes" if value is True else value)

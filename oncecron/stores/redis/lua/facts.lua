@@ -70,15 +70,10 @@ local function add_lease(list)
   add(list, 'lease_', execution(lease.execution_id) or {}, {'tick', 'started_at', 'host', 'pid', 'user'})
 end
 
--- The version of the data, which is 1 where something was written before the first start; nil in a new namespace.
-local function layout_of(recorded)
-  return recorded.layout or redis.call('EXISTS', unpack(KEYS, 1, 9)) > 0 and '1' or nil
-end
-
 -- All facts that are not time itself, in a fixed order: names and values in turn. `recorded`: what the namespace has on record.
 local function facts(recorded)
   local list, key = {}, hash(own.key)
-  add(list, '', {layout = layout_of(recorded), oldest = recorded.oldest}, {'layout', 'oldest'})
+  add(list, '', recorded, {'layout', 'oldest'})
   add_attempt(list, 'own_', execution_of(given.owner))
   add(list, 'pause_', pause_of(given.key) or {}, {'author', 'reason', 'at'})
   add(list, 'drain_', drain_of(given.host) or {}, {'author', 'at'})

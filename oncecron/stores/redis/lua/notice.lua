@@ -2,5 +2,6 @@
 local before = redis.call('HGET', shared.notices, given.channel)
 local version = before and string.match(before, '^(%d+):') or '0'
 if version ~= given.version then return 0 end
+record_version()
 redis.call('HSET', shared.notices, given.channel, whole(version + 1) .. ':' .. given.document)
 return 1

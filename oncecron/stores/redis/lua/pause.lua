@@ -10,5 +10,6 @@ if not given.author then
 end
 local present = cjson.encode({author = given.author, reason = given.reason, at = seconds(now),
   ['until'] = given.seconds and seconds(now + given.seconds)})
+record_version()
 redis.call('HSET', name, field, present)
 return {present, before}

@@ -60,9 +60,8 @@ local function is_recovering()
     else
       recorded.guard_from = '0'
     end
-    local marks = {run_id = server.run_id, promotion = promotion, guard_from = recorded.guard_from}
-    if not recorded.layout then marks.layout, marks.oldest = given.layout, given.oldest end
-    set(shared.namespace, marks)
+    record_version()
+    set(shared.namespace, {run_id = server.run_id, promotion = promotion, guard_from = recorded.guard_from})
   end
   return guard_left(recorded) > 0
 end

@@ -100,7 +100,16 @@ local function notify(what)
   redis.pcall('PUBLISH', string.gsub(shared.namespace, 'namespace$', 'events:') .. given.part, what)
 end
 
-local function register() redis.call('ZADD', shared.parts, 'NX', 0, given.part) end
+-- A new namespace has the version of the program that writes first.
+local function record_version()
+  local is_new = redis.call('HSETNX', shared.namespace, 'layout', given.layout) == 1
+  if is_new and given.oldest then redis.call('HSET', shared.namespace, 'oldest', given.oldest) end
+end
+
+local function register()
+  record_version()
+  redis.call('ZADD', shared.parts, 'NX', 0, given.part)
+end
 
 local function execution(id)
   local text = id and redis.call('HGET', shared.executions, id)

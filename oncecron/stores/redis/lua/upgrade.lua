@@ -1,6 +1,6 @@
 -- Record the version of the data in a new namespace, or bring older data to it: by steps, each a function by its number. Returns the
--- version that was found, nothing in a new namespace, or 'rights'. A script is not rolled back, so a step writes with `write`, which
--- keeps what was there, and an error puts all of it back.
+-- version that was found, or 'rights'. A script is not rolled back, so a step writes with `write`, which keeps what was there, and an
+-- error puts all of it back.
 local saved = {}
 local function write(command, name, ...)
   if saved[name] == nil then saved[name] = redis.call('DUMP', name) end
@@ -14,10 +14,9 @@ local function put_back()
   end
 end
 
--- Whether this user may put something back: the answer is then that the key is there, or that this is no dump.
+-- Whether this user may put something back: the answer is then that the key is there.
 local function may_put_back()
-  local answer = redis.pcall('RESTORE', shared.namespace, 0, '-')
-  return string.find(answer.err, 'BUSYKEY') or string.find(answer.err, 'DUMP payload')
+  return string.find(redis.pcall('RESTORE', shared.namespace, 0, '-').err, 'BUSYKEY')
 end
 
 local steps = {}
@@ -29,12 +28,8 @@ local function upgrade(found)
   if given.oldest then write('HSET', shared.namespace, 'oldest', given.oldest) end
 end
 
-local recorded = hash(shared.namespace)
-local found = layout_of(recorded)
-if not found then
-  set(shared.namespace, {layout = given.layout, oldest = given.oldest})
-  return
-end
+record_version()
+local found = redis.call('HGET', shared.namespace, 'layout')
 if tonumber(found) < tonumber(given.layout) then
   if not may_put_back() then return 'rights' end
   local done, problem = pcall(upgrade, found)
@@ -42,7 +37,5 @@ if tonumber(found) < tonumber(given.layout) then
     put_back()
     return redis.error_reply('ERR not upgraded: ' .. (type(problem) == 'table' and problem.err or tostring(problem)))
   end
-elseif not recorded.layout then
-  set(shared.namespace, {layout = given.layout, oldest = given.oldest})
 end
 return found
