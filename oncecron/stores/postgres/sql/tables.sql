@@ -6,8 +6,8 @@
 create schema {ns};
 comment on schema {ns} is 'oncecron: leases and the job-execution log';
 
--- The least retention, in seconds, is the owner's: no caller of a function can have a younger row removed.
--- version: of the schema; oldest: of the programs that it serves, null for its own version alone (stores/schema_version.py).
+-- The version of the schema, and the oldest of the programs that it serves: null for its own version alone
+-- (stores/schema_version.py). The least retention, in seconds, is the owner's: no caller of a function can have a younger row removed.
 create table {ns}.meta (
   version          integer not null,
   oldest           integer,
