@@ -1,4 +1,4 @@
-"""Install, upgrade and check the schema, and write its grants. Only `oncecron init` changes an existing schema."""
+"""Install the schema, check its version, and write its grants. Only `oncecron init` changes an existing schema."""
 
 from __future__ import annotations
 
@@ -300,11 +300,9 @@ def _explain_missing(
         deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
         [[is_there]] = client.ask(EXISTS, (quoted(namespace),), deadline=deadline)
     except StatementError as failure:
-        return (
-            explain(failure, namespace, client, url)
-            if failure.sqlstate not in MISSING
-            else incomplete
-        )
+        if failure.sqlstate in MISSING:
+            return incomplete
+        return explain(failure, namespace, client, url)
     except Exception:  # noqa: BLE001 - the first error is the one to report
         return incomplete
     if found is not None:
