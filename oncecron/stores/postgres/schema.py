@@ -300,9 +300,8 @@ def _explain_missing(
         deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
         [[is_there]] = client.ask(EXISTS, (quoted(namespace),), deadline=deadline)
     except StatementError as failure:
-        if failure.sqlstate in MISSING:
-            return incomplete
-        return explain(failure, namespace, client, url)
+        missing = failure.sqlstate in MISSING
+        return incomplete if missing else explain(failure, namespace, client, url)
     except Exception:  # noqa: BLE001 - the first error is the one to report
         return incomplete
     if found is not None:
