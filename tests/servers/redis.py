@@ -11,6 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from servers import versions
 from servers.certificates import Certificates
 from servers.process import (
     as_server_user,
@@ -38,7 +39,10 @@ class Endpoint(NamedTuple):
 
 def server_program() -> str:
     """Return the path of the server: ONCECRON_TEST_REDIS_SERVER, else redis-server."""
-    return os.environ.get("ONCECRON_TEST_REDIS_SERVER") or program("redis-server")
+    chosen = os.environ.get("ONCECRON_TEST_REDIS_SERVER")
+    if chosen in versions.REDIS:
+        return versions.redis_server(chosen)
+    return chosen or program("redis-server")
 
 
 class RedisServer:
