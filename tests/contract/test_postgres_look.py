@@ -169,6 +169,30 @@ def test_a_session_that_renews_ends_soon_after_its_client(
     kind.close()
 
 
+def test_an_end_does_not_fail_for_the_isolation_level(
+    request: pytest.FixtureRequest,
+) -> None:
+    """A role may have another one: what a heartbeat, an end or a draw waits for has changed the row then."""
+    kind = PostgresKind(request)
+    name = kind.database.name
+    kind.database.server.execute(
+        f"alter database {name} set default_transaction_isolation = 'repeatable read'"
+    )
+    a = Host(kind.firing(), "a")
+    lease = a.win(minute(1))
+    a.store.close()
+    ended: list[bool] = []
+    with kind.database.connect("owner", autocommit=False) as other:
+        other.execute("update oncecron.job_key set version = version + 1")
+        ends = threading.Thread(target=lambda: ended.append(a.finish(lease)))
+        ends.start()
+        eventually(lambda: kind.database.execute("select 1 from pg_locks where not granted") != [])
+        other.commit()
+    ends.join()
+    kind.close()
+    assert ended == [True]
+
+
 def test_a_poolers_session_is_left_as_it_is(request: pytest.FixtureRequest) -> None:
     """It is another client's next."""
     kind = PooledPostgresKind(request)
