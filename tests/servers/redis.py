@@ -1,6 +1,7 @@
 """Redis servers of the tests' own, with and without an append-only file."""
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -43,6 +44,15 @@ def server_program() -> str:
     if chosen in versions.REDIS:
         return versions.redis_server(chosen)
     return chosen or program("redis-server")
+
+
+@functools.cache
+def major_version() -> int:
+    """Return the first number of the server's version; that of Valkey began as Redis 7.2."""
+    said = subprocess.run(
+        [server_program(), "--version"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(said.stdout.partition(" v=")[2].partition(".")[0])
 
 
 class RedisServer:
