@@ -46,6 +46,7 @@ missing_packages() {
   installed spin || echo spin
   installed systemd-analyze || echo systemd
   installed gcc || echo gcc
+  [ "${ONCECRON_TEST_VERSIONS:-}" != all ] || installed npm || echo npm
   [ -e /usr/include/stdio.h ] || echo libc6-dev
 }
 

@@ -44,7 +44,6 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core.stderr import complain
 
-    _need_library()
     settings = Settings(OPTIONS, given)
     textfile, address = _destination(settings)
     settings.address()  # a wrong configuration does not mend while the command runs
@@ -63,19 +62,6 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     if reading.error is not None:
         complain(reading.error)
     return reading.status
-
-
-def _need_library() -> None:
-    """Raise `ConfigurationError` if the library of the text format is not installed."""
-    from importlib.util import find_spec
-
-    from oncecron.core.errors import ConfigurationError
-
-    if find_spec("prometheus_client") is None:
-        raise ConfigurationError(
-            "metrics need the Python package prometheus-client; install it beside oncecron: "
-            "`pip install prometheus-client`"
-        )
 
 
 def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None]:

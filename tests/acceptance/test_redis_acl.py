@@ -101,6 +101,8 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
     assert admin.acl_log() == []
     used = {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
     used -= {name for name in used if name.split("|")[0] in ("acl", "config", "command")}
+    if "client" in used:  # 6.2 counts no subcommands
+        used = used - {"client"} | {"client|setname"}
     assert used - RIGHTS == OF_EVERYBODY
     assert RIGHTS - used == ELSEWHERE
 
@@ -155,9 +157,11 @@ def test_it_may_do_nothing_else(server: RedisServer, command: str) -> None:
     """Neither by itself nor in a script; what belongs to other programs is not touched."""
     user = server.connect(username="oncecron", password=PASSWORD)
     words = command.split()
-    with pytest.raises(ResponseError, match=r"permission|can't access"):
+    with pytest.raises(ResponseError, match=r"permission|can't access|unknown command"):
         user.execute_command(*words)
     quoted = ",".join(f"'{word}'" for word in words)
-    with pytest.raises(ResponseError, match=r"not allowed|ACL failure|permission|can't"):
+    with pytest.raises(
+        ResponseError, match=r"not allowed|ACL failure|permission|can't|Unknown Redis command"
+    ):
         user.eval(f"return redis.call({quoted})", 0)
     assert server.connect().get("orders:1") == b"another program's"

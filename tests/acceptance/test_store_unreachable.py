@@ -133,27 +133,6 @@ def test_a_hot_standby_is_refused(
         standby.remove()
 
 
-def test_a_read_only_default_is_refused(fire: Callable[..., Ended], database: Database) -> None:
-    """default_transaction_read_only is told with its cure: exit 78."""
-    database.execute(f"alter database {database.name} set default_transaction_read_only = on")
-    ended = fire(database.url())
-    assert ended.status == 78
-    assert "read-only" in one_line(ended)
-
-
-def test_another_isolation_level_is_refused_with_its_cure(
-    fire: Callable[..., Ended], database: Database
-) -> None:
-    """A claim under serializable would read an old snapshot: exit 78 with the statement that cures it."""
-    fire(database.url())
-    database.execute(
-        f"alter database {database.name} set default_transaction_isolation = 'serializable'"
-    )
-    ended = fire(database.url(), "--tick", "two")
-    assert ended.status == 78
-    assert "read committed" in one_line(ended)
-
-
 def test_a_role_that_may_not_create_the_schema_is_told_what_to_run(
     fire: Callable[..., Ended], database: Database
 ) -> None:

@@ -257,7 +257,7 @@ def test_a_promoted_replica_that_lost_the_end_and_the_next_attempt(
     replica = new_redis(aof=True, replicaof=f"{server.host} {server.port}")
     a = connect()
     lease = a.win(minute(1), retries=1)
-    eventually(lambda: server.connect().wait(1, 1000) == 1)
+    eventually(lambda: outcomes(replica) == [(1, "running")])
     replica.connect().replicaof("NO", "ONE")
     assert a.keep(lease)
     second = a.retry(lease)

@@ -240,7 +240,7 @@ def limited(server: RedisServer, without: str) -> str:
     rule = ACL_RULE.replace("PASSWORD", "secret").split()
     left = [word for word in rule[3:] if word not in without.split()]
     assert len(left) == len(rule[3:]) - len(without.split())
-    server.connect().execute_command(*rule[:3], "resetchannels", *left)
+    server.connect().execute_command(*rule[:3], *left)
     return server.url(login="oncecron:secret")
 
 

@@ -7,6 +7,7 @@ environment, once. The C library of the newer release is used by those that need
 import fcntl
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,30 +56,35 @@ def unpacked() -> Path:
     with (DIRECTORY / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (DIRECTORY / "complete").exists():
-            _fetch(root)
+            fetch_packages(DIRECTORY, PACKAGES)
             (DIRECTORY / "complete").touch()
     return root
 
 
-def _fetch(root: Path) -> None:
+def fetch_packages(directory: Path, packages: Sequence[str]) -> None:
+    """Fetch Debian's packages and unpack them into `root` of a directory."""
     for name in ("lists/partial", "cache/archives/partial"):
-        (DIRECTORY / name).mkdir(parents=True, exist_ok=True)
-    (DIRECTORY / "sources.list").write_text(SOURCES)
-    config = DIRECTORY / "apt.conf"
-    config.write_text(APT.format(directory=DIRECTORY))
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    (directory / "sources.list").write_text(SOURCES)
+    config = directory / "apt.conf"
+    config.write_text(APT.format(directory=directory))
     environment = {**os.environ, "APT_CONFIG": str(config)}
-    for command in (["update"], ["download", *PACKAGES]):
+    for command in (["update"], ["download", *packages]):
         done = subprocess.run(
             [program("apt-get"), "-q", *command],
-            cwd=DIRECTORY, env=environment, capture_output=True, text=True, check=False,
+            cwd=directory, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            not_proven(f"Debian's packages of other crons cannot be fetched: {done.stderr.strip()}")
-    for archive in DIRECTORY.glob("*.deb"):
-        subprocess.run([program("dpkg-deb"), "-x", str(archive), str(root)], check=True)
+            not_proven(
+                f"Debian's packages {packages[0]}, ... cannot be fetched: {done.stderr.strip()}"
+            )
+    for archive in directory.glob("*.deb"):
+        subprocess.run(
+            [program("dpkg-deb"), "-x", str(archive), str(directory / "root")], check=True
+        )
 
 
-def _by_its_own_library(root: Path, path: str) -> list[str]:
+def by_its_own_library(root: Path, path: str) -> list[str]:
     """Return a command that starts a program of the release with the C library of that release."""
     [loader] = root.glob("usr/lib/*/ld-linux-*.so.*")
     return [str(loader), "--library-path", f"{loader.parent}:{root}/usr/lib", str(root / path)]
@@ -89,7 +95,7 @@ def daemons() -> dict[str, Daemon]:
     root = unpacked()
     spool = "/var/spool/cron/crontabs"
     return {
-        "cronie": Daemon([*_by_its_own_library(root, "usr/sbin/crond"), "-n"], {}),
+        "cronie": Daemon([*by_its_own_library(root, "usr/sbin/crond"), "-n"], {}),
         # busybox passes on its own environment, and reads no variables of a crontab but two.
         "busybox": Daemon(
             [str(root / "usr/bin/busybox"), "crond", "-f", "-L", "/dev/null", "-c", spool],
@@ -109,7 +115,7 @@ def daemons() -> dict[str, Daemon]:
 def generator() -> list[str]:
     """Return the command of systemd-cron's generator."""
     name = "usr/lib/systemd/system-generators/systemd-crontab-generator"
-    return _by_its_own_library(unpacked(), name)
+    return by_its_own_library(unpacked(), name)
 
 
 class OtherCronHost(CronHost):

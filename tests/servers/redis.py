@@ -1,6 +1,7 @@
 """Redis servers of the tests' own, with and without an append-only file."""
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from servers import versions
 from servers.certificates import Certificates
 from servers.process import (
     as_server_user,
@@ -38,7 +40,19 @@ class Endpoint(NamedTuple):
 
 def server_program() -> str:
     """Return the path of the server: ONCECRON_TEST_REDIS_SERVER, else redis-server."""
-    return os.environ.get("ONCECRON_TEST_REDIS_SERVER") or program("redis-server")
+    chosen = os.environ.get("ONCECRON_TEST_REDIS_SERVER")
+    if chosen in versions.REDIS:
+        return versions.redis_server(chosen)
+    return chosen or program("redis-server")
+
+
+@functools.cache
+def major_version() -> int:
+    """Return the first number of the server's version; that of Valkey began as Redis 7.2."""
+    said = subprocess.run(
+        [server_program(), "--version"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(said.stdout.partition(" v=")[2].partition(".")[0])
 
 
 class RedisServer:

@@ -7,13 +7,15 @@ from typing import Any
 import redis
 
 from servers.certificates import Certificates
-from servers.process import free_port
-from servers.redis import RedisServer
+from servers.process import PORTS, free_port
+from servers.redis import RedisServer, major_version
 from servers.waiting import eventually
 
 AWAY = (redis.ConnectionError, redis.TimeoutError)
 _random = random.SystemRandom()
 SLOTS = 16384
+CHOOSES_BUS, BUS = 7, 10000
+"""The first version that takes a cluster-port, and what it is above the port before."""
 
 
 class Sentinel(RedisServer):
@@ -163,15 +165,19 @@ class RedisCluster:
     def __init__(
         self, *, masters: int = 3, tls: Certificates | None = None, **settings: Any
     ) -> None:
-        self.buses = [free_port() for _ in range(masters)]
         if tls is not None:
             settings |= {"tls": tls, "tls_cluster": "yes"}
-        self.servers = [
-            RedisServer(
-                cluster_enabled="yes", cluster_node_timeout=2000, cluster_port=bus, **settings
-            )
-            for bus in self.buses
-        ]
+        settings |= {"cluster_enabled": "yes", "cluster_node_timeout": 2000}
+        if major_version() < CHOOSES_BUS:
+            self.servers = [RedisServer(**settings) for _ in range(masters)]
+            for server in self.servers:
+                while server.port + BUS in PORTS:  # another server's, perhaps
+                    server.port = free_port()
+                server.settings["port"] = server.port
+            self.buses = [server.port + BUS for server in self.servers]
+        else:
+            self.buses = [free_port() for _ in range(masters)]
+            self.servers = [RedisServer(cluster_port=bus, **settings) for bus in self.buses]
 
     def start(self) -> "RedisCluster":
         """Start all, share the slots out and wait until every node takes writes."""
@@ -181,7 +187,7 @@ class RedisCluster:
         for number, server in enumerate(self.servers):
             low, high = (SLOTS * n // len(self.servers) for n in (number, number + 1))
             self.ask(server, "CLUSTER SET-CONFIG-EPOCH", number + 1)
-            self.ask(server, "CLUSTER ADDSLOTSRANGE", low, high - 1)
+            self.ask(server, "CLUSTER ADDSLOTS", *range(low, high))
         for server, bus in zip(self.servers[1:], self.buses[1:], strict=True):
             port = server.port if server.certificates is None else server.tls_endpoint.port
             self.ask(first, "CLUSTER MEET", server.host, port, bus)

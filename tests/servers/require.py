@@ -40,8 +40,12 @@ def program(name: str) -> str:
 
 
 def postgres_programs() -> Path:
-    """Return the directory of initdb and postgres: ONCECRON_TEST_PG_BIN, else the newest."""
+    """Return the directory of initdb and postgres: ONCECRON_TEST_PG_BIN, else the newest that is installed."""
+    from servers import versions
+
     chosen = os.environ.get("ONCECRON_TEST_PG_BIN")
+    if chosen in versions.POSTGRESQL:
+        return versions.postgres_programs(chosen)
     if chosen:
         return Path(chosen)
     found = sorted(

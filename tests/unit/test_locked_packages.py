@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -62,6 +64,21 @@ def test_the_tests_run_with_the_locked_versions() -> None:
         here = [version for version, marker in versions if not marker or Marker(marker).evaluate()]
         if here:
             assert here == [metadata.version(name)], name
+
+
+def test_what_is_installed_by_default_suffices() -> None:
+    """Whatever a command imports, wherever it does, is in the standard library or in a package that is required."""
+    required = {canonicalize_name(Requirement(text).name) for text in RUNS}
+    packages = metadata.packages_distributions()
+    for path in (ROOT / "oncecron").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names:
+                if name == "oncecron" or name.startswith("_"):  # a part of an interpreter
+                    continue
+                of = {canonicalize_name(each) for each in packages.get(name, [])}
+                assert of & required, f"{path}: {name} is not installed by default"
 
 
 def test_both_lock_the_same_versions() -> None:

@@ -27,7 +27,12 @@ _EACH_SERVER = (
 _TLS_REQUIRED = ("require", "verify-ca", "verify-full")
 _SOCKET = ("", "/", "@")
 """How the name of a Unix socket begins; without a name libpq takes its default socket."""
-_STANDBY = ("session is read-only", "hot standby")
+_READ_ONLY = "session is read-only"
+_STANDBY = (_READ_ONLY, "hot standby")
+NAME_PRIMARY = (
+    "name the primary, or all servers: postgresql://a,b/database; if it is the primary, set "
+    "default_transaction_read_only = off"
+)
 _PERMANENT = (
     ("password authentication failed", "check the password in the store's URL or in ~/.pgpass"),
     ("no password supplied", "give the password in ~/.pgpass, in store_file or by a service"),
@@ -43,7 +48,7 @@ _PERMANENT = (
     ("authentication method requirement", "correct require_auth, or the server's pg_hba.conf"),
     ("certificate verify failed", "check sslrootcert"),
     ("does not support SSL", "set sslmode=prefer, or turn SSL on at the server"),
-    *((words, "name the primary, or all servers: postgresql://a,b/database") for words in _STANDBY),
+    *((words, NAME_PRIMARY) for words in _STANDBY),
     ("Servname not supported", "correct the port in the store's URL"),
     ("invalid port number", "correct the port in the store's URL"),
     ("invalid integer value", "correct the store's URL"),
@@ -55,6 +60,24 @@ NO_CONNECTION = {"password": "-", "ssl_min_protocol_version": "-"}
 
 A protocol version that does not exist is the failure; with a password libpq does not read ~/.pgpass.
 """
+
+
+ANY_PRIMARY = {"target_session_attrs": "primary"}
+WRITABLE = (
+    "select pg_catalog.set_config(s.name, 'off', false) from pg_catalog.pg_settings s"
+    " where s.name = 'default_transaction_read_only' and s.source in ('global', 'database', 'user', 'database user')"
+    " and pg_catalog.pg_backend_pid() = {}"
+)
+"""Make the session of this backend writable if it is the role or the database that is read-only by default.
+
+No row: it is the server, which an administrator has shut out, or a standby, or the session is a pooler's.
+"""
+
+
+def may_be_writable(message: str, settings: Mapping[str, str | None]) -> bool:
+    """Return whether a server that was refused as read-only may be a primary, and this libpq (14) can ask for one."""
+    chosen = settings.get("target_session_attrs") or "any"
+    return _READ_ONLY in message and chosen == "any" and "sslsni" in settings
 
 
 def parameters(

@@ -53,19 +53,39 @@ class PostgresClient:
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
         check(url)
-        parameters = address.parameters(min(server_timeout, left), name, libpq.settings(url))
+        settings = libpq.settings(url)
+        parameters = address.parameters(min(server_timeout, left), name, settings)
+        self.notified_before = False
+        """Whether a notification was read with the last answer, so that the socket does not become readable."""
+        self._readable: int | None = None
         try:
             self._connection = PgConn(url, parameters)
         except LibpqError as error:
-            raise address.explain(str(error), url) from error
+            if not (
+                address.may_be_writable(str(error), settings)
+                and self._connect_to_primary(url, parameters, deadline)
+            ):
+                raise address.explain(str(error), url) from error
         if wrong := address.wrong_server(self._connection.parameter, url):
             self._connection.finish()
             raise wrong
         self.backend_pid = self._connection.backend_pid
         """The backend pid that libpq received; behind a transaction pooler another backend answers."""
-        self.notified_before = False
-        """Whether a notification was read with the last answer, so that the socket does not become readable."""
-        self._readable: int | None = None
+
+    def _connect_to_primary(self, url: str, parameters: dict[str, str], deadline: float) -> bool:
+        """Connect to a primary whose role or database is read-only by default; return whether it is writable now."""
+        try:
+            self._connection = PgConn(url, parameters | address.ANY_PRIMARY)
+        except LibpqError:
+            return False
+        statement = address.WRITABLE.format(self._connection.backend_pid).encode()
+        try:
+            done = bool(self.ask(statement, (), deadline=deadline))
+        except (StatementError, StoreUnavailable):
+            done = False
+        if not done:
+            self._connection.finish()
+        return done
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a notification waits: the socket, or one always readable."""

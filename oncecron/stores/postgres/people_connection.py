@@ -52,14 +52,7 @@ class Connection:
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None:
             try:
-                given = psycopg.conninfo.conninfo_to_dict(self._url)
-                wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", _settings(self._url))
-                unset: dict[str, Any] = {
-                    name: value for name, value in wanted.items() if name not in given
-                }
-                self._connection = psycopg.connect(
-                    self._url, autocommit=True, prepare_threshold=None, **unset
-                )
+                self._connection = _connect(self._url)
             except (psycopg.ProgrammingError, UnicodeError) as error:
                 raise address.broken(str(error), self._url) from error
             except psycopg.Error as error:
@@ -67,6 +60,9 @@ class Connection:
             if wrong := address.wrong_server(self._connection.info.parameter_status, self._url):
                 self.close()
                 raise wrong
+            own = {"client_backend": self._connection.info.backend_pid}
+            with self._explained(READERS_CURE):
+                self._connection.execute(self._sql["set_up"], own)
         return self._connection
 
     def _installed(self, cure: str = READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
@@ -93,9 +89,10 @@ class Connection:
         self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = INIT_CURE
     ) -> Recorded | None:
         """Return what the schema says about itself, or None if there is no schema."""
-        asked = {"namespace": self._namespace, "client_backend": connection.info.backend_pid}
-        answer = connection.execute(self._sql["installed"], asked).fetchone()
-        exists, usable, has_tables, readable, _ = answer or (False,) * 5
+        answer = connection.execute(
+            self._sql["installed"], {"namespace": self._namespace}
+        ).fetchone()
+        exists, usable, has_tables, readable = answer or (False,) * 4
         if exists and not (usable and (readable or not has_tables)):
             raise StoreRefusesError(
                 f"PostgreSQL {masked(self._url)}: role {connection.info.user} has no rights in the schema "
@@ -147,6 +144,26 @@ class Connection:
         if error.sqlstate == _UNDEFINED_OBJECT:
             return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
         return schema.explain(told, self._namespace, None, self._url)
+
+
+def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    settings = _settings(url)
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", settings)
+    unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
+    try:
+        return psycopg.connect(url, autocommit=True, prepare_threshold=None, **unset)
+    except psycopg.OperationalError as error:
+        if not address.may_be_writable(str(error), settings):
+            raise
+        with contextlib.suppress(psycopg.Error):
+            unset |= address.ANY_PRIMARY
+            connection = psycopg.connect(url, autocommit=True, prepare_threshold=None, **unset)
+            statement = address.WRITABLE.format(connection.info.backend_pid)
+            if connection.execute(statement).fetchone():
+                return connection
+            connection.close()
+        raise
 
 
 def _settings(url: str) -> dict[str, str | None]:

@@ -16,6 +16,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST
 from oncecron.core.timing import CALL_TIMEOUT, HOST_FORGOTTEN_AFTER, PRUNE_INTERVAL
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
+from oncecron.stores.postgres.address import NAME_PRIMARY
 from oncecron.stores.postgres.client import StatementError
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ def where(namespace: str) -> str:
 
 
 _CURES = {
-    "25006": "name the primary, or all servers: postgresql://a,b/database",
-    "OC003": "name the primary, or all servers: postgresql://a,b/database",
+    "25006": NAME_PRIMARY,
+    "OC003": NAME_PRIMARY,
     "OC002": "run: alter role ROLE set default_transaction_isolation = 'read committed'",
 }
 

@@ -21,6 +21,12 @@ BACKEND_START = (
 """When the client's backend started, queried as the client: a function of the schema's owner may not see it."""
 
 
+_SERIALIZATION_FAILURE = "40001"
+_READ_COMMITTED = (
+    b"select pg_catalog.set_config('default_transaction_isolation', 'read committed', false)"
+    b" where pg_catalog.pg_backend_pid() = $1"  # a pooler's session is also others'
+)
+
 FULL = 80
 """The percentage of max_connections from which on the server has no room for connections that are held."""
 
@@ -72,8 +78,19 @@ class PostgresSession:
             raise
 
     def _select(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
-        """Return the row of the functions in a FROM clause."""
-        return self._ask(f"select * from {sources}".encode(), values, deadline)[0]
+        """Return the row of the functions in a FROM clause.
+
+        A claim's look sets up its session. In any other the role's transactions may be serializable: what fails for
+        that alone has been rolled back, and is repeated.
+        """
+        statement = f"select * from {sources}".encode()
+        try:
+            return self._ask(statement, values, deadline)[0]
+        except StatementError as error:
+            if error.sqlstate != _SERIALIZATION_FAILURE:
+                raise
+        self._ask(_READ_COMMITTED, (self._connected(deadline).backend_pid,), deadline)
+        return self._ask(statement, values, deadline)[0]
 
     def _try(self, function: str, values: Sequence[Value], deadline: float) -> Row:
         """Call a function. Raises `StatementError` where the session can go on."""

@@ -28,7 +28,7 @@ _CURES = {
     "DENIED": "set a password (requirepass) or a bind address on the server",
 }
 ACL_RULE = (
-    "ACL SETUSER oncecron on >PASSWORD ~oncecron:* &oncecron:* "
+    "ACL SETUSER oncecron on >PASSWORD ~oncecron:* resetchannels &oncecron:* "
     "+select +client|setname +info +time +wait +asking +eval +evalsha +subscribe +publish "
     "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby "
     "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "

@@ -1,16 +1,21 @@
 -- The queries of the commands for people.  {ns} stands for the quoted schema; {execution_columns} and the like stand for the
 -- section of that name.  Queries read only views and catalogs, because --read-role may see nothing else.
 
+-- name: set_up
+-- The settings of set_up_session_v1 (look.sql).  They would stick to a pooler's connection.
+select pg_catalog.set_config(s.name, s.setting, false)
+  from (values ('tcp_keepalives_idle', '10', 0), ('tcp_keepalives_interval', '5', 0), ('tcp_keepalives_count', '3', 0),
+               ('tcp_user_timeout', '25000', 0), ('default_transaction_isolation', 'read committed', 0),
+               ('statement_timeout', '0', 0), ('lock_timeout', '0', 0), ('idle_in_transaction_session_timeout', '0', 0),
+               ('idle_session_timeout', '0', 14), ('transaction_timeout', '0', 17), ('extra_float_digits', '1', 0),
+               ('search_path', 'pg_catalog, pg_temp', 0)) s (name, setting, since)
+ where pg_catalog.pg_backend_pid() = %(client_backend)s and pg_catalog.current_setting('server_version_num')::int >= 10000 * s.since
+
 -- name: installed
 -- Does the schema exist, may this role use it, and does it have oncecron's tables?  The query reads catalogs that every role may
--- read, so it never fails.  The settings are those of watch_client_v1 (look.sql): without them, the session of a client that
--- was cut off stays for the two hours of tcp(7).  They would stick to a pooler's connection.
+-- read, so it never fails.
 select n.oid is not null, coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage'), false), c.oid is not null,
-       coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false),
-       case when pg_catalog.pg_backend_pid() = %(client_backend)s then
-         pg_catalog.set_config('tcp_keepalives_idle', '10', false) || pg_catalog.set_config('tcp_keepalives_interval', '5', false)
-         || pg_catalog.set_config('tcp_keepalives_count', '3', false) || pg_catalog.set_config('tcp_user_timeout', '25000', false)
-       end
+       coalesce(pg_catalog.has_table_privilege(c.oid, 'select'), false)
   from (select) one
   left join pg_catalog.pg_namespace n on n.nspname = %(namespace)s
   left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'meta'

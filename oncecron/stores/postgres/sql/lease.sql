@@ -45,7 +45,7 @@ begin
   returning x.* into k;
   if not found then return; end if;
   if not p_locked and abs(p_client_backend) = pg_backend_pid() then     -- a new session
-    perform {ns}.watch_client_v1(date_part('epoch'::text, k.ttl::interval));
+    perform {ns}.set_up_session_v1(date_part('epoch'::text, k.ttl::interval));
   end if;
   locked := p_locked or v_session and {ns}.take_lock_v1(k.key_id);
   if not p_listens then return; end if;
@@ -209,7 +209,7 @@ begin
       where x.execution_id = v_leased and x.outcome = 'running';
   end if;
   update {ns}.job_execution x
-     set retrying = false, note = {ns}.joined_v1(variadic x.note || p_notes)
+     set retrying = false, note = {ns}.joined_v1(variadic x.note::text || p_notes)
    where x.execution_id = p_execution_id;
   return v_leased is not null;
 end $$;

@@ -17,14 +17,21 @@ language sql stable as $$
 $$;
 
 -- Settings that end the session of a dead client soon after packets stop, and free its lock: a firing that only looks may wait
--- for hours. True. They would stick to a pooler's connection.
-create function {ns}.watch_client_v1(p_ttl double precision) returns boolean
+-- for hours. And what a session needs that a role or a database may have set otherwise: a claim's transactions are read
+-- committed, a claim and an end wait for the disk, times are sent in full, and the client's deadlines alone end a statement.
+-- True. They would stick to a pooler's connection.
+create function {ns}.set_up_session_v1(p_ttl double precision) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select set_config('tcp_keepalives_idle', '10', false) is not null and set_config('tcp_keepalives_interval', '5', false) is not null
+  select set_config('default_transaction_isolation', 'read committed', false) is not null
+     and set_config('statement_timeout', '0', false) is not null and set_config('lock_timeout', '0', false) is not null
+     and set_config('extra_float_digits', '1', false) is not null
+     and (current_setting('synchronous_commit') in ('on', 'remote_apply') or set_config('synchronous_commit', 'on', false) is not null)
+     and set_config('tcp_keepalives_idle', '10', false) is not null and set_config('tcp_keepalives_interval', '5', false) is not null
      and set_config('tcp_keepalives_count', '3', false) is not null and set_config('tcp_user_timeout', '25000', false) is not null
      and (current_setting('server_version_num')::int < 140000
           or set_config('client_connection_check_interval', '5000', false) is not null
              and set_config('idle_session_timeout', (greatest(float8 '600', float8 '10' * p_ttl) * float8 '1000')::bigint::text, false) is not null)
+     and (current_setting('server_version_num')::int < 170000 or set_config('transaction_timeout', '0', false) is not null)
 $$;
 
 -- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.  p_client_backend: the
@@ -45,7 +52,8 @@ create function {ns}.look_v1(
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select pg_is_in_recovery(), current_setting('transaction_isolation'),
-         case when abs(p_client_backend) = pg_backend_pid() then {ns}.watch_client_v1(p_ttl) and p_client_backend > 0
+         -- As a condition: `set_up() and false` would be folded, and 18 knows the parameters when it plans.
+         case when abs(p_client_backend) = pg_backend_pid() and {ns}.set_up_session_v1(p_ttl) then p_client_backend > 0
               else false end,
          date_part('epoch'::text, n.at),
          s.kind, s.author, s.reason, date_part('epoch'::text, s.created_at),

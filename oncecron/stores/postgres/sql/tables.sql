@@ -1,4 +1,4 @@
--- The schema of oncecron, PostgreSQL 13 or newer.  {ns} stands for the quoted name of the schema (the namespace).
+-- The schema of oncecron, PostgreSQL 13 to 18.  {ns} stands for the quoted name of the schema (the namespace).
 -- Run in one transaction.  Every function is qualified by hand and carries a version: hosts
 -- with the next release call look_v2 beside look_v1, so that they can be upgraded in any order.
 
