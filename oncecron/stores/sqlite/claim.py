@@ -86,7 +86,8 @@ def grant(
         "cause": granted.cause,
         "fencing_token": max(seen.fence + 1, microseconds(now)),
         "tick_instant": firing.tick.instant,
-        "mark": mark_of(firing.tick.instant, now["now"]),
+        "mark": marked(seen.high_water, firing.tick.instant, now["now"]),
+        "latest": now["now"] + MAX_CLOCK_SKEW,
         "named": firing.tick.text is not None and firing.tick.instant is None,
         "pid": firing.holder.pid,
         "user": firing.holder.user,
@@ -95,6 +96,7 @@ def grant(
         "schedule": firing.expected_schedule,
         "zone": firing.zone,
         "starting_deadline": firing.starting_deadline,
+        "fired_at": firing.fired_at,
         "lateness": firing.fired_at % 60,
         "retries": firing.retries,
     }
@@ -191,12 +193,15 @@ def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Leas
     )
 
 
-def mark_of(instant: float | None, now: float) -> float | None:
-    """Return the instant if it may become the high-water mark.
+def marked(mark: float | None, instant: float | None, now: float) -> float | None:
+    """Return the high-water mark after a start of this instant.
 
-    Far ahead it may not: every tick before it would be skipped. A claim with one is refused before (`core.claim`).
+    An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before
+    (`core.claim`).
     """
-    return instant if instant is not None and instant <= now + MAX_CLOCK_SKEW else None
+    if instant is None or clock.is_ahead(instant, now):
+        return mark
+    return instant if mark is None or instant > clock.believed(mark, now) else mark
 
 
 def microseconds(now: Values) -> int:

@@ -70,6 +70,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            starting_deadline = case when p_schedule is null then k.starting_deadline else p_starting_deadline end,
            expected_since = case when p_schedule is null or (k.schedule::text, k.zone::text, k.expected_shards::int)
                                                             is not distinct from (p_schedule, p_zone, p_shards)
+                                      and not {ns}.is_ahead(k.expected_since)
                                  then k.expected_since else b.at end,
            divisions = case when k.shard::int = 0 then {ns}.divided(k.divisions, p_shards, p_tick) end,
            divided_until = case when k.shard::int = 0 then {ns}.later(k.divided_until, to_timestamp(p_tick_at)) end

@@ -18,11 +18,17 @@ $$;
 create function {ns}.later(timestamptz, timestamptz) returns timestamptz
 language sql immutable parallel safe as $$ select case when $1 > $2 then $1 else coalesce($2, $1) end $$;
 
+-- Whether only a clock that was wrong can have written a time (core/clock.py).
+create function {ns}.is_ahead(p_time timestamptz) returns boolean
+language sql volatile as $$ select p_time > pg_catalog.clock_timestamp() + interval '5 minutes' $$;
+
 -- A key's high-water mark after a start of this instant. An instant far ahead is ignored: every tick before it would be
--- skipped. A claim with one is refused before (core/claim.py).
+-- skipped. A claim with one is refused before (core/claim.py). A mark that far ahead counts as a day ago.
 create function {ns}.marked(p_mark timestamptz, p_instant timestamptz) returns timestamptz
 language sql volatile as $$
-  select case when p_instant <= pg_catalog.clock_timestamp() + interval '5 minutes' then {ns}.later(p_mark, p_instant) else p_mark end
+  select case when {ns}.is_ahead(p_instant) then p_mark
+              when {ns}.is_ahead(p_mark) and p_instant > pg_catalog.clock_timestamp() - interval '1 day' then p_instant
+              else {ns}.later(p_mark, p_instant) end
 $$;
 
 -- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in

@@ -161,10 +161,14 @@ local function row_of(told)
   return row
 end
 
--- Whether a tick's instant may become the high-water mark. Far ahead it may not: every tick before it would be skipped. A claim
--- with such an instant is refused before (core/claim.py).
+-- Whether only a clock that was wrong can have written a time (core/clock.py).
+local function is_ahead(time) return time and tonumber(time) > now + given.max_skew end
+
+-- Whether a tick's instant becomes the high-water mark. Far ahead it does not: every tick before it would be skipped. A claim
+-- with such an instant is refused before (core/claim.py). A mark that far ahead counts as a day ago.
 local function is_new_mark(instant, key)
-  return instant and tonumber(instant) <= now + given.max_skew and tonumber(instant) > tonumber(key.high_water or '-inf')
+  local mark = is_ahead(key.high_water) and now - 86400 or tonumber(key.high_water or '-inf')
+  return instant and not is_ahead(instant) and tonumber(instant) > mark
 end
 
 -- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in microseconds, or the
@@ -178,7 +182,7 @@ local function mark_key(row)
   if row.outcome == 'not-started' then return set(own.key, marks) end
   if is_new_mark(row.tick_instant, key) then marks.high_water = row.tick_instant end
   local start = math.min(row.started_at, now) -- one in the future would block the gap until then
-  if start > tonumber(key.last_start or '-inf') then
+  if start > tonumber(key.last_start or '-inf') or is_ahead(key.last_start) then
     marks.last_start, marks.last_lateness = seconds(start), seconds(row.fired_at % 60)
     redis.call('HDEL', own.key, 'last_execution_id')
   end

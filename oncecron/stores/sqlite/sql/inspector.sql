@@ -1,7 +1,7 @@
 -- The queries of the commands for people.
 
 -- name: traced_columns
-{execution_columns}, tick_instant, NULL AS fired_at, lost_at
+{execution_columns}, tick_instant, fired_at, lost_at
 
 -- name: execution_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,

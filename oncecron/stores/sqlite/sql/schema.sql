@@ -53,6 +53,7 @@ CREATE TABLE job_execution (
   pid           INTEGER NOT NULL,
   user          TEXT    NOT NULL,
   command       TEXT    NOT NULL,
+  fired_at      REAL,                               -- when its process began, by the clock at that time
   started_at    REAL    NOT NULL,
   finished_at   REAL,
   duration      REAL,
