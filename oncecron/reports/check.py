@@ -14,6 +14,9 @@ channel     messages of `oncecron notify` to a channel fail
 spooled     records wait in the spool of this host
 silent-host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
 clock       the clock of a host differs from the store's
+future      a tick, a start or a pause of a key is in the future
+zone        a key starts the same quarters of an hour after its ticks
+same-name   two machines have the name of one host
 """
 
 from __future__ import annotations
@@ -188,7 +191,7 @@ def _of_items(lists: Sequence[ListView]) -> Iterator[Finding]:
 def _of_hosts(
     rows: Sequence[HostTicks], drained: Collection[str], limits: Limits, now: float
 ) -> Iterator[Finding]:
-    for key, (ticks, present, silent) in sorted(last_ticks(rows, drained).items()):
+    for key, (ticks, _, present, silent) in sorted(last_ticks(rows, drained).items()):
         for host, since in silent:
             reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
             yield finding("silent-host", key, 1, reason, since=since, host=host)

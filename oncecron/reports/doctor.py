@@ -20,10 +20,11 @@ from oncecron.core.units import DAY
 from oncecron.reports.hosts import clock_difference, newest_rows, of_last_day, recent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import KeyHost
     from oncecron.crontab.crons import Cron
+    from oncecron.reports.wrong_times import Told
     from oncecron.run.spool import Spool
 
 _CRON_PATH = "/usr/bin:/bin"
@@ -116,6 +117,20 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
         yield Diagnosis("warn", "commands", text, f"{cure}, or give each job its own key")
     else:
         yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
+
+
+def of_keys(told: Mapping[str, Iterable[Told]]) -> Iterator[Diagnosis]:
+    """Say what is known of keys: by what was looked at, each key with what is wrong."""
+    well = {
+        "marks": "no tick, start or pause is in the future",
+        "zones": "no key starts some quarters of an hour after its ticks",
+    }
+    for name, of_name in told.items():
+        wrong = list(of_name)
+        for key, text, cure in wrong[:_NAMED]:
+            yield Diagnosis("warn", name, visible(f"{key} {text}" if key else text), visible(cure))
+        if not wrong:
+            yield Diagnosis("ok", name, well[name])
 
 
 def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:

@@ -18,8 +18,8 @@ from oncecron.core import tick
 from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.text import part_of, visible
-from oncecron.core.timing import SAME_TIME
-from oncecron.core.units import format_duration
+from oncecron.core.timing import NOTABLE_LATENESS, SAME_TIME
+from oncecron.core.units import format_duration, plain_duration
 from oncecron.reports.due import MISSED_AT_MOST
 from oncecron.reports.jobs import NO_END, as_known, is_living
 from oncecron.reports.shards import division
@@ -194,8 +194,18 @@ class _Sentences:
         execution = traced.execution
         fired = self._fired_apart(traced.fired_at, execution.started_at)
         who = f"pid {execution.pid}, user {visible(execution.user)}{fired}"
-        how = f"{_started(execution, before)} ({who}): {visible(execution.command)}"
+        how = f"{_started(execution, before)}{self._late(traced)} ({who}): {visible(execution.command)}"
         return execution.started_at, f"{self._who(execution)} {how}"
+
+    def _late(self, traced: Traced) -> str:
+        """Return how long after its tick the first attempt was fired, where cron is not expected to need so long."""
+        instant, fired_at = self._facts.instant, traced.fired_at
+        if instant is None or fired_at is None or traced.execution.cause != "schedule":
+            return ""
+        minutes = (fired_at - instant) // NOTABLE_LATENESS
+        if minutes < 1:
+            return ""
+        return f" {plain_duration(minutes * NOTABLE_LATENESS)} after the tick's time"
 
     def _fired_apart(self, fired_at: float | None, at: float) -> str:
         """Return when a host fired, where that is not what the store's clock shows."""

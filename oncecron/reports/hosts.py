@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.clock import believed
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY
 
@@ -58,6 +59,8 @@ class KeyHosts(NamedTuple):
 
     ticks: tuple[str, ...]
     """The last three, the newest first; fewer if there are no more."""
+    first_at: dict[str, float]
+    """When each of them was first fired."""
     hosts: frozenset[str]
     """Those that fired one of them."""
     silent: tuple[Silence, ...]
@@ -104,8 +107,11 @@ def clock_difference(ahead: float) -> str:
 
 
 def recent(rows: Iterable[Row], now: float) -> Iterator[Row]:
-    """Yield the rows that retention keeps, or would remove with the next end of the key."""
-    return (row for row in rows if row.seen_at >= now - HOST_FORGOTTEN_AFTER)
+    """Yield the rows that retention keeps, or would remove with the next end of the key, with times to believe."""
+    for row in rows:
+        if row.seen_at >= now - HOST_FORGOTTEN_AFTER:
+            ticks = tuple((tick, believed(at, now)) for tick, at in row.ticks)
+            yield row._replace(seen_at=believed(row.seen_at, now), ticks=ticks)
 
 
 def fires(row: KeyHost) -> bool:
@@ -143,7 +149,8 @@ def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
         for host, at in sorted(fired.items())
         if host not in present and host not in drained
     )
-    return KeyHosts(newest, frozenset(present), tuple(silent))
+    first_at = {tick: first[tick] for tick in newest}
+    return KeyHosts(newest, first_at, frozenset(present), tuple(silent))
 
 
 def of_last_day(rows: Iterable[KeyHost]) -> dict[str, list[KeyHost]]:

@@ -458,7 +458,13 @@ def test_a_zone_with_other_times_than_cron_is_refused(
     if not name.startswith("right/"):
         return
     (host / "localtime").symlink_to(f"/usr/share/zoneinfo/{name}")
-    settings = [None, name, f":{name}", f"/usr/share/zoneinfo/{name}", f":/usr/share/zoneinfo/{name}"]
+    settings = [
+        None,
+        name,
+        f":{name}",
+        f"/usr/share/zoneinfo/{name}",
+        f":/usr/share/zoneinfo/{name}",
+    ]
     for setting in settings:
         if setting is not None:
             monkeypatch.setenv("TZ", setting)
