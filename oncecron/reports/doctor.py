@@ -17,7 +17,14 @@ from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import DAY
-from oncecron.reports.hosts import clock_difference, newest_rows, of_last_day, recent
+from oncecron.reports.hosts import (
+    NAMES_CURE,
+    clock_difference,
+    newest_rows,
+    of_last_day,
+    recent,
+    same_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,6 +108,7 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
     found = newest_rows(rows, now - DAY)
     yield _of_versions(found)
     yield _of_clocks(found)
+    yield _of_names(rows)
     crontabs = of_last_day(rows)
     schedules = _different(crontabs, lambda row: (row.schedule, row.zone))
     if schedules:
@@ -159,6 +167,13 @@ def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
         [f"the clock of {row.host} {clock_difference(row.clock_ahead)}" for row in wrong]
     )
     return Diagnosis("warn", "clocks", named, "start a time service (chrony) on each host")
+
+
+def _of_names(rows: Sequence[KeyHost]) -> Diagnosis:
+    same = same_names(rows)
+    if same:
+        return Diagnosis("warn", "names", _listed([*same.values()]), NAMES_CURE)
+    return Diagnosis("ok", "names", "no two machines fire under one name, as far as is known")
 
 
 def _different(

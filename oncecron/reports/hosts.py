@@ -44,6 +44,8 @@ class HostSummary(NamedTuple):
     """How often it skipped a tick."""
     silent_on: str | None
     """The keys on which it is silent, joined by commas."""
+    machines: int = 1
+    """2: two machines or more have this name."""
 
 
 class Silence(NamedTuple):
@@ -89,6 +91,7 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
             sum(row.wins for row in of_keys),
             sum(row.skips for row in of_keys),
             ",".join(silent.get(host, ())) or None,
+            max(row.machines for row in of_keys),
         )
 
 
@@ -99,6 +102,21 @@ def newest_rows(rows: Iterable[Row], since: float) -> list[Row]:
         if row.seen_at >= since and row.seen_at >= newest.get(row.host, row).seen_at:
             newest[row.host] = row
     return sorted(newest.values(), key=lambda row: row.host)
+
+
+def same_names(rows: Iterable[Row]) -> dict[str, str]:
+    """Return what is known of the hosts whose name two machines have, by host."""
+    keys: dict[str, list[str]] = {}
+    for row in rows:
+        if row.machines > 1:
+            keys.setdefault(row.host, []).append(row.key)
+    return {
+        host: f"{host} is the name of two machines or more, which have fired the same ticks of {of_host[0]}"
+        for host, of_host in sorted(keys.items())
+    }
+
+
+NAMES_CURE = "give each machine a name of its own, or set ONCECRON_HOST"
 
 
 def clock_difference(ahead: float) -> str:

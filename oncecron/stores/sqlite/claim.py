@@ -136,10 +136,16 @@ def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Value
         "hour": hour,
         "wins": nothing,
         "skips": nothing,
+        "machine": firing.machine,
+        "twice": nothing,
     }
     ticks, ticks_at = before["ticks"].split(), before["ticks_at"].split()
-    if not firing.again and firing.tick.text is not None and firing.tick.text not in ticks:
-        ticks, ticks_at = [firing.tick.text, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+    twice = before["twice"].split()
+    if not firing.again and firing.tick.text is not None:
+        if firing.tick.text not in ticks:
+            ticks, ticks_at = [firing.tick.text, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+        elif firing.tick.text not in twice and _differ(before["machine"], firing.machine):
+            twice = [firing.tick.text, *twice][:2]
     crontab: Values = {
         "schedule": firing.schedule,
         "zone": firing.zone,
@@ -155,7 +161,13 @@ def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Value
         "hour": hour,
         "wins": _counted(before["wins"], passed, int(won)),
         "skips": _counted(before["skips"], passed, int(not won)),
+        "machine": firing.machine,
+        "twice": " ".join(twice),
     }
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def _counted(counts: str, hours: int, more: int) -> str:

@@ -364,17 +364,21 @@ end
 
 -- What a firing that reaches the store tells about its host, when it has won its tick or has skipped it: `ticks`, the last three
 -- that it fired, the newest first, and when it first fired each of them; the counts of its starts and skips in each of 24 hours up
--- to `hour`. One by hand fires no tick, and tells nothing about the crontab.
+-- to `hour`; `twice`, the last two that two machines fired under its name. One by hand fires no tick, and tells nothing about the
+-- crontab.
 local function tell_of_host(before, wins, skips)
   local row = {seen_at = seconds(now), version = given.version, clock_ahead = seconds(given.host_now - now),
     ticks = before.ticks, ticks_at = before.ticks_at, hour = whole(math.floor(now / 3600)),
-    schedule = given.schedule, zone = given.zone, command = given.shown_command}
+    schedule = given.schedule, zone = given.zone, command = given.shown_command, machine = given.machine, twice = before.twice}
   if given.again then
     row.schedule, row.zone, row.command = before.schedule, before.zone, before.command
   elseif given.tick and not string.find(' ' .. (row.ticks or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
     local last, last_at = string.gmatch(row.ticks or '', '%S+'), string.gmatch(row.ticks_at or '', '%S+')
     row.ticks = table.concat({given.tick, last(), last()}, ' ')
     row.ticks_at = table.concat({row.seen_at, last_at(), last_at()}, ' ')
+  elseif given.tick and before.machine and given.machine and before.machine ~= given.machine
+      and not string.find(' ' .. (row.twice or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
+    row.twice = table.concat({given.tick, string.match(row.twice or '', '%S+')}, ' ')
   end
   local passed = row.hour - (before.hour or row.hour)
   row.wins, row.skips = counted(before.wins, passed, wins), counted(before.skips, passed, skips)

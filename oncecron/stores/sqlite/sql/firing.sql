@@ -223,13 +223,14 @@ INSERT INTO plain_skips (key, shard, window, host, words, at) VALUES (:key, :sha
 ON CONFLICT (key, shard, window, host) DO UPDATE SET words = words || excluded.words, at = max(at, excluded.at)
 
 -- name: find_key_host
-SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips
+SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twice
   FROM key_host WHERE key = :key AND shard = :shard AND host = :host
 
 -- name: put_key_host
 INSERT OR REPLACE INTO key_host
-       (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips)
-VALUES (:key, :shard, :host, :now, :version, :ticks, :ticks_at, :schedule, :zone, :command, :hour, :wins, :skips)
+       (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twice)
+VALUES (:key, :shard, :host, :now, :version, :ticks, :ticks_at, :schedule, :zone, :command, :hour, :wins, :skips,
+        :machine, :twice)
 
 -- name: deliver_skip
 -- Identified by its firing's owner, of 36 characters.
