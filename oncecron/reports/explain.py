@@ -18,7 +18,7 @@ from oncecron.core import tick
 from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.text import part_of, visible
-from oncecron.core.timing import NOTABLE_LATENESS, SAME_TIME
+from oncecron.core.timing import MAX_CLOCK_SKEW, NOTABLE_LATENESS, SAME_TIME
 from oncecron.core.units import format_duration, plain_duration
 from oncecron.reports.due import MISSED_AT_MOST
 from oncecron.reports.jobs import NO_END, as_known, is_living
@@ -200,7 +200,10 @@ class _Sentences:
     def _late(self, traced: Traced) -> str:
         """Return how long after its tick the first attempt was fired, where cron is not expected to need so long."""
         instant, fired_at = self._facts.instant, traced.fired_at
-        if instant is None or fired_at is None or traced.execution.cause != "schedule":
+        scheduled = any(row.expected for row in self._facts.job_keys)
+        if instant is None or fired_at is None or not scheduled:
+            return ""
+        if traced.execution.cause != "schedule":
             return ""
         minutes = (fired_at - instant) // NOTABLE_LATENESS
         if minutes < 1:
@@ -215,7 +218,7 @@ class _Sentences:
 
     def _end(self, traced: Traced) -> Iterator[_Event]:
         execution, who = traced.execution, self._who(traced.execution)
-        ended_at = execution.finished_at or execution.started_at
+        ended_at = _ended_at(execution)
         if execution.outcome == "lost":
             yield from self._loss(traced)
         elif execution.outcome in _ENDED:
@@ -429,6 +432,14 @@ def _started(execution: Execution, before: Execution | None) -> str:
         return f"took over{last} with {attempt}"
     lease = " without a lease" if execution.outcome == "unclaimed" else ""
     return f"started {attempt if before or execution.attempt > 1 else 'it'}{lease}"
+
+
+def _ended_at(execution: Execution) -> float:
+    """Return when an execution ended; if the clock was set meanwhile, by the clock before."""
+    started, ended, took = execution.started_at, execution.finished_at, execution.duration
+    if ended is not None and took is not None and abs(ended - started - took) > MAX_CLOCK_SKEW:
+        return started + took
+    return ended or started
 
 
 def _after(execution: Execution) -> str:
