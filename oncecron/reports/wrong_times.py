@@ -42,7 +42,9 @@ def of_the_future(
 ) -> Iterator[Told]:
     """Yield what a clock that was ahead has written about keys."""
     told: dict[str | None, Told] = {}
+    names = set()
     for known in keys:
+        names.add(known.key)
         mark = known.high_water or 0.0
         if is_ahead(mark, now):
             what = f"newest tick, {tick.minute_tick(mark).text},"
@@ -54,7 +56,7 @@ def of_the_future(
         cure = f"it does not count, and `oncecron release {known.key}` removes it"
         told.setdefault(known.key, Told(known.key, text, cure))
     for pause in pauses:
-        if pause.key is not None and is_ahead(pause.since, now):
+        if pause.key in (*names, ALL_KEYS) and is_ahead(pause.since, now):
             everything = pause.key == ALL_KEYS
             which, name = ("all keys are", "--all") if everything else ("is", pause.key)
             since = clock.seconds(pause.since)
