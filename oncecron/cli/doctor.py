@@ -74,7 +74,10 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
     from oncecron.core.log_rows import Diagnosis
-    from oncecron.reports.doctor import of_hosts
+    from oncecron.core.text import Clock
+    from oncecron.reports.doctor import of_hosts, of_keys
+    from oncecron.reports.hosts import recent
+    from oncecron.reports.wrong_times import after_their_ticks, of_the_future
     from oncecron.stores import open_inspector
     from oncecron.stores.address import masked
 
@@ -88,7 +91,11 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                     yield Diagnosis("ok", name, where)
                 yield each
             if name == "store":
-                yield from of_hosts(inspector.key_hosts(), clock.wall())
+                yield from of_hosts(rows := inspector.key_hosts(), now := clock.wall())
+                keys = inspector.job_keys()
+                marks = of_the_future(keys, inspector.pauses(), now, Clock(utc=False))
+                zones = after_their_ticks(inspector, keys, recent(rows, now))
+                yield from of_keys({"marks": marks, "zones": zones})
         finally:
             inspector.close()
     except OncecronError as error:

@@ -30,7 +30,13 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
     with store_inspector(settings) as store:
         _, before = store.drain(host, author=author())
         known = set() if before or host == host_name() else _recent_hosts(store)
+        shared = _has_two_machines(store, host)
     output.say(f"drained {visible(host)}{was('drained', before)}", stream)
+    if shared:
+        complain(
+            f"{visible(host)} is the name of two machines or more: all of them are drained; to drain one, give it a "
+            "name of its own"
+        )
     if known and host not in known:
         complain(
             f"host {visible(host)} is drained, but it has fired nothing recently{near(host, known)}"
@@ -47,6 +53,16 @@ def _recent_hosts(store: Inspector) -> set[str]:
         return set(recent_hosts(store))
     except StoreError:
         return set()
+
+
+def _has_two_machines(store: Inspector, host: str) -> bool:
+    """Return whether two machines fire under this name; False if this role may not read that."""
+    from oncecron.core.errors import StoreError
+
+    try:
+        return any(row.machines > 1 for row in store.host_ticks() if row.host == host)
+    except StoreError:
+        return False
 
 
 def wanted_host(words: list[str]) -> str:

@@ -333,6 +333,7 @@ HOSTS = Kind(
         Column("SKIPS", _plain("skips"), right=True),
         Column("DRAINED", _drained),
         Column("SILENT ON", _plain("silent_on")),
+        Column("MACHINES", _plain("machines"), right=True),
     ),
 )
 FATES = Kind(Fate._fields, frozenset({"acknowledged_at", "lease_ends_at"}), ())

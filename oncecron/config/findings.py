@@ -28,6 +28,9 @@ KINDS = {
     "spooled": WARNING,
     "silent-host": WARNING,
     "clock": WARNING,
+    "future": WARNING,
+    "zone": WARNING,
+    "same-name": WARNING,
 }
 """The kinds of findings, and the state that each has by default."""
 

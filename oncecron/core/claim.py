@@ -30,18 +30,20 @@ The order of the decision:
    expired, if the safeguards (6) allow it, and then the decision is made anew.
 4. The tick has an execution: `done`, unless all its executions are `not-started`. An instant below the high-water mark
    is `passed`, with the newer tick as the detail. So is an instant at the mark without an execution, or where retention
-   may have removed a start. `again` skips both. With `failover` a tick is taken over if its last attempt that started
-   is `lost`, or if it is `failed` or `timed-out` and a retry was to follow (`keep`). It is refused if its instant is
-   below the high-water mark (`passed`), or if that attempt's number is above `retries` (`exhausted`). A firing that
-   `resumes` follows an attempt that is `lost` or `stopped`, with neither of these limits. Without a tick, a
-   firing with `failover` that has `awaited` an execution is refused `done` when that execution, or the newest one
-   without a tick since, has ended. It has not ended if it is `lost` or `not-started`, if it is `stopped` without a
-   request, or if a retry was to follow. `again` skips this too.
+   may have removed a start. `again` skips both. A mark more than `MAX_CLOCK_SKEW` ahead was written by a clock that was
+   wrong, and counts as a day ago: an older instant may have run, and be out of the log. With `failover` a tick is taken
+   over if its last attempt that started is `lost`, or if it is `failed` or `timed-out` and a retry was to follow
+   (`keep`). It is refused if its instant is below the high-water mark (`passed`), or if that attempt's number is above
+   `retries` (`exhausted`). A firing that `resumes` follows an attempt that is `lost` or `stopped`, with neither of
+   these limits. Without a tick, a firing with `failover` that has `awaited` an execution is refused `done` when that
+   execution, or the newest one without a tick since, has ended. It has not ended if it is `lost` or `not-started`, if
+   it is `stopped` without a request, or if a retry was to follow. `again` skips this too.
 5. `recent`: the minute rule refuses when the last start was less than `min_gap` ago and came itself later than 60 s -
    `min_gap` into its own minute (by its own host's clock). Without a tick it refuses when the last start was less than
-   `min_gap` ago. A last start in the future counts as now. A takeover ignores the gap; without a tick, only if the
-   attempt that it follows was the last start. `recent` has the holder of that start, if the store knows it. `late`:
-   more than `starting_deadline` after an instant.
+   `min_gap` ago. A last start in the future counts as now; more than `MAX_CLOCK_SKEW` ahead it was written by a clock
+   that was wrong, and does not count. A takeover ignores the gap; without a tick, only if the attempt that it follows
+   was the last start. `recent` has the holder of that start, if the store knows it. `late`: more than
+   `starting_deadline` after an instant.
 6. The store's second safeguards. A server that may have forgotten leases in a restart or a promotion: the answer is
    `AskAgain("recovering")`, until every lease that it may have granted has expired. A session lock that is taken: if a
    lease has expired, the answer is `AskAgain("stale")`; if the heartbeat has not changed since (`watched`), the claim
@@ -55,6 +57,7 @@ The order of the decision:
 
 from __future__ import annotations
 
+from oncecron.core.clock import believed, is_ahead
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import (
@@ -354,7 +357,8 @@ def _already_ran(state: State, firing: Firing, follows: Attempt | None) -> Refus
     high_water = state.high_water
     if instant is not None and high_water is not None:
         forgotten = newest is None or (started is None and state.forgotten)
-        if instant < high_water or (instant == high_water and forgotten):
+        mark = believed(high_water, state.now)
+        if instant < mark or (instant == mark and forgotten):
             return Refusal("passed", detail=f"by tick {minute_tick(high_water).text}")
     if follows is not None and follows.number > firing.retries and not firing.resumes:
         return _because_of("exhausted", follows)
@@ -369,6 +373,8 @@ def _over(awaited: Attempt) -> Refusal | None:
 
 def _too_soon(state: State, firing: Firing, follows: Attempt | None) -> Refusal | None:
     tick, gap, last = firing.tick, firing.min_gap, state.last_start
+    if last is not None and is_ahead(last, state.now):
+        last = None
     if gap is not None and last is not None and not firing.again:
         by_itself = follows is not None and (tick.text is not None or last <= follows.started_at)
         late_in_its_minute = tick.rule == "minute" and (state.last_lateness or 0.0) > 60 - gap

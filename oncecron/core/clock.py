@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from oncecron.core.timing import OLDEST_PROCESS
+from oncecron.core.timing import FALSE_TIME_AGO, MAX_CLOCK_SKEW, OLDEST_PROCESS
 
 BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MONOTONIC: int = time.CLOCK_MONOTONIC
@@ -21,6 +21,16 @@ _FIRST_TIME, _LAST_TIME = -62_135_510_400, 253_402_214_400
 def is_time(seconds: float) -> bool:
     """Return whether a number is a time that can be shown, or a difference of two; infinity and NaN are neither."""
     return _FIRST_TIME <= seconds <= _LAST_TIME
+
+
+def is_ahead(time: float, now: float) -> bool:
+    """Return whether a recorded time is so far ahead of the present one that a wrong clock has written it."""
+    return time > now + MAX_CLOCK_SKEW
+
+
+def believed(time: float, now: float) -> float:
+    """Return a recorded time; one that a wrong clock has written counts as `FALSE_TIME_AGO`."""
+    return now - FALSE_TIME_AGO if is_ahead(time, now) else time
 
 
 def wall() -> float:
@@ -48,6 +58,19 @@ def process_started() -> float:
         return now
     # Another time namespace, or a faked clock, gives a wrong age.
     return now - age if 0 <= age < OLDEST_PROCESS else now
+
+
+def machine() -> str | None:
+    """Return a short name of this boot of this machine or container; None where the kernel tells none.
+
+    It tells two machines with one host name apart. /etc/machine-id does not: clones share it, and containers have none.
+    Containers of one kernel share its boot id, but each has a UTS namespace: it is what has the host name.
+    """
+    boot = boot_id()
+    try:
+        return f"{boot[:8]}.{os.stat('/proc/self/ns/uts').st_ino}" if boot else None
+    except OSError:
+        return None
 
 
 def boot_id() -> str:

@@ -174,6 +174,8 @@ class KeyHost(NamedTuple):
     """How often it started the command in the last 24 hours, counted by whole hours."""
     skips: int
     """How often it did not."""
+    machines: int = 1
+    """2: two machines or more have fired the same ticks under its name."""
 
 
 class HostTicks(NamedTuple):
@@ -184,6 +186,7 @@ class HostTicks(NamedTuple):
     seen_at: float
     clock_ahead: float
     ticks: tuple[tuple[str, float], ...]
+    machines: int = 1
 
 
 def count_of_last_day(counts: str, hours: int) -> int:
@@ -205,11 +208,13 @@ def key_host_of(
     command: str | None,
     wins: int | None,
     skips: int | None,
+    twice: str | None,
 ) -> KeyHost:
     """Return a host of a key as every store has it, in the order of their columns; ticks and times as words."""
     return KeyHost(
         *(key, int(shard), host, float(seen_at), version, float(clock_ahead)),
         *(_fired(ticks, ticks_at), schedule, zone, command, int(wins or 0), int(skips or 0)),
+        _machines(ticks, twice),
     )
 
 
@@ -220,10 +225,19 @@ def host_ticks_of(
     clock_ahead: float,
     ticks: str | None,
     ticks_at: str | None,
+    twice: str | None,
 ) -> HostTicks:
     """Return the same of a host of a key as `key_host_of`."""
     fired = _fired(ticks, ticks_at)
-    return HostTicks(key, host, float(seen_at), float(clock_ahead), fired)
+    return HostTicks(key, host, float(seen_at), float(clock_ahead), fired, _machines(ticks, twice))
+
+
+def _machines(ticks: str | None, twice: str | None) -> int:
+    """Return how many machines have the name of a host, of whose last ticks these were fired by two.
+
+    One tick proves nothing: a host may fire it again after a reboot.
+    """
+    return min(2, max(1, len({*(ticks or "").split()} & {*(twice or "").split()})))
 
 
 def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], ...]:

@@ -177,6 +177,8 @@ class Firing(NamedTuple):
     """How many further attempts its tick may have, counted across all hosts."""
     resumes: bool = False
     """Whether it goes on with a tick whose last attempt was lost or stopped (`each`), however often and however old."""
+    machine: str | None = None
+    """Which boot of which machine or container fires; None: not known."""
 
     @property
     def shown_command(self) -> str:

@@ -28,6 +28,12 @@ _NAMES_OF_UTC = frozenset(
 )
 """One zone, by the links of the tz database."""
 
+_LEAP_SECONDS = "right/"
+"""The zones of the tz database in which a clock would have to count leap seconds."""
+
+_OF_THIS_HOST = frozenset(("localtime", "posixrules", "Factory"))
+"""Files of the tz database whose zone the host's administrator or distribution chooses."""
+
 _CURE = "name the zone with --tz, such as --tz Europe/Berlin"
 
 
@@ -47,13 +53,18 @@ def host_zone(environment: Mapping[str, str] = os.environ) -> str:
         return _zone_of_setting(setting)
     if not os.path.lexists(_LOCALTIME):
         return "UTC"
-    return _zone_of_link(_LOCALTIME) or _zone_of_copy()
+    name = _zone_of_link(_LOCALTIME)
+    if name is None:
+        return _zone_of_copy()
+    _refuse_misleading(name)
+    return name
 
 
 def _zone_of_setting(setting: str) -> str:
     """Return the zone in `$TZ`, a name or a file; UTC if it is empty."""
     text = setting.removeprefix(":") or "UTC"
     name = (_zone_of_link(text) or "") if text.startswith("/") else text
+    _refuse_misleading(name)
     try:
         find_zone(name)
     except ValueError:
@@ -90,6 +101,7 @@ def find_zone(name: str) -> tzinfo | None:
     """Return the zone with this name, or None for UTC, which needs no tz database. Raises ValueError."""
     if name in _NAMES_OF_UTC:
         return None
+    _refuse_misleading(name)
     from zoneinfo import ZoneInfo
 
     from oncecron.core.errors import UnknownZoneError
@@ -98,6 +110,30 @@ def find_zone(name: str) -> tzinfo | None:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
         raise UnknownZoneError(f"unknown time zone {name!r}; {_cure_of(name)}") from None
+
+
+def _is_misleading(name: str) -> bool:
+    """Return whether the tz database has the name, and its times are not those of one place.
+
+    The C library subtracts the leap seconds of a `right/` zone from a clock that does not count them, and such a file
+    has no rules for the time after its last change.
+    """
+    return name.startswith(_LEAP_SECONDS) or name in _OF_THIS_HOST
+
+
+def _refuse_misleading(name: str) -> None:
+    if not _is_misleading(name):
+        return
+    from oncecron.core.errors import UnknownZoneError
+
+    usual = name.removeprefix(_LEAP_SECONDS).lstrip("/")
+    if usual != name:
+        raise UnknownZoneError(
+            f"the time zone {name!r} counts leap seconds, and this host's clock does not; use {usual}"
+        )
+    raise UnknownZoneError(
+        f"the time zone {name!r} is not the same on every host; use a name such as Europe/Berlin"
+    )
 
 
 class BorrowedZone:
@@ -139,7 +175,9 @@ class BorrowedZone:
 
 def _database_file(name: str) -> str | None:
     """Return the file of a zone in the tz database of the system, if the C library reads it as `zoneinfo` does."""
-    if ".." in name or name.startswith("/") or "PYTHONTZPATH" in os.environ:
+    if _is_misleading(name) or "PYTHONTZPATH" in os.environ:
+        return None
+    if not {"", ".", ".."}.isdisjoint(name.split("/")):
         return None
     path = f"{_DATABASE}/{name}"
     try:

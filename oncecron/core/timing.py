@@ -35,6 +35,13 @@ MAX_CLOCK_SKEW = 300.0
 An instant named with `--tick` may be this far ahead of the store's clock.
 """
 
+FALSE_TIME_AGO = 1.0 * DAY
+"""A time that only a wrong clock can have written counts as one so long ago.
+
+That is longer than a scheduled firing is usually late, and not longer than the log keeps executions, whose ticks are
+`done`.
+"""
+
 TOKEN_AHEAD = 1.0 * DAY
 """A fencing token that a record or a re-adoption brings counts up to this far ahead of the store's clock.
 
@@ -303,6 +310,12 @@ SILENT_WAIT = 2.0
 LEAST_SILENCE = 3600.0
 """A key without a schedule is not silent before this, however often it usually runs."""
 
+ZONE_STEP = 900.0
+"""The offsets of time zones are multiples of this."""
+
+ZONE_STEP_WITHIN = 20.0
+"""Cron, the interpreter and a connection need less, from a tick in cron's zone to the start of a firing on record."""
+
 SLOW_AND_MORE = 60.0
 """A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
 
@@ -359,6 +372,9 @@ PLAIN_SKIP_EARLY = 20.0
 
 PLAIN_SKIP_LATE = 500.0
 """So many seconds after it: with the others, 19 bits hold the milliseconds."""
+
+NOTABLE_LATENESS = 60.0
+"""`why` says how long after its tick a host fired, from this on: cron fires within the minute."""
 
 SAME_TIME = 2.0
 """`why` does not mention a difference between two clocks, or two steps of one firing, that is smaller than this."""

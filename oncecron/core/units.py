@@ -107,6 +107,11 @@ def format_duration(seconds: float) -> str:
     return f"{sign}{count // ratio}{large}{count % ratio:0{width}d}{small}"
 
 
+def plain_duration(seconds: float) -> str:
+    """Return whole minutes for people: `15m`, `2h`, `2h05m`, `3d4h`."""
+    return format_duration(seconds).removesuffix("00s").removesuffix("00m")
+
+
 def typed_duration(seconds: float) -> str:
     """Return `seconds`, to the millisecond, as `parse_duration` reads it: `7d`, `36h`, `90s`, `0.5s`."""
     for unit in ("d", "h", "m"):

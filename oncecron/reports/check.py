@@ -14,6 +14,9 @@ channel     messages of `oncecron notify` to a channel fail
 spooled     records wait in the spool of this host
 silent-host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
 clock       the clock of a host differs from the store's
+future      a tick, a start or a pause of a key is in the future
+zone        a key starts the same quarters of an hour after its ticks
+same-name   two machines have the name of one host
 """
 
 from __future__ import annotations
@@ -25,7 +28,15 @@ from oncecron.core.text import part_of
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW, SLOW_AND_MORE
 from oncecron.core.units import DAY, format_duration
 from oncecron.reports.due import MISSED_AT_MOST
-from oncecron.reports.hosts import LAST_TICKS, clock_difference, last_ticks, newest_rows, recent
+from oncecron.reports.hosts import (
+    LAST_TICKS,
+    NAMES_CURE,
+    clock_difference,
+    last_ticks,
+    newest_rows,
+    recent,
+    same_names,
+)
 from oncecron.reports.item_lists import in_doubt, left_behind, newest_lists
 from oncecron.reports.jobs import NO_END, STREAK_AT_MOST, is_living
 
@@ -188,7 +199,7 @@ def _of_items(lists: Sequence[ListView]) -> Iterator[Finding]:
 def _of_hosts(
     rows: Sequence[HostTicks], drained: Collection[str], limits: Limits, now: float
 ) -> Iterator[Finding]:
-    for key, (ticks, present, silent) in sorted(last_ticks(rows, drained).items()):
+    for key, (ticks, _, present, silent) in sorted(last_ticks(rows, drained).items()):
         for host, since in silent:
             reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
             yield finding("silent-host", key, 1, reason, since=since, host=host)
@@ -196,6 +207,8 @@ def _of_hosts(
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
             missing = limits.min_hosts - len(present)
             yield finding("silent-host", key, missing, f"{few}, and not by {limits.min_hosts}")
+    for host, reason in same_names(rows).items():
+        yield finding("same-name", None, 1, f"{reason}; {NAMES_CURE}", host=host)
     for row in newest_rows(rows, now - DAY):
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
             reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"

@@ -17,13 +17,21 @@ from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import DAY
-from oncecron.reports.hosts import clock_difference, newest_rows, of_last_day, recent
+from oncecron.reports.hosts import (
+    NAMES_CURE,
+    clock_difference,
+    newest_rows,
+    of_last_day,
+    recent,
+    same_names,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import KeyHost
     from oncecron.crontab.crons import Cron
+    from oncecron.reports.wrong_times import Told
     from oncecron.run.spool import Spool
 
 _CRON_PATH = "/usr/bin:/bin"
@@ -100,6 +108,7 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
     found = newest_rows(rows, now - DAY)
     yield _of_versions(found)
     yield _of_clocks(found)
+    yield _of_names(rows)
     crontabs = of_last_day(rows)
     schedules = _different(crontabs, lambda row: (row.schedule, row.zone))
     if schedules:
@@ -116,6 +125,20 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
         yield Diagnosis("warn", "commands", text, f"{cure}, or give each job its own key")
     else:
         yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
+
+
+def of_keys(told: Mapping[str, Iterable[Told]]) -> Iterator[Diagnosis]:
+    """Say what is known of keys: by what was looked at, each key with what is wrong."""
+    well = {
+        "marks": "no tick, start or pause is in the future",
+        "zones": "no key starts some quarters of an hour after its ticks",
+    }
+    for name, of_name in told.items():
+        wrong = list(of_name)
+        for key, text, cure in wrong[:_NAMED]:
+            yield Diagnosis("warn", name, visible(f"{key} {text}" if key else text), visible(cure))
+        if not wrong:
+            yield Diagnosis("ok", name, well[name])
 
 
 def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
@@ -144,6 +167,13 @@ def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
         [f"the clock of {row.host} {clock_difference(row.clock_ahead)}" for row in wrong]
     )
     return Diagnosis("warn", "clocks", named, "start a time service (chrony) on each host")
+
+
+def _of_names(rows: Sequence[KeyHost]) -> Diagnosis:
+    same = same_names(rows)
+    if same:
+        return Diagnosis("warn", "names", _listed([*same.values()]), NAMES_CURE)
+    return Diagnosis("ok", "names", "no two machines fire under one name, as far as is known")
 
 
 def _different(

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
+from oncecron.core.clock import believed, is_ahead
 from oncecron.core.timing import LEAST_SILENCE
 from oncecron.reports.expected import expected_shards, grace_of, was_held_back
 
@@ -110,13 +111,15 @@ class _Calendar:
         """Return what the schedules of all shards of a key say."""
         expected = list(expected_shards(known.shards))
         of_shards = [
-            self._since(each, _start(shard, each, known.newest)) for shard, each in expected
+            self._since(each, _start(shard, each, known.newest, self._now))
+            for shard, each in expected
         ]
         ticks = of_shards[0] if of_shards else ()
         if any(each != ticks for each in of_shards[1:]):
             ticks = sorted({*itertools.chain(*of_shards)}, key=_instant)[:MISSED_AT_MOST]
         if known.paused is not None:
-            ticks = ticks[: bisect.bisect_left(ticks, known.paused, key=_instant)]
+            paused = believed(known.paused, self._now)
+            ticks = ticks[: bisect.bisect_left(ticks, paused, key=_instant)]
         grace = min((grace_of(each) for _, each in expected), default=0.0)
         coming = min((self._following(each) for _, each in expected), default=math.inf)
         return _Scheduled(ticks, self._now - grace, None if math.isinf(coming) else coming)
@@ -169,7 +172,8 @@ def _due(known: Known, scheduled: _Scheduled, skips: Sequence[SkipReason], now: 
 
 def _silent_since(known: Known, now: float) -> float | None:
     """Return the newest start of a key without a schedule, if three times its longest recent gap have passed."""
-    starts = sorted({each.started_at for each in known.newest[:GAPS_OF]}, reverse=True)
+    recorded = {each.started_at for each in known.newest[:GAPS_OF]}
+    starts = sorted((each for each in recorded if not is_ahead(each, now)), reverse=True)
     scheduled = any(each.expected for each in known.shards)
     if scheduled or known.paused is not None or len(starts) < FEWEST_STARTS:
         return None
@@ -180,16 +184,20 @@ def _silent_since(known: Known, now: float) -> float | None:
     return starts[0]
 
 
-def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution]) -> float:
-    """Return the instant since which ticks of a shard are due: its newest start that was not given back."""
-    started = known.high_water or -math.inf
+def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution], now: float) -> float:
+    """Return the instant since which ticks of a shard are due: its newest start that was not given back.
+
+    What a wrong clock has written counts no further than now: since then, nothing was due.
+    """
+    started, since = known.high_water or -math.inf, min(expected.since, now)
     attempts = [each for each in newest if each.shard == known.shard and each.tick]
-    if attempts and attempts[0].outcome == "not-started":
+    if is_ahead(started, now) or (attempts and attempts[0].outcome == "not-started"):
         instants = [
             tick.instant_of(each.tick) for each in attempts if each.outcome != "not-started"
         ]
-        started = max((each for each in instants if each is not None), default=-math.inf)
-    return max(expected.since, started)
+        right = [each for each in instants if each is not None and not is_ahead(each, now)]
+        started = max(right, default=now if is_ahead(started, now) else -math.inf)
+    return max(since, started)
 
 
 def _reasons(ticks: Sequence[tick.Tick], skips: Sequence[SkipReason]) -> dict[str, Reasons]:

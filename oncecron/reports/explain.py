@@ -18,8 +18,8 @@ from oncecron.core import tick
 from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.text import part_of, visible
-from oncecron.core.timing import SAME_TIME
-from oncecron.core.units import format_duration
+from oncecron.core.timing import MAX_CLOCK_SKEW, NOTABLE_LATENESS, SAME_TIME
+from oncecron.core.units import format_duration, plain_duration
 from oncecron.reports.due import MISSED_AT_MOST
 from oncecron.reports.jobs import NO_END, as_known, is_living
 from oncecron.reports.shards import division
@@ -194,8 +194,21 @@ class _Sentences:
         execution = traced.execution
         fired = self._fired_apart(traced.fired_at, execution.started_at)
         who = f"pid {execution.pid}, user {visible(execution.user)}{fired}"
-        how = f"{_started(execution, before)} ({who}): {visible(execution.command)}"
+        how = f"{_started(execution, before)}{self._late(traced)} ({who}): {visible(execution.command)}"
         return execution.started_at, f"{self._who(execution)} {how}"
+
+    def _late(self, traced: Traced) -> str:
+        """Return how long after its tick the first attempt was fired, where cron is not expected to need so long."""
+        instant, fired_at = self._facts.instant, traced.fired_at
+        scheduled = any(row.expected for row in self._facts.job_keys)
+        if instant is None or fired_at is None or not scheduled:
+            return ""
+        if traced.execution.cause != "schedule":
+            return ""
+        minutes = (fired_at - instant) // NOTABLE_LATENESS
+        if minutes < 1:
+            return ""
+        return f" {plain_duration(minutes * NOTABLE_LATENESS)} after the tick's time"
 
     def _fired_apart(self, fired_at: float | None, at: float) -> str:
         """Return when a host fired, where that is not what the store's clock shows."""
@@ -205,7 +218,7 @@ class _Sentences:
 
     def _end(self, traced: Traced) -> Iterator[_Event]:
         execution, who = traced.execution, self._who(traced.execution)
-        ended_at = execution.finished_at or execution.started_at
+        ended_at = _ended_at(execution)
         if execution.outcome == "lost":
             yield from self._loss(traced)
         elif execution.outcome in _ENDED:
@@ -419,6 +432,14 @@ def _started(execution: Execution, before: Execution | None) -> str:
         return f"took over{last} with {attempt}"
     lease = " without a lease" if execution.outcome == "unclaimed" else ""
     return f"started {attempt if before or execution.attempt > 1 else 'it'}{lease}"
+
+
+def _ended_at(execution: Execution) -> float:
+    """Return when an execution ended; if the clock was set meanwhile, by the clock before."""
+    started, ended, took = execution.started_at, execution.finished_at, execution.duration
+    if ended is not None and took is not None and abs(ended - started - took) > MAX_CLOCK_SKEW:
+        return started + took
+    return ended or started
 
 
 def _after(execution: Execution) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.reports.check import check
+from oncecron.reports.check import check, finding
+from oncecron.reports.hosts import recent
 from oncecron.reports.jobs import jobs
 from oncecron.reports.notify.notified import failing_channels
+from oncecron.reports.wrong_times import after_their_ticks, of_the_future
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from oncecron.core.log_rows import HostTicks
+    from oncecron.core.log_rows import HostTicks, Pause
     from oncecron.core.text import Clock
     from oncecron.reports.check import Checked, Limits
     from oncecron.reports.jobs import JobSummary
@@ -40,19 +43,31 @@ def look(
 
     With `judged`, the jobs have only what findings need, see `jobs`.
     """
-    leases = store.leases()
-    lists = store.item_lists()
-    asked = jobs(store, log, now, keys or None, leases=leases, lists=lists, judged=judged)
-    found = list(asked)
-    others = () if keys else failing_channels(store.notices(), now)
-    hosts, drained = _hosts(store, limits.states)
+    leases, lists = store.leases(), store.item_lists()
+    known = [each for each in store.job_keys() if not keys or each.key in keys]
+    pauses = store.pauses()
+    asked = functools.partial(jobs, leases=leases, lists=lists, known=known, pauses=pauses)
+    found = list(asked(store, log, now, keys or None, judged=judged))
+    others = [] if keys else list(failing_channels(store.notices(), now))
+    hosts, drained = _hosts(store, pauses, limits.states)
+    for kind, told in (
+        ("future", of_the_future(known, pauses, now, clock)),
+        ("zone", after_their_ticks(log, known, recent(hosts, now))),
+    ):
+        if limits.states[kind]:
+            others += [
+                finding(kind, each.key, 1, f"{each.text}; {each.cure}")
+                for each in told
+                if not keys or each.key in keys
+            ]
     checked = check(found, leases, spooled, limits, now, clock, hosts, drained, others, lists=lists)
     return Look(found, checked)
 
 
-def _hosts(store: Inspector, states: Mapping[str, int]) -> tuple[Sequence[HostTicks], set[str]]:
+def _hosts(
+    store: Inspector, pauses: Sequence[Pause], states: Mapping[str, int]
+) -> tuple[Sequence[HostTicks], set[str]]:
     """Return the hosts of all keys, which may be many, if they are looked for; and the drained hosts."""
-    if not states["silent-host"] and not states["clock"]:
+    if not any(states[kind] for kind in ("silent-host", "clock", "zone", "same-name")):
         return (), set()
-    drained = {pause.host for pause in store.pauses() if pause.host is not None}
-    return store.host_ticks(), drained
+    return store.host_ticks(), {pause.host for pause in pauses if pause.host is not None}

@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
+from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.reports.expected import expected_shards, grace_of, paused_since, was_held_back
@@ -37,7 +38,7 @@ class Gaps:
         self.key, self.shard = known.key, known.shard
         self._expected = expected
         self._paused_since = math.inf if paused is None else paused
-        self._since = self._due = expected.since
+        self._since = self._due = self._now = expected.since
         self._coming: Iterator[tick.Tick] = iter(())
         self._next = math.inf
         self._last = -math.inf
@@ -46,9 +47,10 @@ class Gaps:
         self._not_started: dict[float, str] = {}
         self._hosts: set[str] = set()
 
-    def expect(self, since: float, due: float) -> None:
-        """Expect the ticks that are newer than `since`, and `due` at the latest."""
-        self._since, self._due = max(self._since, since), due
+    def expect(self, since: float, now: float) -> None:
+        """Expect the ticks that are newer than `since`, and due by `now`."""
+        self._now, self._due = now, now - grace_of(self._expected)
+        self._since = max(min(self._since, now), since)
         schedule, zone = self._expected.schedule, self._expected.zone
         # This host knows no such zone, or the schedule is none: nothing is expected.
         with contextlib.suppress(ValueError):
@@ -59,7 +61,7 @@ class Gaps:
         """Read the next execution, in the order of starts."""
         execution, instant = traced.execution, traced.instant
         self._hosts.add(execution.host)
-        if instant is None or instant < self._since:
+        if instant is None or instant < self._since or is_ahead(instant, self._now):
             return
         if execution.outcome == "not-started":
             self._not_started[instant] = execution.host
@@ -137,7 +139,7 @@ def expected_gaps(store: Inspector, since: float, now: float) -> dict[tuple[str,
     found = {}
     for known, expected in expected_shards(store.job_keys()):
         gaps = Gaps(known, expected, paused_since(known.key, pauses))
-        gaps.expect(since, now - grace_of(expected))
+        gaps.expect(since, now)
         found[known.key, known.shard] = gaps
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.clock import believed
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY
 
@@ -43,6 +44,8 @@ class HostSummary(NamedTuple):
     """How often it skipped a tick."""
     silent_on: str | None
     """The keys on which it is silent, joined by commas."""
+    machines: int = 1
+    """2: two machines or more have this name."""
 
 
 class Silence(NamedTuple):
@@ -58,6 +61,8 @@ class KeyHosts(NamedTuple):
 
     ticks: tuple[str, ...]
     """The last three, the newest first; fewer if there are no more."""
+    first_at: dict[str, float]
+    """When each of them was first fired."""
     hosts: frozenset[str]
     """Those that fired one of them."""
     silent: tuple[Silence, ...]
@@ -86,6 +91,7 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
             sum(row.wins for row in of_keys),
             sum(row.skips for row in of_keys),
             ",".join(silent.get(host, ())) or None,
+            max(row.machines for row in of_keys),
         )
 
 
@@ -98,14 +104,32 @@ def newest_rows(rows: Iterable[Row], since: float) -> list[Row]:
     return sorted(newest.values(), key=lambda row: row.host)
 
 
+def same_names(rows: Iterable[Row]) -> dict[str, str]:
+    """Return what is known of the hosts whose name two machines have, by host."""
+    keys: dict[str, list[str]] = {}
+    for row in rows:
+        if row.machines > 1:
+            keys.setdefault(row.host, []).append(row.key)
+    return {
+        host: f"{host} is the name of two machines or more, which have fired the same ticks of {of_host[0]}"
+        for host, of_host in sorted(keys.items())
+    }
+
+
+NAMES_CURE = "give each machine a name of its own, or set ONCECRON_HOST"
+
+
 def clock_difference(ahead: float) -> str:
     """Say how far a host's clock is ahead of the store's."""
     return f"is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's"
 
 
 def recent(rows: Iterable[Row], now: float) -> Iterator[Row]:
-    """Yield the rows that retention keeps, or would remove with the next end of the key."""
-    return (row for row in rows if row.seen_at >= now - HOST_FORGOTTEN_AFTER)
+    """Yield the rows that retention keeps, or would remove with the next end of the key, with times to believe."""
+    for row in rows:
+        if row.seen_at >= now - HOST_FORGOTTEN_AFTER:
+            ticks = tuple((tick, believed(at, now)) for tick, at in row.ticks)
+            yield row._replace(seen_at=believed(row.seen_at, now), ticks=ticks)
 
 
 def fires(row: KeyHost) -> bool:
@@ -143,7 +167,8 @@ def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
         for host, at in sorted(fired.items())
         if host not in present and host not in drained
     )
-    return KeyHosts(newest, frozenset(present), tuple(silent))
+    first_at = {tick: first[tick] for tick in newest}
+    return KeyHosts(newest, first_at, frozenset(present), tuple(silent))
 
 
 def of_last_day(rows: Iterable[KeyHost]) -> dict[str, list[KeyHost]]:

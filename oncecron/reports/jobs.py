@@ -13,6 +13,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.timing import LEAST_SILENCE
 from oncecron.reports.due import Known, dues
@@ -104,22 +105,25 @@ def jobs(
     *,
     leases: Sequence[LeaseView] | None = None,
     lists: Sequence[ListView] | None = None,
+    known: Iterable[JobKey] | None = None,
+    pauses: Sequence[Pause] | None = None,
     judged: bool = False,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`.
 
-    Leases, pauses, schedules and lists of items come from `store`, executions from `log`. `leases` and `lists` are
-    those of the store, if the caller has asked for them. However many keys there are, each store is asked a few
-    questions.
+    Leases, pauses, schedules and lists of items come from `store`, executions from `log`. `leases`, `lists`, `known`
+    and `pauses` are those of the store, if the caller has asked for them. However many keys there are, each store is
+    asked a few questions.
 
     `judged`: only findings are wanted. Of a key that is well, its newest execution alone is read, so its streak, its
     last failure and its usual duration are not known.
     """
     shards: dict[str, list[JobKey]] = {}
-    for known in itertools.chain(store.job_keys(), () if log is store else log.job_keys()):
-        if keys is None or known.key in keys:
-            shards.setdefault(known.key, []).append(known)
-    pauses = store.pauses()
+    of_store = store.job_keys() if known is None else known
+    for shard in itertools.chain(of_store, () if log is store else log.job_keys()):
+        if keys is None or shard.key in keys:
+            shards.setdefault(shard.key, []).append(shard)
+    pauses = store.pauses() if pauses is None else pauses
     leases = store.leases() if leases is None else leases
     running = _by_key(lease for lease in leases if is_living(lease, now))
     asked = max((lease.asked_at or now for lease in leases), default=now)
@@ -170,6 +174,8 @@ def _judged(
 def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
     """Return whether the newest execution of a key that does not run says that older ones make no finding."""
     is_whole = newest.shards == 1 and all(each.shard == newest.shard for each in shards)
+    if any(is_ahead(each.high_water or 0.0, now) for each in shards):
+        return False
     has_habit_for_now = (
         any(each.expected for each in shards) or newest.started_at > now - LEAST_SILENCE
     )

@@ -35,6 +35,8 @@ FINDINGS = {
         "silent_hosts",
         "Hosts that used to fire the key and have fired none of its last three ticks.",
     ),
+    "future": ("in_future", "1: a tick, a start or the pause of the key is in the future."),
+    "zone": ("wrong_zone", "1: the key starts some quarters of an hour after its ticks."),
 }
 """The metric and its help for each finding of a key that `oncecron check` can have."""
 

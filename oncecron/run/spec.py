@@ -189,6 +189,7 @@ def spec_of(
         retries=FAILOVER_RETRIES
         if settings["failover"] and settings["retries"] is None
         else policy.retries,
+        machine=clock.machine(),
     )
     return RunSpec(
         firing=firing,

@@ -124,6 +124,7 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_oncecron": "1.0",
         "p_host_now": clock.wall(),
         "p_again": False,
+        "p_machine": "6a1f93c0.4026531838",
     }
 
 
@@ -143,6 +144,7 @@ def adopting(key: str) -> dict[str, Any]:
         "oncecron",
         "host_now",
         "again",
+        "machine",
     ):
         del common[f"p_{name}"]
     now = clock.wall()
@@ -384,6 +386,7 @@ def test_skips_with_arguments_of_ones_own_making(
         "p_schedule": "* * * * *",
         "p_zone": "UTC",
         "p_command": "true",
+        "p_machine": "6a1f93c0.4026531838",
     }
     runner("register_v1", p_key="k", p_shard=0)
     for changed in variants(skip, TEXTS):

@@ -8,13 +8,14 @@ from typing import Any
 from answers import refused
 from log_of import Store
 from servers.oncecron import Oncecron
+from servers.require import require_root
 
 from oncecron import __version__
 
 Hosts = Callable[..., Oncecron]
 FIELDS = [
     *("host", "seen_at", "version", "clock_ahead", "drained_by"),
-    *("keys", "wins", "skips", "silent_on"),
+    *("keys", "wins", "skips", "silent_on", "machines"),
 ]
 
 
@@ -41,7 +42,7 @@ def test_hosts_at_a_glance(new_host: Hosts) -> None:
     for each in found.values():
         assert each["version"] == __version__
         assert abs(each["clock_ahead"]) < 5
-        assert (each["silent_on"], each["drained_by"]) == (None, None)
+        assert (each["silent_on"], each["drained_by"], each["machines"]) == (None, None, 1)
         assert before - 60 < parsed(each["seen_at"]) < time.time() + 60
     for tick in ("3", "4", "5"):
         assert shown(a)["host-b"]["silent_on"] is None
@@ -49,6 +50,29 @@ def test_hosts_at_a_glance(new_host: Hosts) -> None:
     assert shown(a)["host-b"]["silent_on"] == "k"
     b.run("k", "--tick", "5", "--", "true")
     assert shown(a)["host-b"]["silent_on"] is None
+
+
+def test_two_machines_of_one_name_are_told_apart(new_host: Hosts, operator: Oncecron) -> None:
+    """Here two containers of one kernel: who asks about hosts, or drains one, is told."""
+    require_root("a namespace for the name of a host")
+    one, other = new_host("localhost"), new_host("localhost")
+    other.prefix = ["unshare", "--uts", "--"]
+    for tick, machines in (("1", 1), ("2", 2)):
+        for host in (one, other):
+            assert host.run("k", "--tick", tick, "--", "true").status == 0
+        assert shown(one)["localhost"]["machines"] == machines
+    found = json.loads(one("check", "--json").out)["findings"]
+    assert [(each["finding"], each["key"], each["host"]) for each in found] == [
+        ("same-name", None, "localhost")
+    ]
+    [named] = [
+        each for each in json.loads(one("doctor", "--json").out) if each["subject"] == "names"
+    ]
+    assert named["state"] == "warn"
+    assert "localhost is the name of two machines" in named["text"]
+    drained = operator("drain", "localhost")
+    assert drained.status == 0
+    assert "two machines or more: all of them are drained" in drained.err
 
 
 def parsed(time_: str) -> float:
@@ -67,10 +91,10 @@ def test_the_table_and_the_other_formats(new_host: Hosts) -> None:
     title, *lines = a("hosts").out.decode().splitlines()
     assert title.split() == [
         *("HOST", "SEEN", "VERSION", "CLOCK", "KEYS"),
-        *("WINS", "SKIPS", "DRAINED", "SILENT", "ON"),
+        *("WINS", "SKIPS", "DRAINED", "SILENT", "ON", "MACHINES"),
     ]
     assert [line.split()[0] for line in lines] == ["host-a", "host-b"]
-    assert [line.split()[-2:] for line in lines] == [["-", "-"], ["-", "k"]]
+    assert [line.split()[-3:] for line in lines] == [["-", "-", "1"], ["-", "k", "1"]]
     assert a("drain", "host-b").status == 0
     assert a("hosts").out.decode().splitlines()[2].split()[-1] == "-"
     assert shown(a)["host-b"]["drained_by"]

@@ -68,7 +68,7 @@ def test_every_finding_of_a_key_is_a_metric() -> None:
     from oncecron.config.findings import KINDS
     from oncecron.reports.metrics import FINDINGS
 
-    assert set(FINDINGS) | {"channel", "clock", "spooled"} == set(KINDS)
+    assert set(FINDINGS) | {"channel", "clock", "same-name", "spooled"} == set(KINDS)
 
 
 def test_a_store_that_is_away_is_no_old_answer(host: Oncecron, public_path: Path) -> None:

@@ -237,7 +237,7 @@ class FilledSQLite:
     insert into key_host
       with recursive h(h) as (select 2 union all select h + 1 from h where h < {hosts} - 1)
       select key, shard, printf('app-%02d.example.org', h), seen_at, version, ticks, ticks_at, schedule, zone, command,
-             hour, wins, skips
+             hour, wins, skips, machine, twice
         from key_host, h where host = '{host}'
     """
     _OLD = (

@@ -137,7 +137,7 @@ class PostgresKind:
         """Update the row."""
         self.database.execute(
             "update oncecron.job_key set high_water = to_timestamp(%s), last_started_at = to_timestamp(%s),"
-            " previous_started_at = to_timestamp(%s) where key = %s",
+            " previous_started_at = to_timestamp(%s) where key = %s and shard = 0",
             *(high_water, last_start, last_start, key),
         )
 

@@ -135,6 +135,7 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     "undrain": {},
     "request": {"kind": st.sampled_from(("stop", "release"))},
     "release": {"execution": _mostly("last", "none", times=3), "shard": _mostly(0, 1, times=3)},
+    "mark": {"ahead": st.sampled_from((240.0, 1e7))},
     "prune": {"older": st.sampled_from((0.0, 2000.0))},
     "load": {
         "number": _mostly("next", "same", "late", times=8),
@@ -380,6 +381,13 @@ _STORIES: tuple[SearchStrategy[list[Step]], ...] = (
     _in_turn(_step("deliver other", 0), _step("deliver its end"), _step("claim", 1)),
     _in_turn(_step("deliver other", 0, tick="ahead"), _step("claim", 1)),
     _in_turn(_step("deliver skip", 0), _step("deliver skip", 0, twice=True)),
+    _in_turn(
+        _step("claim", 0),
+        _step("mark"),
+        st.one_of(_step("claim", 1), _step("finish"), _step("deliver other", 1)),
+        _step("claim", 1, shard=None),
+        _step("claim", 2, shard=None),
+    ),
 )
 """What random steps alone seldom come to."""
 

@@ -171,13 +171,58 @@ def test_a_key_that_a_wrong_clock_has_blocked_is_unblocked(
     """Its next tick and its next gap begin now; the token goes on."""
     token = a.run(minute(1)).token
     store.mark(KEY, FOR_EVER, FOR_EVER)
-    assert b.lose(minute(59)).reason == "passed"
-    assert b.lose(NO_TICK, min_gap=1.0).reason == "recent"
     assert log.people.unblock(KEY, None) == [Unblocked(0, FOR_EVER, FOR_EVER)]
     assert b.lose(minute(2)).reason == "passed"  # by now
     later = minute_tick(clock.wall() + 60)
     assert b.win(later).token > token
     assert log.people.unblock(KEY, None) == []
+
+
+def test_marks_of_a_wrong_clock_do_not_count_for_a_claim(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Neither for a tick nor for a gap; the next start replaces them, and what has run is done all the same."""
+    a.run(minute(58))
+    store.mark(KEY, FOR_EVER, FOR_EVER)
+    assert b.lose(minute(58)).reason == "done"
+    old = b.lose(minute_tick(clock.wall() - 2 * DAY))
+    assert (old.reason, old.detail) == ("passed", f"by tick {minute_tick(FOR_EVER).text}")
+    a.run(minute(59), schedule="* * * * *")
+    assert b.lose(minute(57)).reason == "passed"
+    store.mark(KEY, minute(59).instant, FOR_EVER)
+    a.run(NO_TICK, min_gap=3600.0)
+    assert b.lose(NO_TICK, min_gap=3600.0).reason == "recent"
+    [known] = log.people.job_keys()
+    assert known.high_water == minute(59).instant
+    assert abs((known.last_start or 0.0) - clock.wall()) < 60
+
+
+def test_a_record_replaces_the_marks_of_a_wrong_clock(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """It ran after what a clock that was ahead has told."""
+    a.run(minute(1))
+    store.mark(KEY, FOR_EVER, FOR_EVER)
+    a.deliver(execution_record(a.firing(minute(58)), started_at=clock.wall() - 60))
+    [known] = log.people.job_keys()
+    assert known.high_water == minute(58).instant
+    assert (known.last_start or FOR_EVER) < clock.wall()
+    assert b.lose(minute(57)).reason == "passed"
+
+
+def test_a_schedule_is_expected_from_now_if_a_wrong_clock_has_written_since_when(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """Else no tick would be missed until then."""
+    a.run(minute(1), schedule="* * * * *", zone="UTC")
+    store.age(-40 * DAY)
+    [known] = log.people.job_keys()
+    assert known.expected
+    assert known.expected.since > clock.wall() + 39 * DAY
+    a.run(minute(2), schedule="* * * * *", zone="UTC")
+    [known] = log.people.job_keys()
+    assert known.expected
+    assert known.expected.since <= clock.wall() + 1
 
 
 @pytest.mark.parametrize("ahead", [120.0, -5000.0, None])

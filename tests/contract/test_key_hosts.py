@@ -12,7 +12,7 @@ from oncecron import __version__
 from oncecron.core import clock
 from oncecron.core.log_rows import HostTicks
 from oncecron.core.model import COMMAND_SHOWN, Lease, Refusal, Retention
-from oncecron.core.tick import named_tick
+from oncecron.core.tick import NO_TICK, minute_tick, named_tick
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import HOUR
 
@@ -52,6 +52,55 @@ def test_winner_and_loser_are_seen(a: Host, b: Host, log: Log) -> None:
         assert ticks(each) == [minute(5).text]
         assert before < each.seen_at <= clock.wall() + 1
         assert before < each.ticks[0][1] <= each.seen_at + 0.001
+
+
+def machines(log: Log) -> int:
+    """Return how many machines the only host is known to be, as both questions tell."""
+    [told], [judged] = log.people.key_hosts(), log.people.host_ticks()
+    assert told.machines == judged.machines
+    return told.machines
+
+
+def test_two_machines_that_fire_the_same_ticks_are_told_apart(a: Host, log: Log) -> None:
+    """Twice among the last three ticks, in any order, whether they win or skip; until they no longer do."""
+    for number, by in enumerate(("xx", "xy", "yx", "yyxx", "y", "y")):
+        assert a.finish(a.win(minute(number), machine=by[0]))
+        for machine in by[1:]:
+            a.lose(minute(number), machine=machine)
+        assert machines(log) == (1, 1, 2, 2, 2, 1)[number]
+
+
+def test_a_plain_skip_tells_its_machine_too(a: Host, log: Log) -> None:
+    """It has a way of its own on PostgreSQL."""
+    for number in range(2):
+        tick = minute_tick(clock.wall() + 60 * number)
+        told: dict[str, Any] = {"fired_at": clock.wall()}
+        assert a.finish(a.win(tick, machine="x", **told))
+        a.lose(tick, machine="y", **told)
+        assert machines(log) == 1 + number
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        ("xx", "yy", "zz", "xx"),  # reboots, or a container that is moved
+        ("xx", "xy", "yy", "yy"),  # it was rebooted between two firings of a tick
+        ("xx", "x-", "-x", "--"),  # a kernel that tells nothing
+    ],
+)
+def test_one_machine_after_the_other_is_no_second_one(
+    a: Host, log: Log, by: tuple[str, ...]
+) -> None:
+    """Nor is one that is fired by hand, or without a tick."""
+    for number, (first, second) in enumerate(by):
+        told = [None if machine == "-" else machine for machine in (first, second)]
+        assert a.finish(a.win(minute(number), machine=told[0]))
+        a.lose(minute(number), machine=told[1])
+        assert a.finish(a.win(minute(number), again=True, machine="by hand"))
+        assert a.finish(a.win(minute(number), again=True, machine=told[1]))
+        assert a.finish(a.win(NO_TICK, machine="z"))
+        assert a.finish(a.win(NO_TICK, machine=told[1]))
+        assert machines(log) == 1
 
 
 @pytest.mark.parametrize("name", ["schedule", "zone", "command", "version"])
@@ -127,7 +176,7 @@ def test_a_repetition_by_hand_says_nothing_about_the_crontab(a: Host, b: Host, l
     assert ticks(before) == [minute(1).text]
     assert (before.schedule, before.zone, before.command) == ("* * * * *", "UTC", COMMAND)
     assert before.wins == 2
-    assert by_hand[6:] == ((), None, None, None, 1, 0)
+    assert by_hand[6:12] == ((), None, None, None, 1, 0)
 
 
 def test_the_last_firing_counts(a: Host, log: Log) -> None:

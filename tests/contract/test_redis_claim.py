@@ -16,6 +16,7 @@ from oncecron.core.errors import StoreUnavailable
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import AskAgain, Lease, Refusal
 from oncecron.core.tick import Tick
+from oncecron.core.units import DAY
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
@@ -211,6 +212,23 @@ def test_nothing_is_taken_away_by_a_server_that_may_have_forgotten(
             assert answer.why == "recovering"
             assert TTL - 10 < answer.after <= TTL + 1
     assert b.renew(lease)
+
+
+def test_a_restart_under_a_wrong_clock_is_guarded_for_one_ttl(
+    new_redis: Callable[..., RedisServer], connect: Connect
+) -> None:
+    """The guard began in the future, by a clock that is right again: it does not last until then."""
+    server = new_redis(aof=True)
+    a = connect(server)
+    a.run(minute(1))
+    with server.connect() as client:
+        client.hset(PREFIX + "namespace", "guard_from", clock.wall() + 40 * DAY)
+        for _ in range(2):
+            answer = a.fire(minute(2))
+            assert isinstance(answer, AskAgain)
+            assert answer.why == "recovering"
+            assert 0 < answer.after <= TTL + 1
+        assert float(client.hget(PREFIX + "namespace", "guard_from")) <= clock.wall() + 2
 
 
 def test_a_look_writes_nothing(redis_server: RedisServer, connect: Connect) -> None:

@@ -74,7 +74,7 @@ def expired(state: State) -> State:
 # Strategies. One draw for each thing, from all its forms: a draw of every field takes ten times as long.
 
 _HOLDERS = (Holder("web2", 4711, "root"), Holder("web1", 7, "batch"))
-_STARTED = (NOW - 5000, NOW - 45, NOW - 20, NOW, NOW + 500)
+_STARTED = (NOW - 5000, NOW - 45, NOW - 20, NOW, NOW + 200, NOW + 500)
 _HEARTBEATS = ("1-0", "2-0", NOW - 20)
 _TICKS = (
     *(
@@ -131,7 +131,12 @@ _marks = _all(
     lambda *values: dict(
         zip(("forgotten", "high_water", "last_start", "last_lateness"), values, strict=True)
     ),
-    *((False, True), (None, None, None, *INSTANTS), (None, *_STARTED), (None, 0.0, 35.0, 59.0)),
+    *(
+        (False, True),
+        (None, None, None, *INSTANTS, FAR_AHEAD),
+        (None, *_STARTED),
+        (None, 0.0, 35.0, 59.0),
+    ),
 )
 _counts = _all(
     lambda *values: dict(

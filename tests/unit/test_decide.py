@@ -13,6 +13,7 @@ from oncecron.core.errors import ConfigurationError
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import CONTENDED_FOR, MAX_CLOCK_SKEW, NEVER
+from oncecron.core.units import DAY
 from oncecron.stores.claiming import claim
 
 many = settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
@@ -119,7 +120,7 @@ def test_a_standby_without_a_tick_does_not_follow_what_ended_as_intended(claim: 
 
 
 @many
-@given(claims(tick=minute_tick(NOW)), st.sampled_from(INSTANTS))
+@given(claims(tick=minute_tick(NOW)), st.sampled_from((*INSTANTS, NOW + MAX_CLOCK_SKEW)))
 def test_instants_are_granted_in_rising_order(drawn: Claim, high_water: float) -> None:
     """None below the high-water mark; at the mark only with an execution that allows it.
 
@@ -138,6 +139,32 @@ def test_instants_are_granted_in_rising_order(drawn: Claim, high_water: float) -
 
 
 @many
+@given(claims(tick=minute_tick(NOW)), st.sampled_from((MAX_CLOCK_SKEW + 1, 40 * DAY, 1e11)))
+def test_a_mark_of_a_wrong_clock_refuses_only_what_is_old(drawn: Claim, ahead: float) -> None:
+    """It counts as a day ago, and is named; a tick that has an execution is `done` all the same."""
+    wrong = drawn.but(high_water=NOW + ahead)
+    assume(not isinstance(answer := wrong.answer(), ConfigurationError))
+    expected = drawn.but(high_water=NOW - DAY).answer()
+    assert kind(answer) == kind(expected)
+    assert kind(answer) == "passed" or answer == expected
+    old = wrong._replace(firing=drawn.firing._replace(tick=minute_tick(NOW - DAY - 60)))
+    new_to_the_log = old.but(newest=None, lease=None, running=False)
+    answer = new_to_the_log.answer()
+    if isinstance(answer, Refusal) and answer.reason == "passed":
+        assert answer.detail == f"by tick {minute_tick(NOW + ahead).text}"
+    assert not isinstance(answer, Grant) or drawn.firing.again
+
+
+@many
+@given(claims(), st.sampled_from((MAX_CLOCK_SKEW + 1, 40 * DAY, 1e11)))
+def test_a_last_start_of_a_wrong_clock_does_not_count(drawn: Claim, ahead: float) -> None:
+    """Else it would forbid each start until then."""
+    wrong = drawn.but(last_start=NOW + ahead)
+    assume(not isinstance(answer := wrong.answer(), ConfigurationError))
+    assert answer == drawn.but(last_start=None).answer()
+
+
+@many
 @given(claims())
 def test_a_gap_and_a_deadline_are_kept(claim: Claim) -> None:
     """Without a tick, no start within the gap of the last one but a takeover; no instant after its deadline."""
@@ -145,8 +172,11 @@ def test_a_gap_and_a_deadline_are_kept(claim: Claim) -> None:
     assume(isinstance(claim.answer(), Grant))
     if firing.tick.instant is not None and firing.starting_deadline is not None:
         assert state.now - firing.tick.instant <= firing.starting_deadline
-    if kind(claim.answer()) == "schedule" and firing.min_gap and state.last_start is not None:
-        ago = max(0.0, state.now - state.last_start)
+    last = state.last_start
+    counts = last is not None and last <= state.now + MAX_CLOCK_SKEW
+    if kind(claim.answer()) == "schedule" and firing.min_gap and counts:
+        assert last is not None
+        ago = max(0.0, state.now - last)
         assert firing.tick.rule != "none" or ago >= firing.min_gap
 
 

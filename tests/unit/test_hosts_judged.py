@@ -38,6 +38,18 @@ def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:
 # check
 
 
+def test_two_machines_of_one_name_are_a_warning() -> None:
+    """With the cure; of a host, whatever number of keys it fires."""
+    twins = [row("a", 60, key=key, machines=2) for key in ("k", "l")]
+    [found] = [each for each in findings(*twins, row("b", 60)) if each.finding == "same-name"]
+    assert (found.state, found.key, found.host) == ("warning", None, "a")
+    assert found.reason.startswith("a is the name of two machines or more, which have fired the")
+    state, text, cure = diagnoses(*twins, row("b", 60))["names"]
+    assert (state, text.startswith("a is the name of two machines")) == ("warn", True)
+    assert "ONCECRON_HOST" in (cure or "")
+    assert diagnoses(row("a", 60), row("b", 60))["names"][0] == "ok"
+
+
 def test_a_silent_host_is_a_warning() -> None:
     """For each key and host; with the time of its last firing."""
     [found] = findings(row("a", 60, 120, 180), row("b", 240))
@@ -90,7 +102,7 @@ def test_hosts_that_agree() -> None:
     """Nothing is wrong."""
     found = diagnoses(row("a", 60), row("b", 60))
     assert {state for state, *_ in found.values()} == {"ok"}
-    assert list(found) == ["versions", "clocks", "schedules", "commands"]
+    assert list(found) == ["versions", "clocks", "names", "schedules", "commands"]
     assert found["versions"][1] == "oncecron 0.1.0 on every host that fired in the last day (2)"
 
 

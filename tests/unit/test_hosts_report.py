@@ -7,7 +7,7 @@ from typing import Any
 from oncecron.core.log_rows import KeyHost, Pause
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY, HOUR
-from oncecron.reports.hosts import HostSummary, Silence, hosts, last_ticks, of_last_day
+from oncecron.reports.hosts import HostSummary, Silence, hosts, last_ticks, of_last_day, recent
 
 NOW = 1.8e9
 
@@ -55,6 +55,18 @@ def test_ticks_are_ordered_by_the_first_host_that_fired_them() -> None:
     """A host that comes late to an old tick makes it no newer."""
     late = row("b", 240)._replace(ticks=(("t240", NOW - 1),))
     assert silent(row("a", 60, 120, 180), row("c", 240), late) == ["b", "c"]
+
+
+def test_times_of_a_clock_that_was_ahead_count_as_a_day_ago() -> None:
+    """Else its ticks would be the newest, and every host silent that fires only newer ones."""
+    gone = row("gone")._replace(
+        seen_at=NOW + 40 * DAY, ticks=tuple((f"m{n}", NOW + 40 * DAY) for n in range(3))
+    )
+    rows = list(recent([row("a", 60, 120, 180), row("b", 60, 120, 180), gone], NOW))
+    assert silent(*rows) == ["gone"]
+    assert [each.seen_at for each in rows] == [NOW - 60, NOW - 60, NOW - DAY]
+    within = row("a")._replace(seen_at=NOW + 200, ticks=(("t", NOW + 200),))
+    assert list(recent([within], NOW)) == [within]
 
 
 def test_shards_are_one_key() -> None:

@@ -163,6 +163,27 @@ def test_a_key_that_is_well_costs_one_row() -> None:
     assert world.read == 1 + 25
 
 
+def test_a_mark_of_the_future_hides_no_missed_tick() -> None:
+    """The newest start that can be true counts; without one, nothing is known to be due. An expectation, too."""
+    world = well(3)
+    [known] = world.keys
+    world.newest = [
+        each._replace(tick=_text(NOW // HOUR * HOUR - (2 + number) * HOUR))
+        for number, each in enumerate(world.newest)
+    ]
+    world.newest.insert(0, world.newest[0]._replace(tick=_text(NOW + 1000 * HOUR)))
+    world.keys = [known._replace(high_water=NOW + 1000 * HOUR)]
+    [found] = world.findings(judged=True)
+    assert (found.finding, found.count) == ("missed", 1)  # and one is due
+    assert world.findings(judged=True) == world.findings(judged=False)
+    world.newest = world.newest[:1]
+    assert world.findings(judged=True) == []
+    assert known.expected
+    since = known.expected._replace(since=NOW + 1000 * HOUR)
+    world.keys = [known._replace(expected=since, high_water=None)]
+    assert world.findings(judged=True) == []
+
+
 def test_a_run_without_a_tick_does_not_hide_a_tick_that_was_given_back() -> None:
     """Somebody ran the job by hand since."""
     world = well(3)

@@ -435,6 +435,44 @@ def test_a_zone_without_a_name_has_a_cure(
 
 
 @pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("right/Europe/Berlin", "counts leap seconds.*; use Europe/Berlin$"),
+        ("right//Europe/Berlin", "counts leap seconds.*; use Europe/Berlin$"),
+        ("right/UTC", "counts leap seconds.*; use UTC$"),
+        ("localtime", "is not the same on every host; use a name"),
+        ("posixrules", "is not the same on every host; use a name"),
+        ("Factory", "is not the same on every host; use a name"),
+        ("./right/Europe/Berlin", "unknown time zone"),
+        ("Europe/../right/Europe/Berlin", "unknown time zone"),
+    ],
+)
+def test_a_zone_with_other_times_than_cron_is_refused(
+    name: str, cure: str, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is named, and also if it is the host's: a schedule in it would be an hour off."""
+    with pytest.raises(UnknownZoneError, match=cure):
+        scheduled_tick("0 2 * * *", name, at("2026-11-20"))
+    with pytest.raises(UnknownZoneError, match=cure):
+        next_ticks("0 2 * * *", name, at("2026-11-20"))
+    if not name.startswith("right/"):
+        return
+    (host / "localtime").symlink_to(f"/usr/share/zoneinfo/{name}")
+    settings = [
+        None,
+        name,
+        f":{name}",
+        f"/usr/share/zoneinfo/{name}",
+        f":/usr/share/zoneinfo/{name}",
+    ]
+    for setting in settings:
+        if setting is not None:
+            monkeypatch.setenv("TZ", setting)
+        with pytest.raises(UnknownZoneError, match=cure):
+            host_zone()
+
+
+@pytest.mark.parametrize(
     "target",
     [
         "/usr/share/zoneinfo/Asia/Kolkata",

@@ -106,6 +106,9 @@ _OVER = {
     "overrun": "no longer skips ticks",
     "silent-host": "is fired by HOST again",
     "clock": "the clock of HOST is right again",
+    "future": "nothing of it is in the future any more",
+    "zone": "starts at its ticks again",
+    "same-name": "HOST is the name of one machine again",
     "channel": "works again",
 }
 

@@ -158,7 +158,7 @@ class PostgresLeaseStore(PostgresSession):
             *(firing.shards, firing.retries),
             *(backend, BACKEND_START, alone),
             FULL if self._hold == "auto" else None,
-            *(__version__, clock.wall(), firing.again),
+            *(__version__, clock.wall(), firing.again, firing.machine),
         )
         row = self._compare_and_set("grant_v1", values, state, deadline)
         if isinstance(row, AskAgain):
@@ -349,10 +349,10 @@ class PostgresLeaseStore(PostgresSession):
     ) -> None:
         """Record a skip; see `LeaseStore.skip`."""
         told = (__version__, clock.wall(), firing.again)
-        crontab = (firing.expected_schedule, firing.zone, firing.shown_command)
+        crontab = (firing.expected_schedule, firing.zone, firing.shown_command, firing.machine)
         if plain is not None:
             skipped = (self._key_id, firing.holder.host, plain.minute, plain.code)
-            sources = f"{self._schema}.skip_plainly_v1($1,$2,$3,$4,$5,$6,$7,$8,$9)"
+            sources = f"{self._schema}.skip_plainly_v1($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)"
             values = (*skipped, *told[:2], *crontab)
             if self._call_installed(sources, values, deadline)[0] == b"t":
                 return

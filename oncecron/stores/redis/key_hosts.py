@@ -72,7 +72,7 @@ def _key_host(part: str, host: str, text: bytes, now: int) -> KeyHost:
         *(key, int(shard), host, float(row["seen_at"]), row["version"]),
         *(float(row["clock_ahead"]), row.get("ticks"), row.get("ticks_at")),
         *(row.get("schedule"), row.get("zone"), row.get("command")),
-        *(_count(row["wins"], passed), _count(row["skips"], passed)),
+        *(_count(row["wins"], passed), _count(row["skips"], passed), row.get("twice")),
     )
 
 
@@ -80,4 +80,4 @@ def _host_ticks(part: str, host: str, text: bytes) -> HostTicks:
     key, _, _ = part.rpartition("#")
     row = json_of(text)
     times = float(row["seen_at"]), float(row["clock_ahead"])
-    return host_ticks_of(key, host, *times, row.get("ticks"), row.get("ticks_at"))
+    return host_ticks_of(key, host, *times, row.get("ticks"), row.get("ticks_at"), row.get("twice"))

@@ -66,6 +66,7 @@ def seen(firing: Firing) -> Values:
         "schedule": firing.expected_schedule,
         "zone": firing.zone,
         "shown_command": firing.shown_command,
+        "machine": firing.machine,
     }
 
 

@@ -63,7 +63,7 @@ def _begin(store: Connection, lease: Lease, asked: Values) -> Lease:
     number = lease.attempt + 1 if lease.tick is None else store.one("next_attempt", **asked)[0]
     begun = {
         "attempt": number,
-        "fencing_token": max(store.one("fence", **asked)["fence"] + 1, microseconds(asked)),
+        "fencing_token": max(store.one("find_marks", **asked)["fence"] + 1, microseconds(asked)),
         "started_at": asked["now"],
         "cause": "retry",
     }

@@ -86,7 +86,8 @@ def grant(
         "cause": granted.cause,
         "fencing_token": max(seen.fence + 1, microseconds(now)),
         "tick_instant": firing.tick.instant,
-        "mark": mark_of(firing.tick.instant, now["now"]),
+        "mark": marked(seen.high_water, firing.tick.instant, now["now"]),
+        "latest": now["now"] + MAX_CLOCK_SKEW,
         "named": firing.tick.text is not None and firing.tick.instant is None,
         "pid": firing.holder.pid,
         "user": firing.holder.user,
@@ -95,6 +96,7 @@ def grant(
         "schedule": firing.expected_schedule,
         "zone": firing.zone,
         "starting_deadline": firing.starting_deadline,
+        "fired_at": firing.fired_at,
         "lateness": firing.fired_at % 60,
         "retries": firing.retries,
     }
@@ -134,10 +136,16 @@ def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Value
         "hour": hour,
         "wins": nothing,
         "skips": nothing,
+        "machine": firing.machine,
+        "twice": nothing,
     }
     ticks, ticks_at = before["ticks"].split(), before["ticks_at"].split()
-    if not firing.again and firing.tick.text is not None and firing.tick.text not in ticks:
-        ticks, ticks_at = [firing.tick.text, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+    twice = before["twice"].split()
+    if not firing.again and firing.tick.text is not None:
+        if firing.tick.text not in ticks:
+            ticks, ticks_at = [firing.tick.text, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+        elif firing.tick.text not in twice and _differ(before["machine"], firing.machine):
+            twice = [firing.tick.text, *twice][:2]
     crontab: Values = {
         "schedule": firing.schedule,
         "zone": firing.zone,
@@ -153,7 +161,13 @@ def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Value
         "hour": hour,
         "wins": _counted(before["wins"], passed, int(won)),
         "skips": _counted(before["skips"], passed, int(not won)),
+        "machine": firing.machine,
+        "twice": " ".join(twice),
     }
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def _counted(counts: str, hours: int, more: int) -> str:
@@ -191,12 +205,15 @@ def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Leas
     )
 
 
-def mark_of(instant: float | None, now: float) -> float | None:
-    """Return the instant if it may become the high-water mark.
+def marked(mark: float | None, instant: float | None, now: float) -> float | None:
+    """Return the high-water mark after a start of this instant.
 
-    Far ahead it may not: every tick before it would be skipped. A claim with one is refused before (`core.claim`).
+    An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before
+    (`core.claim`).
     """
-    return instant if instant is not None and instant <= now + MAX_CLOCK_SKEW else None
+    if instant is None or clock.is_ahead(instant, now):
+        return mark
+    return instant if mark is None or instant > clock.believed(mark, now) else mark
 
 
 def microseconds(now: Values) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from oncecron.core import attempt
 from oncecron.core.attempt import Known, joined
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import TOKEN_AHEAD
-from oncecron.stores.sqlite.claim import mark_of
+from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
+from oncecron.stores.sqlite.claim import marked
 
 if TYPE_CHECKING:
     from typing import Any
@@ -99,12 +99,12 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
         "note": joined(record["note"], _late(record)),
-        "mark": mark_of(record["tick_instant"], now),
+        "latest": now + MAX_CLOCK_SKEW,
         "most_believable": int((now + TOKEN_AHEAD) * 1_000_000),
         "last_start": min(record["started_at"], now),
         "lateness": record["fired_at"] % 60,
     }
-    fence = store.one("fence", **record)["fence"]
+    fence, mark = store.one("find_marks", **record)
     if attempt.supersedes(token, fence):
         store.execute("declare_unanswered_lost", **record, now=now, unfinished=attempt.UNFINISHED)
     beside = store.one("find_running_or_leased", **record) is not None
@@ -114,6 +114,7 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
     if outcome != "not-started":
+        values["mark"] = marked(mark, record["tick_instant"], now)
         store.execute("mark_delivered_tick", **values)
         store.execute("mark_delivered_start", **values)
     return bool(outcome != "running")

@@ -455,9 +455,9 @@ def _history_statement(query: HistoryQuery) -> str:
 
 
 def _key_host(now: float, *values: Any) -> KeyHost:
-    *told, wins, skips, hour = values
-    counts = (count_of_last_day(counts, int(now) - hour) for counts in (wins, skips))
-    return key_host_of(*told, *counts)
+    *told, wins, skips, twice, hour = values
+    counts = [count_of_last_day(counts, int(now) - hour) for counts in (wins, skips)]
+    return key_host_of(*told, *[*counts, twice])
 
 
 def _traced(row: Any) -> Traced:

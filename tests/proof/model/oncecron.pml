@@ -26,7 +26,8 @@
  *             its items were done, however old the tick. What is drawn from the store under such a lease: items.
  *
  * WHAT IS LEFT OUT, AND WHY IT HIDES NOTHING
- *   Absolute time: only how long each lease and each trust still lasts is kept, so that a run may last for ever.
+ *   Absolute time: only how long each lease and each trust still lasts is kept, so that a run may last for ever. So no
+ *   mark is in the future of the store's clock; what a claim makes of one is decide() alone (tests/unit/test_decide.py).
  *   Clocks of unequal speed: they are what the margin of 1 % pays for. Here all go alike, and there is no margin.
  *   Time within a unit: a unit passes only when nobody who can act has to kill. That a kill and a death together take
  *   less than the last third of the ttl is an assumption (the product kills at a twelfth and at a twentieth), and so is

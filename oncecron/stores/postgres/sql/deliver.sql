@@ -79,7 +79,7 @@ begin
   update {ns}.job_key x
      set version = {ns}.next_number(x.version), last_started_at = v_started_at, last_execution_id = null,
          last_lateness = mod((p ->> 'fired_at')::numeric, 60)
-   where x.key_id = p_key_id and v_ran and coalesce(x.last_started_at, '-infinity') < v_started_at;
+   where x.key_id = p_key_id and v_ran and (x.last_started_at < v_started_at or {ns}.is_ahead(x.last_started_at)) is not false;
   perform {ns}.divide_v1(p ->> 'key', p ->> 'tick', v_at, coalesce((p ->> 'shards')::int, 1));
 end $$;
 

@@ -15,7 +15,7 @@ create function {ns}.grant_v1(
   p_ttl double precision, p_schedule text, p_zone text, p_starting_deadline double precision,
   p_shards integer, p_retries integer,
   p_client_backend integer, p_backend_start timestamptz, p_alone boolean, p_full integer,
-  p_oncecron text, p_host_now double precision, p_again boolean,
+  p_oncecron text, p_host_now double precision, p_again boolean, p_machine text,
   out execution_id bigint, out token bigint, out started_at double precision, out own_backend boolean, out locked boolean,
   out is_full boolean
 )
@@ -70,6 +70,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            starting_deadline = case when p_schedule is null then k.starting_deadline else p_starting_deadline end,
            expected_since = case when p_schedule is null or (k.schedule::text, k.zone::text, k.expected_shards::int)
                                                             is not distinct from (p_schedule, p_zone, p_shards)
+                                      and not {ns}.is_ahead(k.expected_since)
                                  then k.expected_since else b.at end,
            divisions = case when k.shard::int = 0 then {ns}.divided(k.divisions, p_shards, p_tick) end,
            divided_until = case when k.shard::int = 0 then {ns}.later(k.divided_until, to_timestamp(p_tick_at)) end
@@ -84,7 +85,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
      where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
   select s.execution_id, s.fencing_token, date_part('epoch'::text, s.started_at::timestamptz), b.own_backend, b.locked, b.is_full
     from started s, bolt b, held h
-   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 1, 0, null, null)
+   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 1, 0, null, null,
+                    p_machine)
      and (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
 $$;
 

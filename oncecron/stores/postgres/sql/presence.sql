@@ -27,11 +27,19 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
          and (cardinality(p_plain) < 120 or cardinality(p_plain) < 240 and p_minute - p_from <= p_plain[cardinality(p_plain)] >> 20)
 $$;
 
+-- The last two ticks that two machines fired under the name of one host.
+create function {ns}.fired_twice(p_twice text[], p_ticks text[], p_tick text, p_before text, p_machine text) returns text[]
+language sql immutable parallel safe as $$
+  select case when p_before <> p_machine and p_tick = any (p_ticks) and p_tick <> all (p_twice) then array_prepend(p_tick, p_twice[:1])
+              else p_twice end
+$$;
+
 -- What see_v1() does for a host that has told the same of its crontab before, if there is room for a plain skip: half of
 -- what that costs a new session. No answer: nothing was done.
 create function {ns}.see_again_v1(
   p_key_id integer, p_tick text, p_host text, p_oncecron text, p_host_now double precision,
-  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_hour integer
+  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text,
+  p_hour integer
 ) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   update {ns}.key_host h
@@ -44,7 +52,8 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
                      else {ns}.counted(h.wins, p_hour - greatest(h.hour, 0), p_won) end,
          skips = case when h.hour = p_hour then array_append(h.skips[:23], h.skips[24] + p_skipped)
                       else {ns}.counted(h.skips, p_hour - greatest(h.hour, 0), p_skipped) end,
-         plain = case when p_minute is null then h.plain else array_append(h.plain, (p_minute - h.plain_from) << 20 | p_code) end
+         plain = case when p_minute is null then h.plain else array_append(h.plain, (p_minute - h.plain_from) << 20 | p_code) end,
+         machine = left(p_machine, 40), twice = {ns}.fired_twice(h.twice, h.ticks, p_tick, h.machine, p_machine)
    where h.key_id = p_key_id and h.host = p_host and h.version = p_oncecron and h.schedule is not distinct from p_schedule
      and h.zone is not distinct from p_zone and h.command is not distinct from p_command
      and case when p_minute is null then true else {ns}.has_room(h.plain_from, h.plain, p_minute) end
@@ -54,18 +63,18 @@ $$;
 -- The same for any host. What a role makes up is cut.
 create function {ns}.see_anew_v1(
   p_key_id integer, p_tick text, p_host text, p_oncecron text, p_host_now double precision, p_again boolean,
-  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer
+  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text
 ) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   insert into {ns}.key_host as h
-      (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour, wins, skips, plain_from, plain)
+      (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour, wins, skips, plain_from, plain, machine)
     select p_key_id, p_host, n.at, left(p_oncecron, 100), greatest(least(p_host_now - date_part('epoch'::text, n.at), float8 '1e9'), float8 '-1e9'),
            case when p_again or p_tick is null then '{}' else array[p_tick] end,
            case when p_again or p_tick is null then '{}' else array[date_part('epoch'::text, n.at)] end,
            case when not p_again then left(p_schedule, 1000) end, case when not p_again then left(p_zone, 1000) end,
            case when not p_again then left(p_command, 1000) end, floor(date_part('epoch'::text, n.at) / float8 '3600'),
            array_fill(0, array[23]) || p_won, array_fill(0, array[23]) || p_skipped,
-           p_minute, case when p_minute is null then '{}' else array[p_code] end
+           p_minute, case when p_minute is null then '{}' else array[p_code] end, left(p_machine, 40)
       from (select clock_timestamp() as at) n
     on conflict (key_id, host) do update
       set seen_at = excluded.seen_at, version = excluded.version, clock_ahead = excluded.clock_ahead,
@@ -79,7 +88,8 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
           plain_from = case when p_minute is null or {ns}.has_room(h.plain_from, h.plain, p_minute) then h.plain_from else p_minute end,
           plain = case when p_minute is null then h.plain
                        when {ns}.has_room(h.plain_from, h.plain, p_minute) then h.plain || ((p_minute - h.plain_from) << 20 | p_code)
-                       when {ns}.put_away_v1(h.key_id, h.host, h.plain_from, h.plain) then array[p_code] end
+                       when {ns}.put_away_v1(h.key_id, h.host, h.plain_from, h.plain) then array[p_code] end,
+          machine = excluded.machine, twice = {ns}.fired_twice(h.twice, h.ticks, excluded.ticks[1], h.machine, excluded.machine)
   returning true
 $$;
 
@@ -88,25 +98,25 @@ $$;
 -- caller checks tick and host, or writes them where they are checked. p_minute and p_code: a plain skip. True.
 create function {ns}.see_v1(
   p_key_id integer, p_tick text, p_host text, p_oncecron text, p_host_now double precision, p_again boolean,
-  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer
+  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text
 ) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select case when p_oncecron is null then true else coalesce(
     case when not p_again then {ns}.see_again_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_schedule, p_zone, p_command,
-      p_won, p_skipped, p_minute, p_code, floor(date_part('epoch'::text, clock_timestamp()) / float8 '3600')::integer) end,
+      p_won, p_skipped, p_minute, p_code, p_machine, floor(date_part('epoch'::text, clock_timestamp()) / float8 '3600')::integer) end,
     {ns}.see_anew_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command,
-      p_won, p_skipped, p_minute, p_code)) end
+      p_won, p_skipped, p_minute, p_code, p_machine)) end
 $$;
 
 -- A plain skip (core/claim.py): one update of its host's row, which the firing makes anyway. Another value than a claim
 -- sends, or a key that is not there, writes nothing, and there is no answer. It does not wait for the disk.
 create function {ns}.skip_plainly_v1(
   p_key_id integer, p_host text, p_minute integer, p_code integer, p_oncecron text, p_host_now double precision,
-  p_schedule text, p_zone text, p_command text
+  p_schedule text, p_zone text, p_command text, p_machine text
 ) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   select {ns}.see_v1(k.key_id, to_char(to_timestamp(p_minute::float8 * float8 '60') at time zone 'UTC'::text, 'YYYY-MM-DD"T"HH24:MI"Z"'::text),
-                     p_host, p_oncecron, p_host_now, false, p_schedule, p_zone, p_command, 0, 1, p_minute, p_code)
+                     p_host, p_oncecron, p_host_now, false, p_schedule, p_zone, p_command, 0, 1, p_minute, p_code, p_machine)
     from {ns}.job_key k
    where k.key_id = p_key_id and octet_length(p_host) <= 1020 and p_minute >= 0 and p_code between 0 and 1048575
      and set_config('synchronous_commit', 'off', true) is not null

@@ -18,11 +18,17 @@ $$;
 create function {ns}.later(timestamptz, timestamptz) returns timestamptz
 language sql immutable parallel safe as $$ select case when $1 > $2 then $1 else coalesce($2, $1) end $$;
 
+-- Whether only a clock that was wrong can have written a time (core/clock.py).
+create function {ns}.is_ahead(p_time timestamptz) returns boolean
+language sql volatile as $$ select p_time > pg_catalog.clock_timestamp() + interval '5 minutes' $$;
+
 -- A key's high-water mark after a start of this instant. An instant far ahead is ignored: every tick before it would be
--- skipped. A claim with one is refused before (core/claim.py).
+-- skipped. A claim with one is refused before (core/claim.py). A mark that far ahead counts as a day ago.
 create function {ns}.marked(p_mark timestamptz, p_instant timestamptz) returns timestamptz
 language sql volatile as $$
-  select case when p_instant <= pg_catalog.clock_timestamp() + interval '5 minutes' then {ns}.later(p_mark, p_instant) else p_mark end
+  select case when {ns}.is_ahead(p_instant) then p_mark
+              when {ns}.is_ahead(p_mark) and p_instant > pg_catalog.clock_timestamp() - interval '1 day' then p_instant
+              else {ns}.later(p_mark, p_instant) end
 $$;
 
 -- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in
@@ -127,7 +133,7 @@ create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
   p_delivered_of text, p_oncecron text default null, p_host_now double precision default null, p_again boolean default null,
-  p_schedule text default null, p_zone text default null, p_command text default null
+  p_schedule text default null, p_zone text default null, p_command text default null, p_machine text default null
 ) returns integer
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with k as materialized (
@@ -148,7 +154,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
   select k.key_id from k
-   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 0, 1, null, null)
+   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 0, 1, null, null,
+                    p_machine)
 $$;
 
 -- Join notes into one text without repetition, of at most 10,000 characters: an end must be recorded, whatever another

@@ -14,6 +14,7 @@ local function expectation(key)
   if not given.schedule then return {} end
   local shards = given.shards or '1'
   local same = key.schedule == given.schedule and key.zone == given.zone and key.expected_shards == shards
+    and not is_ahead(key.expected_since)
   redis.call('HDEL', own.key, 'zone', 'starting_deadline')
   return {schedule = given.schedule, zone = given.zone, expected_shards = shards,
     starting_deadline = given.expected_within, expected_since = same and key.expected_since or seconds(now)}

@@ -45,18 +45,18 @@ end
 -- Seconds until this server may grant, as far as that is recorded; nil if nothing is known to be in the way.
 local function recovering_for(recorded)
   local left = guard_left(recorded)
-  return left > 0 and is_known(recorded) and seconds(left) or nil
+  return left > 0 and is_known(recorded) and not is_ahead(recorded.guard_from) and seconds(left) or nil
 end
 
 -- The same for a write, which records it.
 local function is_recovering()
   local recorded = hash(shared.namespace)
-  if not is_known(recorded) then
+  if not is_known(recorded) or is_ahead(recorded.guard_from) then
     local promotion, server = last_promotion(), info('server')
     if promotion ~= '' then
       recorded.guard_from = seconds(now)
     elseif recorded.run_id or info('persistence').aof_enabled ~= '1' then
-      recorded.guard_from = seconds(now - server.uptime_in_seconds + 1)
+      recorded.guard_from = seconds(now - math.max(server.uptime_in_seconds, 0) + 1) -- negative: the clock was set back
     else
       recorded.guard_from = '0'
     end

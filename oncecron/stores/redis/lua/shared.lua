@@ -171,10 +171,14 @@ local function row_of(told)
   return row
 end
 
--- Whether a tick's instant may become the high-water mark. Far ahead it may not: every tick before it would be skipped. A claim
--- with such an instant is refused before (core/claim.py).
+-- Whether only a clock that was wrong can have written a time (core/clock.py).
+local function is_ahead(time) return time and tonumber(time) > now + given.max_skew end
+
+-- Whether a tick's instant becomes the high-water mark. Far ahead it does not: every tick before it would be skipped. A claim
+-- with such an instant is refused before (core/claim.py). A mark that far ahead counts as a day ago.
 local function is_new_mark(instant, key)
-  return instant and tonumber(instant) <= now + given.max_skew and tonumber(instant) > tonumber(key.high_water or '-inf')
+  local mark = is_ahead(key.high_water) and now - 86400 or tonumber(key.high_water or '-inf')
+  return instant and not is_ahead(instant) and tonumber(instant) > mark
 end
 
 -- The highest fencing token that this server believes, if it gets it from a client: tokens are its clock in microseconds, or the
@@ -188,7 +192,7 @@ local function mark_key(row)
   if row.outcome == 'not-started' then return set(own.key, marks) end
   if is_new_mark(row.tick_instant, key) then marks.high_water = row.tick_instant end
   local start = math.min(row.started_at, now) -- one in the future would block the gap until then
-  if start > tonumber(key.last_start or '-inf') then
+  if start > tonumber(key.last_start or '-inf') or is_ahead(key.last_start) then
     marks.last_start, marks.last_lateness = seconds(start), seconds(row.fired_at % 60)
     redis.call('HDEL', own.key, 'last_execution_id')
   end
@@ -370,17 +374,21 @@ end
 
 -- What a firing that reaches the store tells about its host, when it has won its tick or has skipped it: `ticks`, the last three
 -- that it fired, the newest first, and when it first fired each of them; the counts of its starts and skips in each of 24 hours up
--- to `hour`. One by hand fires no tick, and tells nothing about the crontab.
+-- to `hour`; `twice`, the last two that two machines fired under its name. One by hand fires no tick, and tells nothing about the
+-- crontab.
 local function tell_of_host(before, wins, skips)
   local row = {seen_at = seconds(now), version = given.version, clock_ahead = seconds(given.host_now - now),
     ticks = before.ticks, ticks_at = before.ticks_at, hour = whole(math.floor(now / 3600)),
-    schedule = given.schedule, zone = given.zone, command = given.shown_command}
+    schedule = given.schedule, zone = given.zone, command = given.shown_command, machine = given.machine, twice = before.twice}
   if given.again then
     row.schedule, row.zone, row.command = before.schedule, before.zone, before.command
   elseif given.tick and not string.find(' ' .. (row.ticks or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
     local last, last_at = string.gmatch(row.ticks or '', '%S+'), string.gmatch(row.ticks_at or '', '%S+')
     row.ticks = table.concat({given.tick, last(), last()}, ' ')
     row.ticks_at = table.concat({row.seen_at, last_at(), last_at()}, ' ')
+  elseif given.tick and before.machine and given.machine and before.machine ~= given.machine
+      and not string.find(' ' .. (row.twice or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
+    row.twice = table.concat({given.tick, string.match(row.twice or '', '%S+')}, ' ')
   end
   local passed = row.hour - (before.hour or row.hour)
   row.wins, row.skips = counted(before.wins, passed, wins), counted(before.skips, passed, skips)

@@ -2,7 +2,7 @@
 -- was wrong. Returns the high-water mark and the last start if they were changed, else ''.
 local key, marks, changed = hash(own.key), {}, {'', ''}
 for i, name in ipairs({'high_water', 'last_start', 'previous_start'}) do
-  if key[name] and tonumber(key[name]) > now + given.max_skew then
+  if is_ahead(key[name]) then
     marks[name] = seconds(now)
     if i < 3 then changed[i] = key[name] end
   end

@@ -22,8 +22,8 @@ SELECT k.fence, k.high_water, k.last_start, k.last_lateness, e.host, e.pid, e.us
   FROM job_key k LEFT JOIN job_execution e ON e.execution_id = k.last_execution_id
  WHERE k.key = :key AND k.shard = :shard
 
--- name: fence
-SELECT fence FROM job_key WHERE key = :key AND shard = :shard
+-- name: find_marks
+SELECT fence, high_water FROM job_key WHERE key = :key AND shard = :shard
 
 -- name: find_pause
 -- The key's own pause takes precedence over that of all keys.
@@ -101,9 +101,9 @@ UPDATE job_key SET fence = max(fence + 1, :microseconds) WHERE key = :key AND sh
 -- name: insert_execution
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        started_at, fencing_token, owner, cause, shards, retries)
+        fired_at, started_at, fencing_token, owner, cause, shards, retries)
 VALUES (:key, :shard, :tick, :tick_instant, :named, :attempt, :attempt, 'running', :host, :pid, :user, :command,
-        :now, :fencing_token, :owner, :cause, :shards, :retries)
+        :fired_at, :now, :fencing_token, :owner, :cause, :shards, :retries)
 
 -- name: insert_lease
 INSERT INTO lease
@@ -115,7 +115,7 @@ VALUES (:key, :shard, :execution_id, :owner, :ttl, :boot, :lease_now, :lease_now
 -- name: mark_key
 -- What a grant writes on the key: its token, the high-water mark, the start, and how it was claimed.
 UPDATE job_key
-   SET fence = :fencing_token, high_water = max(coalesce(high_water, :mark), coalesce(:mark, high_water)),
+   SET fence = :fencing_token, high_water = :mark,
        last_execution_id = :execution_id, last_start = :now, last_lateness = :lateness,
        previous_start = last_start, previous_lateness = last_lateness,
        schedule = coalesce(:schedule, schedule),
@@ -124,6 +124,7 @@ UPDATE job_key
        starting_deadline = CASE WHEN :schedule IS NULL THEN starting_deadline ELSE :starting_deadline END,
        expected_since = CASE WHEN :schedule IS NULL
                                OR schedule IS :schedule AND zone IS :zone AND expected_shards IS :shards
+                                  AND expected_since <= :latest
                              THEN expected_since ELSE :now END
  WHERE key = :key AND shard = :shard
 
@@ -160,9 +161,9 @@ SELECT e.execution_id, e.tick, e.attempt, e.cause, e.outcome, e.fencing_token, e
 -- Of the same firing as the attempt before.
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        started_at, fencing_token, owner, cause, shards, retries)
+        fired_at, started_at, fencing_token, owner, cause, shards, retries)
 SELECT key, shard, tick, tick_instant, named, :attempt, :attempt, 'running', host, pid, user, command,
-       :now, :fencing_token, owner, :cause, shards, retries
+       fired_at, :now, :fencing_token, owner, :cause, shards, retries
   FROM job_execution
  WHERE execution_id = :execution_id
 
@@ -222,13 +223,14 @@ INSERT INTO plain_skips (key, shard, window, host, words, at) VALUES (:key, :sha
 ON CONFLICT (key, shard, window, host) DO UPDATE SET words = words || excluded.words, at = max(at, excluded.at)
 
 -- name: find_key_host
-SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips
+SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twice
   FROM key_host WHERE key = :key AND shard = :shard AND host = :host
 
 -- name: put_key_host
 INSERT OR REPLACE INTO key_host
-       (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips)
-VALUES (:key, :shard, :host, :now, :version, :ticks, :ticks_at, :schedule, :zone, :command, :hour, :wins, :skips)
+       (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twice)
+VALUES (:key, :shard, :host, :now, :version, :ticks, :ticks_at, :schedule, :zone, :command, :hour, :wins, :skips,
+        :machine, :twice)
 
 -- name: deliver_skip
 -- Identified by its firing's owner, of 36 characters.
@@ -250,13 +252,13 @@ SELECT execution_id, outcome, duration, retrying, lost_at, note FROM job_executi
 -- name: insert_delivered
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user,
-        command, started_at, finished_at, duration, fencing_token, owner, cause, lost_reason, request, requested_by, note,
+        command, fired_at, started_at, finished_at, duration, fencing_token, owner, cause, lost_reason, request, requested_by, note,
         shards, retries, output, output_cut)
 SELECT :key, :shard, :tick, :tick_instant, :named,
        max(:attempt, (SELECT coalesce(max(attempt) + 1, 1) FROM job_execution
                        WHERE key = :key AND tick = :tick AND shard = :shard)),
        :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
-       :command, :started_at, :finished_at, :duration, :fencing_token, :owner, :cause, :lost_reason, :request, :requested_by,
+       :command, :fired_at, :started_at, :finished_at, :duration, :fencing_token, :owner, :cause, :lost_reason, :request, :requested_by,
        :note, :shards, :retries, :output, :output_cut
 
 -- name: declare_unanswered_lost
@@ -275,10 +277,9 @@ SELECT 1 FROM lease WHERE key = :key AND shard = :shard
 UPDATE job_key SET fence = max(fence, min(coalesce(:fencing_token, 0), :most_believable)) WHERE key = :key AND shard = :shard
 
 -- name: mark_delivered_tick
-UPDATE job_key SET high_water = max(coalesce(high_water, :mark), :mark)
- WHERE key = :key AND shard = :shard AND :mark IS NOT NULL
+UPDATE job_key SET high_water = :mark WHERE key = :key AND shard = :shard
 
 -- name: mark_delivered_start
 UPDATE job_key
    SET last_execution_id = NULL, last_start = :last_start, last_lateness = :lateness
- WHERE key = :key AND shard = :shard AND (last_start IS NULL OR last_start < :last_start)
+ WHERE key = :key AND shard = :shard AND (last_start IS NULL OR last_start < :last_start OR last_start > :latest)

@@ -1,7 +1,7 @@
 -- The queries of the commands for people.
 
 -- name: traced_columns
-{execution_columns}, tick_instant, NULL AS fired_at, lost_at
+{execution_columns}, tick_instant, fired_at, lost_at
 
 -- name: execution_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
@@ -109,11 +109,11 @@ SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_
   FROM job_key ORDER BY key, shard
 
 -- name: key_hosts
-SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, hour
+SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hour
   FROM key_host ORDER BY key, shard, host
 
 -- name: host_ticks
-SELECT key, host, seen_at, 0.0, ticks, ticks_at
+SELECT key, host, seen_at, 0.0, ticks, ticks_at, twice
   FROM key_host ORDER BY key, host
 
 -- name: leases

@@ -53,6 +53,7 @@ CREATE TABLE job_execution (
   pid           INTEGER NOT NULL,
   user          TEXT    NOT NULL,
   command       TEXT    NOT NULL,
+  fired_at      REAL,                               -- when its process began, by the clock at that time
   started_at    REAL    NOT NULL,
   finished_at   REAL,
   duration      REAL,
@@ -159,6 +160,8 @@ CREATE TABLE key_host (
   hour     INTEGER NOT NULL,  -- since the epoch, of the last of the counts
   wins     TEXT    NOT NULL,  -- its starts in each of 24 hours, separated by blanks
   skips    TEXT    NOT NULL,
+  machine  TEXT,              -- which one fired last, see core/clock.py
+  twice    TEXT    NOT NULL,  -- the last two ticks that two machines fired under this name
   PRIMARY KEY (key, shard, host)
 ) WITHOUT ROWID
 

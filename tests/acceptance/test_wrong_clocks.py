@@ -1,0 +1,118 @@
+"""A clock that was ahead once, and a zone that is not cron's: no key is silenced, and both are named."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from log_of import Store
+from planting import last_started
+from servers import skewed
+from servers.oncecron import Oncecron
+
+from oncecron.core.units import DAY, HOUR
+
+Hosts = Callable[..., Oncecron]
+MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
+NIGHTLY = ("--schedule", "0 2 * * *", "--tz")
+AHEAD = 40 * DAY
+
+
+def found(host: Oncecron, *words: object) -> list[tuple[str, str | None, str]]:
+    """Return kind, key and reason of what `check` finds."""
+    findings = json.loads(host("check", "--json", *words).out)["findings"]
+    return [(each["finding"], each["key"], each["reason"]) for each in findings]
+
+
+def diagnosed(host: Oncecron, subject: str) -> list[dict[str, str]]:
+    """Return what `doctor` says about it."""
+    return [each for each in json.loads(host("doctor", "--json").out) if each["subject"] == subject]
+
+
+def at(host: Oncecron, instant: float) -> None:
+    """Let the clock of a host show this time from now on."""
+    host.environment = skewed(instant - time.time(), host.environment)
+
+
+def text_of(instant: float) -> str:
+    """Return the tick of a minute."""
+    return datetime.fromtimestamp(instant // 60 * 60, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+def test_a_clock_that_was_ahead_silences_no_key(any_store: Store, new_host: Hosts) -> None:
+    """On one machine the store's clock is the same wrong clock."""
+    wrong, host = new_host("host-a"), new_host("host-a")
+    at(wrong, time.time() + AHEAD)
+    for options in (MINUTELY, ("--no-tick", "--min-gap", "12h")):
+        key = options[0].strip("-")
+        assert wrong.run(key, *options, "--", "true").status == 0
+        [(kind, named, reason)] = found(host)
+        assert (kind, named) == ("future", key)
+        assert f"`oncecron release {key}`" in reason
+        [warned] = diagnosed(host, "marks")
+        assert warned["state"] == "warn"
+        assert warned["cure"].endswith(f"`oncecron release {key}` removes it")
+        assert host.run(key, *options, "--", "echo", "runs").out == b"runs\n"
+        assert host.run(key, *options, "--", "echo", "runs").out == b""
+        assert found(host) == []
+    [well] = diagnosed(host, "marks")
+    assert well["state"] == "ok"
+    assert json.loads(host("audit", "--json").out) == []
+
+
+def test_a_pause_by_a_clock_that_was_ahead_is_named(any_store: Store, new_host: Hosts) -> None:
+    """It lasts, because a person wanted it; but it would last for 40 days without a word."""
+    host, wrong = new_host("host-a"), new_host("host-a")
+    host.run("k", "--tick", "1", "--", "true")
+    at(wrong, time.time() + AHEAD)
+    for key, words in (("k", ["k"]), (None, ["--all"])):
+        assert wrong("pause", *words, "--for", "2h").status == 0
+        [(kind, named, reason)] = found(host)
+        assert (kind, named) == ("future", key)
+        assert f"`oncecron resume {words[0]}` ends the pause" in reason
+        assert host("resume", *words).status == 0
+        assert found(host) == []
+
+
+def test_check_judges_a_key_whose_newest_tick_is_in_the_future(
+    store: Store, new_host: Hosts, operator: Oncecron
+) -> None:
+    """It names the mark, and what was due since its newest start that can be true is missed."""
+    host = new_host("host-a")
+    host.run("k", *MINUTELY, "--", "true")
+    last_started(store, "k", text_of(time.time() + AHEAD))
+    assert [each[:2] for each in found(host)] == [("future", "k")]
+    assert found(host, "--ignore", "future") == []
+    assert operator("release", "k").status == 0
+    assert found(host) == []
+
+
+def test_a_zone_that_is_not_that_of_cron_is_named(any_store: Store, new_host: Hosts) -> None:
+    """Cron in UTC starts each tick of Berlin an hour late in winter; the second one tells."""
+    host = new_host("host-a")
+    night = datetime(2027, 1, 12, 2, 0, 1, tzinfo=UTC).timestamp()
+    for number in range(3):
+        at(host, night + number * DAY)
+        assert host.run("k", *NIGHTLY, "Europe/Berlin", "--", "true").status == 0
+        assert [each[:2] for each in found(host)] == [("zone", "k")] * (number > 0)
+    [(_, _, reason)] = found(host)
+    assert reason.startswith("starts 1h after its ticks: is --tz Europe/Berlin that of cron?")
+    [warned] = diagnosed(host, "zones")
+    assert warned["text"] == "k starts 1h after its ticks: is --tz Europe/Berlin that of cron?"
+    assert b" started it 1h after the tick's time (pid " in host("why", "k").out
+    at(host, night + 3 * DAY - HOUR)  # the crontab was corrected
+    host.run("k", *NIGHTLY, "Europe/Berlin", "--", "true")
+    assert found(host) == []
+    assert b"after the tick" not in host("why", "k").out
+
+
+def test_a_job_that_waits_until_it_starts_late_has_the_right_zone(
+    any_store: Store, new_host: Hosts
+) -> None:
+    """Its firings are in time. A host that wakes up late is so once."""
+    host = new_host("host-a")
+    night = datetime(2027, 1, 12, 2, 0, 1, tzinfo=UTC).timestamp()
+    for number, late in enumerate((HOUR, 2 * HOUR, 40, 1000, 1000)):
+        at(host, night + number * DAY + late)
+        host.run("k", *NIGHTLY, "UTC", "--", "true")
+        assert found(host) == []
