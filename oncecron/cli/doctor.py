@@ -71,10 +71,11 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
 
 def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
     """Judge the store, or the log beside it; an error ends what can be known of it."""
+    from oncecron.config.notify import channel_names
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
     from oncecron.core.log_rows import Diagnosis
-    from oncecron.reports.doctor import of_hosts
+    from oncecron.reports.doctor import of_hosts, of_notices
     from oncecron.stores import open_inspector
     from oncecron.stores.address import masked
 
@@ -89,6 +90,9 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                 yield each
             if name == "store":
                 yield from of_hosts(inspector.key_hosts(), clock.wall())
+                channels = channel_names(settings.file)  # and the ping
+                if len(channels) > 1:
+                    yield from of_notices(inspector.other_notices(channels))
         finally:
             inspector.close()
     except OncecronError as error:

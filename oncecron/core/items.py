@@ -12,7 +12,7 @@ An item that was queued, or that a batch left `done`, needs no record of its own
 
 from __future__ import annotations
 
-from oncecron.core.errors import ConfigurationError, StoreRefusesError
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, reason_of
 from oncecron.core.light_modules import sha256_digests
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
@@ -100,7 +100,7 @@ def item_of_json(line: bytes, number: int) -> Item:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ItemError(f"item {number} is not JSON: {error}") from error
+        raise ItemError(f"item {number} is not JSON: {reason_of(error)}") from error
     identity = value.get("id") if isinstance(value, dict) else None
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise ItemError(f"item {number} has no id; each line must be an object with an `id`")

@@ -8,7 +8,7 @@ row hides itself alone, and what is printed is always what the formats promise.
 from __future__ import annotations
 
 from oncecron.core.clock import is_time
-from oncecron.core.errors import UNREADABLE
+from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import OUTCOMES
 from oncecron.core.stderr import complain
@@ -41,9 +41,7 @@ class Unreadable:
             row = convert(*given)
             check(row)
         except UNREADABLE as error:
-            self._pass_over(
-                name, f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            )
+            self._pass_over(name, reason_of(error))
             return None
         return row
 

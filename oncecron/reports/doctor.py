@@ -118,6 +118,17 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
 
 
+def of_notices(others: int) -> Iterator[Diagnosis]:
+    """Say how many channels of `notify` the store knows that the configuration file does not name."""
+    if others:
+        text = (
+            f"the store has records of {others} channels that the configuration file does not name"
+        )
+        yield Diagnosis(
+            "warn", "notify", text, "`oncecron prune` as the store's owner removes them"
+        )
+
+
 def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
     versions: dict[str, list[str]] = {}
     for row in hosts:

@@ -34,9 +34,12 @@ def look(
     *,
     spooled: int = 0,
     keys: Collection[str] = (),
+    channels: Collection[str] = (),
     judged: bool = True,
 ) -> Look:
-    """Judge every key, or only `keys`; `spooled`: records that wait on this host. Raises `StoreError`.
+    """Judge every key, or only `keys`. Raises `StoreError`.
+
+    `spooled`: records that wait on this host; `channels`: those of `oncecron notify` that are configured.
 
     With `judged`, the jobs have only what findings need, see `jobs`.
     """
@@ -44,7 +47,7 @@ def look(
     lists = store.item_lists()
     asked = jobs(store, log, now, keys or None, leases=leases, lists=lists, judged=judged)
     found = list(asked)
-    others = () if keys else failing_channels(store.notices(), now)
+    others = () if keys else failing_channels(store.notices(channels), now)
     hosts, drained = _hosts(store, limits.states)
     checked = check(found, leases, spooled, limits, now, clock, hosts, drained, others, lists=lists)
     return Look(found, checked)

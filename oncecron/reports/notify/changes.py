@@ -5,11 +5,13 @@ worse       it was a warning and is critical now
 reminder    it is still there, and `remind` is over
 recovered   it is no longer there
 
-The number of ticks, or the words, may change without a message.
+The number of ticks, or the words, may change without a message. A channel knows only as many findings as its document
+has room for: more than a thousand. The others are told when some of these have recovered; the message counts all.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.findings import STATES
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from oncecron.reports.notify.notified import Identity
 
 RECOVERED = "recovered"
+
+_ROOM = 1 << 19
+"""For what a channel knows, in bytes: half of the longest document that a store takes."""
 
 
 class Change(NamedTuple):
@@ -67,14 +72,24 @@ def present(channel: Channel, findings: Sequence[Finding]) -> dict[Identity, Fin
 def _of_present(
     here: Mapping[Identity, Finding], notified: Notified, now: float, remind: float | None
 ) -> Iterator[Change]:
+    room = _ROOM - sum(map(_size, notified.known))
     for which, found in here.items():
         before = notified.known.get(which)
-        if before is None or before.sent_at is None:
+        if before is None:
+            room -= _size(which)
+            if room >= 0:
+                yield Change("problem", found, "ok")
+        elif before.sent_at is None:
             yield Change("problem", found, "ok")
         elif STATES.index(found.state) > STATES.index(before.state):
             yield Change("worse", found, before.state)
         elif remind is not None and abs(now - before.sent_at) >= remind:
             yield Change("reminder", found, before.state)
+
+
+def _size(which: Identity) -> int:
+    """Return how many bytes of a document a finding takes: its names, escaped, and the rest."""
+    return 200 + len(json.dumps(which))
 
 
 def _recovered(

@@ -86,7 +86,7 @@ class Result(NamedTuple):
 
 def prepare(context: Context, notify: Notify) -> list[Prepared]:
     """Return what there is to send to each channel. Nothing is changed. Raises `StoreError`."""
-    notices = {notice.channel: notice for notice in context.store.notices()}
+    notices = {notice.channel: notice for notice in context.store.notices(notify.names)}
     findings = _findings(context, notify)
     complete = not (context.store.unreadable or context.log.unreadable)
     prepared = []
@@ -113,7 +113,9 @@ def _findings(context: Context, notify: Notify) -> list[Finding]:
     """Return what is wrong, without what only one host can see, and without the pass itself, which is running."""
     states = {**notify.states, "spooled": OK}
     limits = Limits(notify.failures, notify.slow, states, notify.min_hosts)
-    found = look(context.store, context.log, limits, context.now, Clock(utc=True))
+    found = look(
+        context.store, context.log, limits, context.now, Clock(utc=True), channels=notify.names
+    )
     return [
         each
         for each in found.checked.findings
@@ -260,7 +262,7 @@ def _answer(
 
 def _ping(context: Context, url: str) -> Result:
     """Ask for the URL that expects every pass; write down when it begins to fail, and when it answers again."""
-    notices = {notice.channel: notice for notice in context.store.notices()}
+    notices = {notice.channel: notice for notice in context.store.notices([PING])}
     notice, before = _notice_of(notices, PING)
     try:
         ping(url, PING_TIMEOUT)

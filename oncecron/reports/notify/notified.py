@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.findings import STATES
 from oncecron.core.clock import is_time
-from oncecron.core.errors import UNREADABLE
+from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.stderr import complain, visible
 from oncecron.core.timing import CHANNEL_FORGOTTEN, CHANNEL_TRIES
 from oncecron.reports.check import finding
@@ -78,7 +78,9 @@ def read(notice: Notice) -> Notified:
         return _read(json.loads(notice.document))
     except UNREADABLE as error:
         name = visible(notice.channel)
-        complain(f"what channel {name} was notified of cannot be read, and is sent again: {error}")
+        complain(
+            f"what channel {name} was notified of cannot be read, and is sent again: {reason_of(error)}"
+        )
         return Notified()
 
 

@@ -265,16 +265,23 @@ class PostgresInspector(Connection):
         """Expect no further runs of a key; see `Inspector.forget`."""
         return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
 
-    def notices(self) -> list[Notice]:
-        """Return what each channel was notified of."""
-        rows = self._ask("notices", {}, _WATCHERS_CURE)
+    def notices(self, channels: Collection[str]) -> list[Notice]:
+        """Return what these channels were notified of."""
+        rows = self._ask("notices", {"channels": list(channels)}, _WATCHERS_CURE)
         found = [self.unreadable.read(f"the notice of {row[0]}", Notice._make, row) for row in rows]
         return [notice for notice in found if notice]
 
     def put_notice(self, notice: Notice) -> bool:
         """Write what a channel was notified of; see `Inspector.put_notice`."""
         bounds.check(notice._asdict())
-        return bool(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
+        return bounds.has_room(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
+
+    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+        """Return how many other channels there are; see `Inspector.other_notices`."""
+        section, cure = "count_other_notices", _WATCHERS_CURE
+        if remove:
+            section, cure = "remove_other_notices", _OWNERS_CURE
+        return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
 
     def forget_host(self, host: str) -> bool:
         """Expect no further firings of a host; see `Inspector.forget_host`."""
@@ -381,6 +388,7 @@ class PostgresInspector(Connection):
                     break
                 executions += row[0]
                 skips += row[1]
+        self._ask("prune_keys", retention._asdict(), _OWNERS_CURE)
         return executions, skips
 
     def least_retention(self) -> Retention:

@@ -253,7 +253,13 @@ select {pause_columns} from {ns}.undrain_v1(%(host)s) p
 select {ns}.forget_v1(%(key)s)
 
 -- name: notices
-select n.channel, n.version, n.document from {ns}.notices n order by n.channel
+select n.channel, n.version, n.document from {ns}.notices n where n.channel = any (%(channels)s::text[]) order by n.channel
+
+-- name: count_other_notices
+select count(*) from {ns}.notices n where n.channel <> all (%(channels)s::text[])
+
+-- name: remove_other_notices
+with gone as (delete from {ns}.notice n where n.channel <> all (%(channels)s::text[]) returning 1) select count(*) from gone
 
 -- name: put_notice
 select {ns}.put_notice_v1(%(channel)s, %(version)s, %(document)s)
@@ -306,6 +312,21 @@ select key_id from {ns}.keys order by key_id
 select executions, skips, items
   from {ns}.prune_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
                       pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)
+
+-- name: prune_keys
+-- Keys that have nothing on record any more: no claim can be for a tick as old as theirs. A claim that has just registered
+-- such a key finds no row, and registers it again.
+delete from {ns}.job_key g using (
+    select k.key from {ns}.job_key k cross join {ns}.meta m
+     group by k.key
+    having pg_catalog.bool_and(k.owner is null and k.schedule is null
+       and coalesce(k.high_water < pg_catalog.now() - pg_catalog.make_interval(secs => greatest(%(executions)s, m.least_executions)), true)
+       and not exists (select from {ns}.job_execution e where e.key_id = k.key_id)
+       and not exists (select from {ns}.skip s where s.key_id = k.key_id)
+       and not exists (select from {ns}.plain_skips p where p.key_id = k.key_id)
+       and not exists (select from {ns}.key_host h where h.key_id = k.key_id))) idle
+ where g.key = idle.key and g.owner is null
+returning 1
 
 -- name: item_lists
 select x.key, x.tick, x.total::bigint, x.queued::bigint, x.taken::bigint, x.done::bigint, x.failed::bigint, x.lost::bigint, x.dead::bigint,
