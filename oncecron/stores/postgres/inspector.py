@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import select
 import time
+from collections import Counter
 
 import psycopg
 
@@ -379,17 +380,17 @@ class PostgresInspector(Connection):
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
-        parts = [row[0] for row in self._ask("part_ids", {}, _OWNERS_CURE)]
-        executions = skips = 0
-        for key_id in (None, *parts):
-            while True:
-                row = self._ask("prune", {**values, "key_id": key_id}, _OWNERS_CURE)[0]
-                if not any(row):
-                    break
-                executions += row[0]
-                skips += row[1]
-        self._ask("prune_keys", retention._asdict(), _OWNERS_CURE)
-        return executions, skips
+        removed = self._pruned({**values, "key_id": None})
+        self._ask("prune_keys", values, _OWNERS_CURE)  # before each key that is left is looked at
+        for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):
+            removed += self._pruned({**values, "key_id": key_id})
+        return removed["executions"], removed["skips"]
+
+    def _pruned(self, values: Mapping[str, Any]) -> Counter[str]:
+        removed: Counter[str] = Counter()
+        while any(row := self._ask("prune", values, _OWNERS_CURE)[0]):
+            removed.update(executions=row[0], skips=row[1])
+        return removed
 
     def least_retention(self) -> Retention:
         """Return the retention below which no caller's counts."""
