@@ -227,7 +227,7 @@ class Inspector(Protocol):
     def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
         """Yield the newest executions of every key, or of some: of each key at most `limit`, the newest first.
 
-        One question for all keys.
+        One question for all keys. All of them may be in memory at once, so they come `without_texts`.
         """
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:

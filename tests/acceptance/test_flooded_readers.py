@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_channels_that_nobody_has_configured(
 def test_a_document_that_is_too_long(store: Store, host: Oncecron) -> None:
     """It is not read, whoever has put it there: PostgreSQL refuses it, the others leave it where it is."""
     if isinstance(store, PostgresLog):
-        with pytest.raises(Exception, match="long_text"):
+        with pytest.raises(Exception, match="document_text"):
             put_notices(store, 1, "x" * 5_000_000)
         return
     _, before = measured(host, "check")
@@ -123,3 +124,23 @@ def test_keys_that_a_role_makes_up(granted: Database, public_path: Path) -> None
     assert owner("prune").status == 0
     assert runner.run("new", "--no-tick", "--", "true").status == 0
     assert owner("jobs").out.count(b"\n") == 1 + 2
+
+
+def test_texts_that_a_role_makes_long(granted: Database, public_path: Path) -> None:
+    """Whoever asks for the newest executions of all keys does not hold their commands and notes in memory."""
+    owner = Oncecron(granted.url(), public_path)
+    assert owner.run("known", "--no-tick", "--", "true").status == 0
+    _, before = measured(owner, "check")
+    text = "x" * 65_000
+    with granted.connect("runner", autocommit=True) as role:
+        for number in range(500):
+            record = {
+                **{"kind": "execution", "key": f"junk-{number % 20}", "shard": 0, "tick": f"t{number}", "attempt": 1},
+                **{"outcome": "failed", "exit_code": 1, "host": "ghost", "pid": 1, "user": "evil", "command": text},
+                **{"started_at": time.time(), "finished_at": time.time(), "duration": 1.0, "cause": "schedule"},
+                **{"owner": str(uuid.uuid4()), "note": text[:9000], "output": None},
+            }  # fmt: skip
+            role.execute("select oncecron.deliver_v1(%s, null, null)", [json.dumps(record)])
+    checked, after = measured(owner, "check")
+    assert checked.out.count(b"\n") == 1 + 20
+    assert after - before < ALLOWED

@@ -171,7 +171,7 @@ class RedisInspector:
         wanted = [each for found in ids.values() for each in heapq.nlargest(limit, found)]
         for at in range(0, len(wanted), _PAGE):
             for row in filter(None, self._executions(wanted[at : at + _PAGE])):
-                yield row.traced.execution
+                yield row.traced.execution.without_texts()
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of many keys were skipped."""

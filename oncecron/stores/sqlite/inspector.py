@@ -130,7 +130,8 @@ class SQLiteInspector:
         """Yield the newest executions of many keys: a statement costs little without a server."""
         known = {each.key for each in self.job_keys()}
         for key in known if keys is None else keys:
-            yield from self.history(HistoryQuery(key=key, limit=limit))
+            for execution in self.history(HistoryQuery(key=key, limit=limit)):
+                yield execution.without_texts()
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of many keys were skipped."""

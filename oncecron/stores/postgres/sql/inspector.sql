@@ -99,8 +99,11 @@ select h.* from {executions_of_keys}
      order by e.key_id desc, e.execution_id desc limit %(page)s)) h
 
 -- name: newest
--- The newest executions of many keys, in the same way.
-select n.*
+-- The newest executions of many keys, in the same way, without the texts, which may be long: no row of another role's making
+-- fills the memory of those who ask.
+select n.execution_id, n.key, n.shard, n.tick, n.attempt, n.outcome, n.exit_code, n.signal, n.host, n.pid, n."user", '' as command,
+       n.started_at, n.finished_at, n.duration, n.fencing_token, n.owner, null as note, n.shards,
+       n.cause, n.lost_reason, n.request, n.requested_by
   from (select distinct k.key from {ns}.keys k where %(keys)s::text[] is null or k.key = any (%(keys)s)) wanted
  cross join lateral (
    select h.* from {executions_of_keys}

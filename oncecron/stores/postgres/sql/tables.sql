@@ -21,7 +21,8 @@ create domain {ns}.key_name as text check (value ~ '^[A-Za-z0-9._:/@-]{1,200}$')
 create domain {ns}.tick_name as text check (octet_length(value) <= 800 and value !~ '[[:space:][:cntrl:]]');
 create domain {ns}.host_name as text check (octet_length(value) <= 1020);
 create domain {ns}.short_text as text check (octet_length(value) <= 4000);
-create domain {ns}.long_text as text check (octet_length(value) <= 1048576);
+create domain {ns}.long_text as text check (octet_length(value) <= 65536);
+create domain {ns}.document_text as text check (octet_length(value) <= 1048576);
 create domain {ns}.output_text as text check (octet_length(value) <= 8388608);
 create domain {ns}.wall_time as timestamptz
   check (value between '0001-01-02 00:00:00+00' and '9999-12-31 00:00:00+00');       -- every zone can show it
@@ -212,7 +213,7 @@ create index plain_skips_until on {ns}.plain_skips using brin (plain_until) with
 create table {ns}.notice (
   channel  {ns}.key_name primary key,
   version  {ns}.exact_integer not null,      -- how often it was written
-  document {ns}.long_text not null           -- JSON
+  document {ns}.document_text not null       -- JSON
 );
 
 -- The pauses of keys, and the drains of hosts.
