@@ -1,4 +1,4 @@
-"""Junk of a host that may fire, in bulk: keys that miss their ticks, hosts whose clocks are wrong, skips, lists of items."""
+"""Junk of a host that may fire, in bulk: keys that miss their ticks, wrong clocks of hosts, skips, lists of items."""
 
 import json
 import sqlite3
@@ -24,15 +24,15 @@ insert into oncecron.item_list (key, tick, loaded_at)
   select 'junk-' || n, 't', now() from generate_series(1, {rows}) n;
 """
 SERIES = "with recursive n(n) as (select 1 union all select n + 1 from n where n < {rows})"
-IN_SQLITE = (
-    "insert into job_key (key, shard, schedule, zone, expected_shards, expected_since)"
-    " {series} select 'junk-' || n, 0, '* * * * *', 'UTC', 1, {now} - 86400 from n",
-    "insert into key_host (key, shard, host, seen_at, version, ticks, ticks_at, command, hour, wins, skips)"
-    " {series} select 'junk-1', 0, 'ghost-' || n, {now}, '0.1', 't' || n, {now}, 'true', 0, '0', '0' from n",
-    "insert into skip (key, shard, tick, host, reason, pid, at, count)"
-    " {series} select 'junk-1', 0, 't' || n, 'ghost-' || n, 'held', 1, {now}, 1 from n",
-    "insert into item_list (key, tick, loaded_at) {series} select 'junk-' || n, 't', {now} from n",
-)
+IN_SQLITE = """
+insert into job_key (key, shard, schedule, zone, expected_shards, expected_since)
+  {series} select 'junk-' || n, 0, '* * * * *', 'UTC', 1, {now} - 86400 from n;
+insert into key_host (key, shard, host, seen_at, version, ticks, ticks_at, command, hour, wins, skips)
+  {series} select 'junk-1', 0, 'ghost-' || n, {now}, '0.1', 't' || n, {now}, 'true', 0, '0', '0' from n;
+insert into skip (key, shard, tick, host, reason, pid, at, count)
+  {series} select 'junk-1', 0, 't' || n, 'ghost-' || n, 'held', 1, {now}, 1 from n;
+insert into item_list (key, tick, loaded_at) {series} select 'junk-' || n, 't', {now} from n;
+"""
 
 
 def flood(store: Store, rows: int) -> None:
@@ -42,9 +42,7 @@ def flood(store: Store, rows: int) -> None:
         _flood_redis(store._client, rows, now)
     elif isinstance(store, SQLiteLog):
         with closing(sqlite3.connect(store._path)) as database, database:
-            for statement in IN_SQLITE:
-                series = SERIES.format(rows=rows)
-                database.execute(statement.format(series=series, now=now))
+            database.executescript(IN_SQLITE.format(series=SERIES.format(rows=rows), now=now))
     else:
         assert isinstance(store, PostgresLog)
         store._database.execute(IN_POSTGRES.format(rows=rows))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from flooded import flood, put_notices
-from log_of import PostgresLog, RedisLog, SQLiteLog, Store
+from log_of import PostgresLog, Store
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
@@ -134,11 +134,12 @@ def test_texts_that_a_role_makes_long(granted: Database, public_path: Path) -> N
     text = "x" * 65_000
     with granted.connect("runner", autocommit=True) as role:
         for number in range(500):
+            at = time.time()
             record = {
-                **{"kind": "execution", "key": f"junk-{number % 20}", "shard": 0, "tick": f"t{number}", "attempt": 1},
-                **{"outcome": "failed", "exit_code": 1, "host": "ghost", "pid": 1, "user": "evil", "command": text},
-                **{"started_at": time.time(), "finished_at": time.time(), "duration": 1.0, "cause": "schedule"},
-                **{"owner": str(uuid.uuid4()), "note": text[:9000], "output": None},
+                "kind": "execution", "key": f"junk-{number % 20}", "shard": 0, "tick": f"t{number}", "attempt": 1,
+                "outcome": "failed", "exit_code": 1, "host": "ghost", "pid": 1, "user": "evil", "command": text,
+                "started_at": at, "finished_at": at, "duration": 1.0, "cause": "schedule", "note": text[:9000],
+                "owner": str(uuid.uuid4()), "output": None,
             }  # fmt: skip
             role.execute("select oncecron.deliver_v1(%s, null, null)", [json.dumps(record)])
     checked, after = measured(owner, "check")

@@ -12,6 +12,7 @@ has room for: more than a thousand. The others are told when some of these have 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.findings import STATES
@@ -19,7 +20,7 @@ from oncecron.reports.check import Finding
 from oncecron.reports.notify.notified import Known, Notified, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oncecron.config.notify import Channel
     from oncecron.reports.notify.notified import Identity
@@ -38,6 +39,8 @@ class Change(NamedTuple):
     """Of a recovery: in the state `ok`."""
     previous: str
     """Its state as the channel knows it; `ok` if it does not."""
+    change_id: str = ""
+    """The same in whichever message it comes, until it is acknowledged; see `with_ids`."""
 
 
 def changes(
@@ -132,13 +135,16 @@ def tried(notified: Notified, found: Sequence[Change], now: float) -> Notified:
     """
     known = dict(notified.known)
     for change in found:
-        which = identity(change.finding)
+        which, telling = identity(change.finding), change.finding.state
         before = known.get(which)
+        is_repeated = before and before.sent_at is None and before.telling == telling
+        changed_at = before.changed_at if before and is_repeated else now
         if change.change == RECOVERED and before:
-            known[which] = before._replace(sent_at=None)
+            known[which] = before._replace(sent_at=None, telling=telling, changed_at=changed_at)
         elif change.change != "reminder":
             since = before.since if before else change.finding.since
-            known[which] = Known(change.finding.state, now if since is None else since, None)
+            since = now if since is None else since
+            known[which] = Known(telling, since, None, telling, changed_at)
     return notified._replace(known=known)
 
 
@@ -152,3 +158,27 @@ def acknowledged(notified: Notified, found: Sequence[Change], now: float) -> Not
         else:
             known[which] = known[which]._replace(state=change.finding.state, sent_at=now)
     return Notified(known)
+
+
+def with_ids(channel: str, under_way: Notified, found: Iterable[Change]) -> list[Change]:
+    """Return changes with their ids: of the channel, the finding, what is told of it, and when that was first told.
+
+    A repetition may come with other changes than before, or as `problem` what was `worse`.
+    """
+    identified = []
+    for change in found:
+        which = identity(change.finding)
+        known = under_way.known[which]
+        reminded = known.sent_at if change.change == "reminder" else None
+        parts = (channel, *which, known.telling, known.changed_at, reminded)
+        identified.append(change._replace(change_id=_digest(*parts)))
+    return identified
+
+
+def message_id(found: Iterable[Change]) -> str:
+    """Return the id of a message: the same for the same changes."""
+    return _digest(*(change.change_id for change in found))
+
+
+def _digest(*parts: object) -> str:
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -29,9 +29,17 @@ from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
 from oncecron.reports.check import Limits
 from oncecron.reports.explain import account
 from oncecron.reports.findings import look
-from oncecron.reports.notify.changes import RECOVERED, acknowledged, changes, present, tried
+from oncecron.reports.notify.changes import (
+    RECOVERED,
+    acknowledged,
+    changes,
+    message_id,
+    present,
+    tried,
+    with_ids,
+)
 from oncecron.reports.notify.channels import ChannelError, ping, send
-from oncecron.reports.notify.message import Evidence, Message, message_id
+from oncecron.reports.notify.message import Evidence, Message
 from oncecron.reports.notify.notified import Notified, failed, read, written
 from oncecron.reports.tick_history import Sources, gather
 
@@ -98,7 +106,8 @@ def prepare(context: Context, notify: Notify) -> list[Prepared]:
         notified = tried(before, found, context.now)
         message = None
         if found:
-            message = _message(context, channel.name, message_id(channel.name, notified, found))
+            found = with_ids(channel.name, notified, found)
+            message = _message(context, channel.name, message_id(found))
             message = message._replace(changes=found, open=len(present(channel, findings)))
         prepared.append(Prepared(channel, notice, notified, message))
     return _explained(context, prepared)
