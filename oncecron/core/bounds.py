@@ -8,7 +8,7 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import MOST_CHANNELS, recordable
+from oncecron.core.model import MOST_CHANNELS, is_key, recordable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,6 @@ _WHOLE = {
     "version": (0, _EXACT - 1),
 }
 _LENGTHS = {
-    "key": 200,
     "tick": 800,
     "host": 1020,
     "holder_host": 1020,
@@ -57,7 +56,6 @@ _LENGTHS = {
     "detail": 1 << 16,
     "refused": 1 << 16,
     "output": 8 << 20,
-    "channel": 200,
     "document": LONGEST_DOCUMENT,
 }
 """In bytes of UTF-8."""
@@ -97,6 +95,8 @@ def is_possible(name: str, value: Any) -> bool:
 
 
 def _is_possible_text(name: str, text: str) -> bool:
+    if name in ("key", "channel"):
+        return is_key(text)
     if len(text.encode()) > _LENGTHS.get(name, _LONGEST_WORD):
         return False
     return name != "tick" or not any(letter.isspace() or _is_control(letter) for letter in text)

@@ -349,6 +349,15 @@ class Retention(NamedTuple):
     skips: float = KEEP_SKIPS
 
 
+KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
+_LONGEST_KEY = 200
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text can be a key."""
+    return 0 < len(text) <= _LONGEST_KEY and KEY_LETTERS.issuperset(text)
+
+
 MOST_KEYS = 20_000
 """How many keys, each shard counted, a schema of PostgreSQL takes."""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from oncecron.core.clock import is_time
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.model import OUTCOMES
+from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.model import OUTCOMES, is_key
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "float": is_time,  # every float is a time, or a difference of two
+    "key": lambda key: key == ALL_KEYS or is_key(key),
     "outcome": OUTCOMES.__contains__,
     "shard": range(_MOST_SHARDS).__contains__,
     "shards": range(1, _MOST_SHARDS + 1).__contains__,
