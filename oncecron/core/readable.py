@@ -10,7 +10,7 @@ from __future__ import annotations
 from oncecron.core.clock import is_time
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.log_rows import Pause
 from oncecron.core.model import OUTCOMES, is_key
 from oncecron.core.stderr import complain
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 """The number of rows that are named; there may be millions."""
+_LONGEST_NAME = 200
 _MOST_SHARDS = 1000
 """As for --shards: reports count the shards of a tick one by one."""
 
@@ -51,7 +52,7 @@ class Unreadable:
             return
         self._rows.add(name)
         if len(self._rows) <= _NAMED:
-            complain(f"{name} cannot be read and is left out: {why}")
+            complain(f"{name:.{_LONGEST_NAME}} cannot be read and is left out: {why}")
         elif len(self._rows) == _NAMED + 1:
             complain("more rows cannot be read and are left out")
 
@@ -65,7 +66,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "float": is_time,  # every float is a time, or a difference of two
-    "key": lambda key: key == ALL_KEYS or is_key(key),
+    "key": is_key,
     "outcome": OUTCOMES.__contains__,
     "shard": range(_MOST_SHARDS).__contains__,
     "shards": range(1, _MOST_SHARDS + 1).__contains__,
@@ -120,6 +121,8 @@ def _misfit(name: str, value: Any) -> ValueError:
 def _rules_of(row: type) -> list[Rule]:
     if row not in _rules:
         _rules[row] = [_rule(*field) for field in row.__annotations__.items()]
+        if row is Pause:  # its first field is a key or `ALL_KEYS`
+            _rules[row][0] = _rules[row][0]._replace(allowed=None)
     return _rules[row]
 
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -83,3 +84,23 @@ def put_notices(store: Store, rows: int, document: str, names: str = "junk-{}") 
         assert isinstance(store, PostgresLog)
         statement = "insert into oncecron.notice select n, 1, %s from unnest(%s::text[]) n"
         store._database.execute(statement, document, [name for name, _ in found])
+
+
+def forge_keys(store: Store, keys: Iterable[str]) -> None:
+    """Write keys that no job can have, past all constraints."""
+    if isinstance(store, RedisLog):
+        for key in keys:
+            store._client.zadd(f"{PREFIX}parts", {f"{key}#0": 0})
+            store._client.hset(f"{PREFIX}key:{key}#0", "fence", "1")
+    elif isinstance(store, SQLiteLog):
+        with closing(sqlite3.connect(store._path)) as database, database:
+            statement = "insert into job_key (key, shard) values (?, 0)"
+            database.executemany(statement, ((key,) for key in keys))
+    else:
+        assert isinstance(store, PostgresLog)
+        store._database.execute("alter domain oncecron.key_name drop constraint key_name_check")
+        store._database.execute(
+            "alter table oncecron.job_key drop constraint job_key_key_shard_key"
+        )
+        for key in keys:
+            store._database.execute("insert into oncecron.job_key (key) values (%s)", key)
