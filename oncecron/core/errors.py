@@ -161,9 +161,7 @@ def reason_of(error: BaseException) -> str:
     """Return why a file, a row or an item cannot be read, in words that name no part of the interpreter."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    if isinstance(error, KeyError):
-        return f"{error} is missing"
-    text = str(error)
+    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     found = (
         meaning for kind, words, meaning in _MEANINGS if isinstance(error, kind) and words in text
     )
