@@ -342,9 +342,11 @@ def _toml(path: str, text: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - costs ten milliseconds
 
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
+        found = tomllib.loads(text)
+        repr(found)  # raises for a number of 5000 hexadecimal digits, which no message could show
+    except (ValueError, RecursionError) as error:  # also one of as many digits, or arrays as deep
         raise ConfigurationError(f"{path}: {reason_of(error)}") from error
+    return found
 
 
 def _secret_of(file: File) -> str | None:

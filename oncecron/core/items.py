@@ -79,6 +79,9 @@ def item_ids(items_of: ItemList, identities: Iterable[str]) -> Iterator[str]:
     return (digest[:32] for digest in digests)
 
 
+_BOM = b"\xef\xbb\xbf"
+
+
 class ItemError(ConfigurationError):
     """An item cannot be loaded."""
 
@@ -126,6 +129,10 @@ def _checked(data: bytes, number: int) -> str:
         raise ItemError(
             f"item {number} has {len(data)} bytes, and an item may have {LARGEST_ITEM}; list a name or an id, and let "
             "the command read the rest"
+        )
+    if number == 1 and data.startswith(_BOM):
+        raise ItemError(
+            "item 1 begins with a byte order mark (BOM), which would be part of it; write the list without one"
         )
     if b"\0" in data:
         raise ItemError(f"item {number} contains a NUL; use -0 for a list that NULs separate")
