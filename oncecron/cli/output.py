@@ -217,8 +217,11 @@ class Writer:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON, which has neither NaN nor Infinity: a row with one is unreadable."""
-    return json.dumps(value, indent=indent, allow_nan=False)
+    """Return a value as JSON, which has neither NaN nor Infinity: a row with one is unreadable.
+
+    `json` escapes everything that a terminal executes, but DEL.
+    """
+    return json.dumps(value, indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def _how_much(output: str, bytes_cut: int) -> str:

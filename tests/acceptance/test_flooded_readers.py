@@ -17,7 +17,7 @@ from log_of import PostgresLog, Store
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
-from oncecron.core.model import MOST_KEYS
+from oncecron.core.model import MOST_CHANNELS, MOST_KEYS
 
 ROWS = int(os.environ.get("ONCECRON_TEST_FLOOD", "1200"))
 CONFIG = '[notify.channel.ops]\ncommand = "cat"\n'
@@ -105,6 +105,32 @@ def test_more_findings_than_anybody_reads(store: Store, host: Oncecron) -> None:
     document = json.loads(host("check", "--json", "--timeout", "5m", deadline=300).out)
     assert len(document["findings"]) == 1000 + int(lines[-1].split()[1])
     assert len(host("notify", "--dry-run").out) < 250_000
+
+
+@pytest.mark.own_log
+@pytest.mark.stores("all")
+def test_a_new_channel_finds_no_room(store: Store, host: Oncecron, public_path: Path) -> None:
+    """It says so at each pass, and the known ones go on; a `prune` makes room."""
+    config = Path(host.environment["ONCECRON_CONFIG"])
+    inbox = {name: public_path / name for name in ("ops", "late")}
+    sections = {
+        name: f'[notify.channel.{name}]\ncommand = "cat >>{path}"\n' for name, path in inbox.items()
+    }
+    config.write_text(sections["ops"])
+    host.run("first", "--no-tick", "--", "false")
+    assert host("notify", "--now").status == 0
+    put_notices(store, MOST_CHANNELS, JUNK)
+    config.write_text("".join(sections.values()))
+    host.run("second", "--no-tick", "--", "false")
+    passed = host("notify", "--now")
+    assert passed.status == 1
+    assert "oncecron: channel late: the store has what 100 channels were notified of" in passed.err
+    assert "second" in inbox["ops"].read_text()
+    assert not inbox["late"].exists()
+    assert host("prune", "--store", store.owner_url).status == 0
+    assert host("notify", "--now").status == 0
+    assert "second" in inbox["late"].read_text()
+    assert inbox["ops"].read_text().count("second failed") == 1
 
 
 def test_keys_that_a_role_makes_up(granted: Database, public_path: Path) -> None:

@@ -171,6 +171,7 @@ def test_any_text_survives_the_machine_formats(command: str, note: str | None) -
     line = written([record], EXECUTIONS, "ndjson")
     assert line.count("\n") == 1
     assert line.isascii()
+    assert printable(line)
     assert json.loads(line)["note"] == note
     [_, row] = csv.reader(io.StringIO(written([record], EXECUTIONS, "csv"), newline=""))
     assert row[11].removeprefix("'") == visible_lines(command).removeprefix("'")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.findings import OK
 from oncecron.config.notify import NOTIFY_KEY, PING
-from oncecron.core.errors import NotFoundError
+from oncecron.core.errors import NotFoundError, RecordRefusedError
 from oncecron.core.log_rows import HistoryQuery, Notice
 from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
@@ -206,8 +206,15 @@ def _execution_of(log: Inspector, found: Finding) -> Execution | None:
 
 def deliver(context: Context, notify: Notify, prepared: Sequence[Prepared]) -> Iterator[Result]:
     """Send what was prepared, and yield what came of each channel. Raises `StoreError`."""
-    under_way = [each for each in prepared if each.message and _put(context, each, each.notified)]
+    under_way = []
     well = True
+    for each in prepared:
+        try:
+            if each.message and _put(context, each, each.notified):
+                under_way.append(each)
+        except RecordRefusedError as refused:  # the others have room
+            well = False
+            yield Result(each.channel.name, 0, str(refused), new=True)
     for each, error in sent(under_way):
         changed = each.message.changes if each.message else ()
         if error is None:
