@@ -130,7 +130,7 @@ def test_a_new_channel_finds_no_room(store: Store, host: Oncecron, public_path: 
     assert host("prune", "--store", store.owner_url).status == 0
     assert host("notify", "--now").status == 0
     assert "second" in inbox["late"].read_text()
-    assert inbox["ops"].read_text().count("second failed") == 1
+    assert inbox["ops"].read_text().count("oncecron CRITICAL: second") == 1
 
 
 def test_keys_that_a_role_makes_up(granted: Database, public_path: Path) -> None:
