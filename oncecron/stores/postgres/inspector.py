@@ -381,7 +381,7 @@ class PostgresInspector(Connection):
         """Remove expired records; return how many executions and how many skips were removed."""
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
         removed = self._pruned({**values, "key_id": None})
-        self._ask("prune_keys", values, _OWNERS_CURE)  # before each key that is left is looked at
+        self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
         for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):
             removed += self._pruned({**values, "key_id": key_id})
         return removed["executions"], removed["skips"]

@@ -317,18 +317,17 @@ select executions, skips, items
                       pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)
 
 -- name: prune_keys
--- Keys that have nothing on record any more: no claim can be for a tick as old as theirs. A claim that has just registered
--- such a key finds no row, and registers it again.
+-- Keys of which no shard has ever started, and that have nothing on record. What has started keeps its marks for ever: they say
+-- that its ticks are passed. A claim that has just registered such a key finds no row, and registers it again.
 delete from {ns}.job_key g using (
-    select k.key from {ns}.job_key k cross join {ns}.meta m
+    select k.key from {ns}.job_key k
      group by k.key
-    having pg_catalog.bool_and(k.owner is null and k.schedule is null
-       and coalesce(k.high_water < pg_catalog.now() - pg_catalog.make_interval(secs => greatest(%(executions)s, m.least_executions)), true)
+    having pg_catalog.bool_and(k.fence = 0 and k.high_water is null and k.last_started_at is null and k.owner is null
        and not exists (select from {ns}.job_execution e where e.key_id = k.key_id)
        and not exists (select from {ns}.skip s where s.key_id = k.key_id)
        and not exists (select from {ns}.plain_skips p where p.key_id = k.key_id)
        and not exists (select from {ns}.key_host h where h.key_id = k.key_id))) idle
- where g.key = idle.key and g.owner is null
+ where g.key = idle.key and g.fence = 0
 returning 1
 
 -- name: item_lists
