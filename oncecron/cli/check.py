@@ -89,6 +89,7 @@ def _states(settings: Settings) -> Mapping[str, int]:
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
     from oncecron.cli.pause import named_key, near
+    from oncecron.config.notify import channel_names
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError, StoreError
     from oncecron.core.text import Clock
@@ -100,7 +101,9 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
     limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
     with store_and_log(settings) as (store, log):
         spooled = spooled_records(settings)
-        found = look(store, log, limits, now, Clock(settings["utc"]), spooled=spooled, keys=keys)
+        channels = channel_names(settings.file)
+        shown = Clock(settings["utc"])
+        found = look(store, log, limits, now, shown, spooled=spooled, keys=keys, channels=channels)
         for key in sorted(keys - {job.key for job in found.jobs}):
             every = {part.key for part in store.job_keys()}
             raise NotFoundError(f"no host has fired key {key}{near(key, every)}")

@@ -71,11 +71,12 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
 
 def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
     """Judge the store, or the log beside it; an error ends what can be known of it."""
+    from oncecron.config.notify import channel_names
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
     from oncecron.core.log_rows import Diagnosis
     from oncecron.core.text import Clock
-    from oncecron.reports.doctor import of_hosts, of_keys
+    from oncecron.reports.doctor import of_hosts, of_keys, of_notices
     from oncecron.reports.hosts import recent
     from oncecron.reports.wrong_times import after_their_ticks, of_the_future
     from oncecron.stores import open_inspector
@@ -96,6 +97,9 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                 marks = of_the_future(keys, inspector.pauses(), now, Clock(utc=False))
                 zones = after_their_ticks(inspector, keys, recent(rows, now))
                 yield from of_keys({"marks": marks, "zones": zones})
+                channels = channel_names(settings.file)  # and the ping
+                if len(channels) > 1:
+                    yield from of_notices(inspector.other_notices(channels))
         finally:
             inspector.close()
     except OncecronError as error:

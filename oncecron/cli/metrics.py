@@ -124,14 +124,14 @@ class _Question(threading.Thread):
 
     def run(self) -> None:
         """Look."""
-        from oncecron.core.errors import OncecronError, shortage_of
+        from oncecron.core.errors import OncecronError, reason_of, shortage_of
 
         try:
             self.reading = _reading(self._settings)
         except OncecronError as error:
             self.reading = _failed(error)
         except (OSError, MemoryError) as error:
-            self.reading = _failed(shortage_of(error) or OncecronError(str(error)))
+            self.reading = _failed(shortage_of(error) or OncecronError(reason_of(error)))
 
 
 def _failed(error: OncecronError) -> Reading:
@@ -144,6 +144,7 @@ def _failed(error: OncecronError) -> Reading:
 def _reading(settings: Settings) -> Reading:
     from oncecron.cli.check import spooled_records
     from oncecron.config.findings import KINDS
+    from oncecron.config.notify import channel_names
     from oncecron.core import clock
     from oncecron.core.text import Clock
     from oncecron.reports.check import Limits
@@ -154,7 +155,11 @@ def _reading(settings: Settings) -> Reading:
     spooled = spooled_records(settings)
     with store_and_log(settings) as (store, log):
         limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
-        found = look(store, log, limits, now, Clock(utc=True), spooled=spooled, judged=False)
+        channels = channel_names(settings.file)
+        shown = Clock(utc=True)
+        found = look(
+            store, log, limits, now, shown, spooled=spooled, channels=channels, judged=False
+        )
         unreadable = bool(incomplete(store, log))
         return Reading(now, spooled, found.jobs, found.checked.findings, unreadable)
 

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
-_BEFORE_A_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # OWASP, "CSV Injection"
+_BEFORE_A_FORMULA = (
+    *"=+-@\n",
+    *map(chr, (0xFF1D, 0xFF0B, 0xFF0D, 0xFF20)),
+)  # OWASP, "CSV Injection"
 _COLOURS = {
     "running": "36",
     "succeeded": "32",
@@ -148,11 +151,11 @@ class Writer:
             yield 1, line.text
 
     def _csv_field(self, value: Any) -> Any:
-        """Return a value for a spreadsheet: a text there is no formula; at a terminal it has no control characters."""
+        """Return a value for a spreadsheet or a terminal: no text is a formula, or has control characters."""
         if not isinstance(value, str):
             return value
-        text = "'" + value if value.startswith(_BEFORE_A_FORMULA) else value
-        return visible_lines(text) if self._stream.isatty() else text
+        text = visible_lines(value)
+        return f"'{text}" if text.startswith(_BEFORE_A_FORMULA) else text
 
     # Tables
 
@@ -214,8 +217,11 @@ class Writer:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON, which has neither NaN nor Infinity: a row with one is unreadable."""
-    return json.dumps(value, indent=indent, allow_nan=False)
+    """Return a value as JSON, which has neither NaN nor Infinity: a row with one is unreadable.
+
+    `json` escapes everything that a terminal executes, but DEL.
+    """
+    return json.dumps(value, indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def _how_much(output: str, bytes_cut: int) -> str:

@@ -33,6 +33,7 @@ OPTIONS = (
 
 def _prune(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.cli import output
+    from oncecron.config.notify import channel_names
     from oncecron.config.settings import Settings
     from oncecron.core.stderr import complain
 
@@ -42,10 +43,18 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     }
     retention = settings.file.retention._replace(**wanted)
     stream = output.standard_output()
+    channels = channel_names(settings.file)
     with all_inspectors(settings) as stores:
         removed = {name: _removed(*store.prune(retention)) for name, store in stores.items()}
+        # A file without channels is not that of the hosts which notify.
+        junk = stores["store"].other_notices(channels, remove=True) if len(channels) > 1 else 0
         least = {name: store.least_retention() for name, store in stores.items()}
     output.say(labelled(removed), stream)
+    if junk:
+        what = (
+            f"{junk} channel{'s' * (junk != 1)} of notify that {settings.file.path} does not name"
+        )
+        output.say(f"removed {what}", stream)
     for name, longer in least.items():
         if any(map(operator.lt, retention, longer)):
             complain(_kept(settings, name, retention, longer))

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from oncecron.config.options import Option
 
 
+_DIGITS = 20
+"""Of a number that count: one with more is too large for every option, and Python converts at most 4,300."""
+
+
 def convert(option: Option, text: str) -> Any:
     """Return the value of an option's text. Raises `ValueError` that says what is expected."""
     if option.kind == "flag":
@@ -52,7 +56,7 @@ def values_of(texts: Mapping[str, str], options: Iterable[Option] = RUN_OPTIONS)
 def _integer(text: str) -> int:
     if not text.isascii() or not text.removeprefix("-").isdigit():
         raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
+    return int(text[:_DIGITS])
 
 
 def _bounded(option: Option, text: str, value: float) -> float:

@@ -12,7 +12,7 @@ import stat
 from oncecron.config.convert import convert
 from oncecron.config.options import AUTO_KEY, CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
 from oncecron.config.plain_toml import read_plain
-from oncecron.core.errors import ConfigurationError, UsageError
+from oncecron.core.errors import ConfigurationError, UsageError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
 from oncecron.core.safe_paths import distrusted
@@ -342,9 +342,11 @@ def _toml(path: str, text: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - costs ten milliseconds
 
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number of 5000 digits, or arrays as deep
-        raise ConfigurationError(f"{path}: {error}") from error
+        found = tomllib.loads(text)
+        repr(found)  # raises for a number of 5000 hexadecimal digits, which no message could show
+    except (ValueError, RecursionError) as error:  # also one of as many digits, or arrays as deep
+        raise ConfigurationError(f"{path}: {reason_of(error)}") from error
+    return found
 
 
 def _secret_of(file: File) -> str | None:
@@ -393,11 +395,10 @@ def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, 
             text = file.read(_LARGEST_FILE + 1)
             mode = os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigurationError(f"{what} {path} cannot be read: {reason}") from error
+        raise ConfigurationError(f"{what} {path} cannot be read: {reason_of(error)}") from error
     if len(text) > _LARGEST_FILE:
         raise ConfigurationError(f"{what} {path} is larger than 1 MiB; name another file")
-    return text, mode
+    return text.removeprefix("\ufeff"), mode
 
 
 def _opened(path: str, what: str, *, trusting: bool) -> int:

@@ -78,12 +78,23 @@ class Notify(NamedTuple):
     states: Mapping[str, int]
     """The state of each kind of finding."""
 
+    @property
+    def names(self) -> list[str]:
+        """Return what the store keeps documents of."""
+        return [*(each.name for each in self.channels), PING]
+
 
 def shown_url(url: str) -> str:
     """Return a URL without its path, which is the secret of a webhook."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2]
     return f"{scheme}://{host}/{MASK}"
+
+
+def channel_names(file: File) -> list[str]:
+    """Return the same of a file, also of channels that this user may not read in full."""
+    tables = file.notify.get("channel")
+    return [*(tables if isinstance(tables, dict) else ()), PING]
 
 
 def read_notify(file: File) -> Notify:

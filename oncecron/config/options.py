@@ -7,6 +7,8 @@ Values stay text until `config` converts them, so that every source is checked a
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import KEY_LETTERS as KEY_LETTERS  # noqa: PLC0414 - what KEY_RULE says
+from oncecron.core.model import is_key as is_key  # noqa: PLC0414
 from oncecron.core.timing import LONGEST_CONNECT_TIMEOUT, LONGEST_TTL, MINIMUM_TTL
 
 if TYPE_CHECKING:
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     """The candidates for a value: fixed texts, names from the store, or files."""
 
 
-KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
 KEY_RULE = "use 1 to 200 of A-Z a-z 0-9 . _ : / @ -"
-_LONGEST_KEY = 200
 JOB_COMMANDS = ("run", "each")
 """The commands that run a job once per tick: one of them after `oncecron` guards a line of a crontab."""
 AUTO_KEY = "auto"
@@ -57,11 +57,6 @@ class Option(NamedTuple):
     def takes_value(self) -> bool:
         """Whether something follows the name."""
         return self.kind not in ("flag", "count")
-
-
-def is_key(text: str) -> bool:
-    """Return whether a text can be a key: `KEY_RULE`."""
-    return 0 < len(text) <= _LONGEST_KEY and KEY_LETTERS.issuperset(text)
 
 
 STORE = Option(

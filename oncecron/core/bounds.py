@@ -8,7 +8,7 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import recordable
+from oncecron.core.model import MOST_CHANNELS, is_key, recordable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,8 @@ _LONGEST = 1e10
 """317 years, in seconds."""
 _LONGEST_WORD = 80
 """Of an owner, an outcome, ... in bytes."""
+LONGEST_DOCUMENT = 1 << 20
+"""Of what a channel was notified of, in bytes."""
 _LONGEST_SHOWN = 80
 """How much of a wrong value a message shows."""
 
@@ -43,20 +45,18 @@ _WHOLE = {
     "version": (0, _EXACT - 1),
 }
 _LENGTHS = {
-    "key": 200,
     "tick": 800,
     "host": 1020,
     "holder_host": 1020,
     "reason": 1020,
     "user": 4000,
     "requested_by": 4000,
-    "command": 1 << 20,
-    "note": 1 << 20,
-    "detail": 1 << 20,
-    "refused": 1 << 20,
+    "command": 1 << 16,
+    "note": 1 << 16,
+    "detail": 1 << 16,
+    "refused": 1 << 16,
     "output": 8 << 20,
-    "channel": 1020,
-    "document": 8 << 20,
+    "document": LONGEST_DOCUMENT,
 }
 """In bytes of UTF-8."""
 
@@ -68,6 +68,16 @@ def check(record: dict[str, Any]) -> None:
             shown = repr(value)
             shown = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "..."
             raise RecordRefusedError(f"the record has a {name} that no host can have: {shown}")
+
+
+def has_room(answer: object) -> bool:
+    """Return the answer to a written notice. Raises `RecordRefusedError` for none: other channels use all room."""
+    if answer is None:
+        raise RecordRefusedError(
+            f"the store has what {MOST_CHANNELS} channels were notified of, and room for no other one; have the "
+            "store's owner run `oncecron prune`"
+        )
+    return bool(answer)
 
 
 def is_possible(name: str, value: Any) -> bool:
@@ -85,6 +95,8 @@ def is_possible(name: str, value: Any) -> bool:
 
 
 def _is_possible_text(name: str, text: str) -> bool:
+    if name in ("key", "channel"):
+        return is_key(text)
     if len(text.encode()) > _LENGTHS.get(name, _LONGEST_WORD):
         return False
     return name != "tick" or not any(letter.isspace() or _is_control(letter) for letter in text)

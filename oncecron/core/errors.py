@@ -140,5 +140,33 @@ UNREADABLE = (
 """What converting a value of a store raises if it is none of ours."""
 
 
+_NO_FORM = "it does not have the form that oncecron writes"
+_MEANINGS: tuple[tuple[type[BaseException], str, str], ...] = (
+    (RecursionError, "", "it is nested too deeply"),
+    (UnicodeError, "", "it is not UTF-8"),
+    (OverflowError, "", "a number in it is too large"),
+    (TypeError, "", _NO_FORM),
+    (IndexError, "", _NO_FORM),
+    (AttributeError, "", _NO_FORM),
+    (ValueError, "to unpack", _NO_FORM),
+    (ValueError, "integer string conversion", "a number in it has too many digits"),
+    (ValueError, "invalid literal for int", "a number in it is not a whole one"),
+    (ValueError, "could not convert string to float", "a number in it is not one"),
+    (ValueError, "UTF-8 BOM", "it begins with a byte order mark (BOM); write it without one"),
+)
+"""What the interpreter raises, a part of its words, and what they mean of a file or a row."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a file, a row or an item cannot be read, in words that name no part of the interpreter."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    found = (
+        meaning for kind, words, meaning in _MEANINGS if isinstance(error, kind) and words in text
+    )
+    return next(found, text)
+
+
 class RecordRefusedError(StoreRefusesError):
     """The store does not take this record; it may take the next one."""

@@ -12,7 +12,7 @@ An item that was queued, or that a batch left `done`, needs no record of its own
 
 from __future__ import annotations
 
-from oncecron.core.errors import ConfigurationError, StoreRefusesError
+from oncecron.core.errors import ConfigurationError, StoreRefusesError, reason_of
 from oncecron.core.light_modules import sha256_digests
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
@@ -79,6 +79,9 @@ def item_ids(items_of: ItemList, identities: Iterable[str]) -> Iterator[str]:
     return (digest[:32] for digest in digests)
 
 
+_BOM = b"\xef\xbb\xbf"
+
+
 class ItemError(ConfigurationError):
     """An item cannot be loaded."""
 
@@ -100,7 +103,7 @@ def item_of_json(line: bytes, number: int) -> Item:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ItemError(f"item {number} is not JSON: {error}") from error
+        raise ItemError(f"item {number} is not JSON: {reason_of(error)}") from error
     identity = value.get("id") if isinstance(value, dict) else None
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise ItemError(f"item {number} has no id; each line must be an object with an `id`")
@@ -126,6 +129,10 @@ def _checked(data: bytes, number: int) -> str:
         raise ItemError(
             f"item {number} has {len(data)} bytes, and an item may have {LARGEST_ITEM}; list a name or an id, and let "
             "the command read the rest"
+        )
+    if number == 1 and data.startswith(_BOM):
+        raise ItemError(
+            "item 1 begins with a byte order mark (BOM), which would be part of it; write the list without one"
         )
     if b"\0" in data:
         raise ItemError(f"item {number} contains a NUL; use -0 for a list that NULs separate")

@@ -48,6 +48,10 @@ class Execution(NamedTuple):
     requested_by: str | None = None
     """The author of the request: USER@HOST."""
 
+    def without_texts(self) -> Execution:
+        """Return it without what may be long, for reports that have many executions in memory."""
+        return self._replace(command="", note=None)
+
 
 def owner_digest(owner: str) -> str:
     """Return what is published of an owner id: 16 hexadecimal digits of its SHA-256.

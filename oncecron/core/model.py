@@ -351,5 +351,20 @@ class Retention(NamedTuple):
     skips: float = KEEP_SKIPS
 
 
+KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
+_LONGEST_KEY = 200
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text can be a key."""
+    return 0 < len(text) <= _LONGEST_KEY and KEY_LETTERS.issuperset(text)
+
+
+MOST_KEYS = 20_000
+"""How many keys, each shard counted, a schema of PostgreSQL takes."""
+
+MOST_CHANNELS = 100
+"""How many channels of `oncecron notify` a store keeps documents of; a role that may fire can make them up."""
+
 LEAST = Retention(LEAST_EXECUTIONS, LEAST_SKIPS)
 """The least retention of a store where `init` has set none: no shorter one of a caller counts."""

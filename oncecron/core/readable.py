@@ -8,9 +8,10 @@ row hides itself alone, and what is printed is always what the formats promise.
 from __future__ import annotations
 
 from oncecron.core.clock import is_time
-from oncecron.core.errors import UNREADABLE
+from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.model import OUTCOMES
+from oncecron.core.log_rows import Pause
+from oncecron.core.model import OUTCOMES, is_key
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 """The number of rows that are named; there may be millions."""
+_LONGEST_NAME = 200
 _MOST_SHARDS = 1000
 """As for --shards: reports count the shards of a tick one by one."""
 
@@ -41,9 +43,7 @@ class Unreadable:
             row = convert(*given)
             check(row)
         except UNREADABLE as error:
-            self._pass_over(
-                name, f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            )
+            self._pass_over(name, reason_of(error))
             return None
         return row
 
@@ -52,7 +52,7 @@ class Unreadable:
             return
         self._rows.add(name)
         if len(self._rows) <= _NAMED:
-            complain(f"{name} cannot be read and is left out: {why}")
+            complain(f"{name:.{_LONGEST_NAME}} cannot be read and is left out: {why}")
         elif len(self._rows) == _NAMED + 1:
             complain("more rows cannot be read and are left out")
 
@@ -66,6 +66,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "float": is_time,  # every float is a time, or a difference of two
+    "key": is_key,
     "outcome": OUTCOMES.__contains__,
     "shard": range(_MOST_SHARDS).__contains__,
     "shards": range(1, _MOST_SHARDS + 1).__contains__,
@@ -120,6 +121,8 @@ def _misfit(name: str, value: Any) -> ValueError:
 def _rules_of(row: type) -> list[Rule]:
     if row not in _rules:
         _rules[row] = [_rule(*field) for field in row.__annotations__.items()]
+        if row is Pause:  # its first field is a key or `ALL_KEYS`
+            _rules[row][0] = _rules[row][0]._replace(allowed=None)
     return _rules[row]
 
 

@@ -177,6 +177,10 @@ def _check_syntax(schedule: str, position: int, field: str) -> None:
             )
 
 
+_MOST_DIGITS = 100
+"""Of a number that cron reads (MAX_TEMPSTR); Python converts at most 4,300."""
+
+
 def _values(schedule: str, position: int, field: str) -> tuple[int, ...]:
     """Return the values of a field, or raise ValueError: out of range, a falling range, a step of 0."""
     lowest, highest = _RANGES[position]
@@ -199,4 +203,5 @@ def _value(position: int, text: str) -> int:
     names = _NAMES[position]
     if text.upper() in names:
         return names.index(text.upper()) + _RANGES[position][0]
-    return int(text) if text.isascii() and text.isdigit() else -1
+    is_number = text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS
+    return int(text) if is_number else -1

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
 _NAMED_FINDINGS = 3
+_LISTED_FINDINGS = 1000
+"""More come from a store into which somebody has written junk, and nobody reads them."""
 
 
 class Finding(NamedTuple):
@@ -263,8 +265,10 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     ]
     text = without_bars("; ".join(named))
     yield f"ONCECRON {STATES[checked.state].upper()}: {text} | {' '.join(data)} keys={checked.keys}"
-    for each in checked.findings:
+    for each in checked.findings[:_LISTED_FINDINGS]:
         yield without_bars(f"{each.state}: {sentence(each)}")
+    if more := len(checked.findings[_LISTED_FINDINGS:]):
+        yield f"and {_many(more, 'more finding')}; `oncecron check --json` has all of them"
 
 
 def _count(checked: Checked, kind: str) -> int:

@@ -141,6 +141,17 @@ def of_keys(told: Mapping[str, Iterable[Told]]) -> Iterator[Diagnosis]:
             yield Diagnosis("ok", name, well[name])
 
 
+def of_notices(others: int) -> Iterator[Diagnosis]:
+    """Say how many channels of `notify` the store knows that the configuration file does not name."""
+    if others:
+        text = (
+            f"the store has records of {others} channels that the configuration file does not name"
+        )
+        yield Diagnosis(
+            "warn", "notify", text, "`oncecron prune` as the store's owner removes them"
+        )
+
+
 def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
     versions: dict[str, list[str]] = {}
     for row in hosts:

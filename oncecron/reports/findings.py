@@ -37,9 +37,12 @@ def look(
     *,
     spooled: int = 0,
     keys: Collection[str] = (),
+    channels: Collection[str] = (),
     judged: bool = True,
 ) -> Look:
-    """Judge every key, or only `keys`; `spooled`: records that wait on this host. Raises `StoreError`.
+    """Judge every key, or only `keys`. Raises `StoreError`.
+
+    `spooled`: records that wait on this host; `channels`: those of `oncecron notify` that are configured.
 
     With `judged`, the jobs have only what findings need, see `jobs`.
     """
@@ -48,7 +51,7 @@ def look(
     pauses = store.pauses()
     asked = functools.partial(jobs, leases=leases, lists=lists, known=known, pauses=pauses)
     found = list(asked(store, log, now, keys or None, judged=judged))
-    others = [] if keys else list(failing_channels(store.notices(), now))
+    others = [] if keys else list(failing_channels(store.notices(channels), now))
     hosts, drained = _hosts(store, pauses, limits.states)
     for kind, told in (
         ("future", of_the_future(known, pauses, now, clock)),

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
 
 
-_LONGEST_RECORDED = 1 << 18
-"""Characters of a command on record: a letter has at most four bytes, and the stores take 1 MiB (`core.bounds`)."""
+_LONGEST_RECORDED = 16_000
+"""Characters of a command on record: a letter has at most four bytes, and the stores take 64 KiB (`core.bounds`)."""
 _LONGEST_HOST = 255
 
 

@@ -20,6 +20,7 @@ from oncecron.core.errors import (
     OncecronError,
     RecordRefusedError,
     StoreError,
+    reason_of,
     shortage_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -94,7 +95,7 @@ class Spool:
                 raise
             safe_paths.sync(directory)
         except OSError as error:
-            raise SpoolError(f"cannot write to {self.root}: {error.strerror or error}") from error
+            raise SpoolError(f"cannot write to {self.root}: {reason_of(error)}") from error
         return os.path.join(directory, name)
 
     def keys(self) -> list[str]:
@@ -123,7 +124,7 @@ class Spool:
                 except (OSError, ValueError, RecursionError) as error:
                     if set_aside and shortage_of(error) is None:
                         _changed(os.rename, path, path + _BROKEN)
-                        self._newly_aside.append(f"{path}{_BROKEN}: {error}")
+                        self._newly_aside.append(f"{path}{_BROKEN}: {reason_of(error)}")
                 else:
                     record.pop("refused", None)  # somebody has put it back
                     yield path, record

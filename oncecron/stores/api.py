@@ -227,7 +227,7 @@ class Inspector(Protocol):
     def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
         """Yield the newest executions of every key, or of some: of each key at most `limit`, the newest first.
 
-        One question for all keys.
+        One question for all keys. All of them may be in memory at once, so they come `without_texts`.
         """
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
@@ -307,13 +307,20 @@ class Inspector(Protocol):
         Raises `StoreRefusesError` where that is not allowed.
         """
 
-    def notices(self) -> Sequence[Notice]:
-        """Return what each channel of `oncecron notify` was notified of, by name."""
+    def notices(self, channels: Collection[str]) -> Sequence[Notice]:
+        """Return what these channels of `oncecron notify` were notified of, by name."""
 
     def put_notice(self, notice: Notice) -> bool:
         """Write the document of a channel, if its version is still that of the notice; return False if it is not.
 
-        The version rises by one. Version 0: the channel has none yet. Raises `RecordRefusedError`.
+        The version rises by one. Version 0: the channel has none yet. Raises `RecordRefusedError`, also where other
+        channels have used up `MOST_CHANNELS`.
+        """
+
+    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+        """Return how many other channels there are, which anybody who may write to the store can make up.
+
+        With `remove` they are forgotten.
         """
 
     def least_retention(self) -> Retention:

@@ -17,7 +17,13 @@ from oncecron.core.claim import (
     decide,
     plain_skip,
 )
-from oncecron.core.errors import UNREADABLE, StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import (
+    UNREADABLE,
+    StoreError,
+    StoreRefusesError,
+    StoreUnavailable,
+    reason_of,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal
 from oncecron.core.timing import SKIP_TIMEOUT
@@ -103,8 +109,8 @@ def claim(
             answer = decide(state, firing, watched=watched, alone=alone)
         except UNREADABLE as error:
             raise StoreRefusesError(
-                f"key {firing.key}: what the store has about it cannot be read ({error}); `oncecron locks` and "
-                "`oncecron history` name the row; correct it in the store"
+                f"key {firing.key}: what the store has about it cannot be read ({reason_of(error)}); "
+                "`oncecron locks` and `oncecron history` name the row; correct it in the store"
             ) from error
         if isinstance(answer, AskAgain):
             return answer

@@ -512,3 +512,15 @@ def test_a_line_too_long_runs_from_the_configuration_file(
     done = subprocess.run(["/bin/sh", "-c", line], env=host.environment, check=False)
     assert done.returncode == 0
     assert (public_path / "out").read_text() == text
+
+
+def test_a_write_that_fails_names_the_file_once(host: Oncecron, public_path: Path) -> None:
+    """The system names no file for a write, as to a full disk."""
+    crontab = public_path / "crontab"
+    crontab.write_text("0 2 * * * /usr/bin/true\n")
+    host.prefix = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"]
+    done = host("crontab", "wrap", "--in-place", crontab)
+    assert done.status == 1
+    told = f"oncecron: cannot replace {crontab}: File too large; the file is unchanged"
+    assert done.err.splitlines()[-1] == told  # the zone may be told before
+    assert crontab.read_text() == "0 2 * * * /usr/bin/true\n"

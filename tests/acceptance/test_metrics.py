@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from answers import refused
+from flooded import forge_keys
 from log_of import Store
 from servers import eventually
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
@@ -61,6 +62,42 @@ def test_keys_at_a_glance(host: Oncecron) -> None:
     assert ("last_success_timestamp_seconds", "bad/key") not in found
     assert ("running_since_timestamp_seconds", "fine") not in found
     assert {found["running", "fine"], found["paused", "fine"], found["missed_ticks", "fine"]} == {0}
+
+
+FORGED = (
+    *(
+        'a"b',
+        "a\\",
+        "a\nup 1",
+        "\x1b[2J",
+        'k",x="y',
+        "x" * 1_000_000,
+        "",
+        "*",
+        "\u202etxt",
+        "a b",
+        "a#b",
+        "caf\xe9",
+    ),
+    *(f"{number} of many" for number in range(500)),
+)
+
+
+@pytest.mark.own_log
+@pytest.mark.stores("all")
+def test_forged_keys_are_no_metrics(store: Store, host: Oncecron) -> None:
+    """Prometheus reads all others, and that there is something which it cannot see."""
+    before = series(host("metrics").out)
+    forge_keys(store, FORGED)
+    ended = host("metrics")
+    assert ended.status == 0
+    found = series(ended.out)
+    assert found["incomplete", None] == 1
+    assert found.keys() == before.keys()
+    lines = ended.err.splitlines()
+    assert len(lines) == 11, lines
+    assert lines[-1] == "oncecron: more rows cannot be read and are left out"
+    assert all(line.isprintable() and len(line) < 1000 for line in lines)
 
 
 def test_every_finding_of_a_key_is_a_metric() -> None:

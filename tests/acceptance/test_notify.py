@@ -464,7 +464,7 @@ def test_what_a_document_says_is_judged(
     host.run("billing", *FAILING)
     passed(host)
     store_ = open_inspector(parse_address(store.owner_url), "oncecron")
-    [notice] = [each for each in store_.notices() if each.channel == "hook"]
+    [notice] = store_.notices(["hook"])
     assert store_.put_notice(notice._replace(document="{}"))
     store_.close()
     ended = host("notify", "--now")

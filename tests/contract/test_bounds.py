@@ -53,7 +53,7 @@ IMPOSSIBLE = [
     ("tick", "a\n3 b"),
     ("host", "h" * 1021),
     ("user", "u" * 4001),
-    ("command", "c" * ((1 << 20) + 1)),
+    ("command", "c" * ((1 << 16) + 1)),
     ("output", "o" * ((8 << 20) + 1)),
     ("output_cut", -1),
     ("requested_by", "r" * 4001),

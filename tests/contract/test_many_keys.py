@@ -37,12 +37,13 @@ def past(a: Host, b: Host) -> None:
 def test_the_newest_executions_are_those_of_each_history(
     log: Log, limit: int, keys: list[str] | None
 ) -> None:
-    """As many, the newest first, of all shards together."""
+    """As many, the newest first, of all shards together, without their texts."""
     found = list(log.people.newest(limit, keys))
     assert {each.key for each in found} == (set(KEYS) if keys is None else {*keys} & {*KEYS})
     for key in KEYS if keys is None else keys:
         of_key = [each for each in found if each.key == key]
-        assert of_key == log.executions(HistoryQuery(key=key, limit=limit))
+        known = log.executions(HistoryQuery(key=key, limit=limit))
+        assert of_key == [each.without_texts() for each in known]
 
 
 @pytest.mark.usefixtures("past")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncecron.config.notify import Channel
+from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.log_rows import Notice
 from oncecron.core.timing import CHANNEL_FORGOTTEN
 from oncecron.reports.check import finding
-from oncecron.reports.notify.changes import acknowledged, changes, tried
-from oncecron.reports.notify.message import message_id
+from oncecron.reports.notify.changes import acknowledged, changes, message_id, tried, with_ids
 from oncecron.reports.notify.notified import (
     Failing,
     Notified,
@@ -133,29 +133,57 @@ def test_what_was_not_acknowledged_is_told_again_and_its_end_too() -> None:
     assert said(changes(OPS, lost, [FAILED], NOW + 60)) == said(found)
 
 
-def test_a_message_that_is_sent_again_has_the_same_id() -> None:
-    """As long as it says the same; another one, later or for another channel, has another id."""
-    ids = []
-    for at, notified in ((NOW, Notified()), (NOW + 60, None)):
-        before = notified or tried(Notified(), changes(OPS, Notified(), [MISSED], NOW), NOW)
-        found = changes(OPS, before, [MISSED], at)
-        ids.append(message_id("ops", tried(before, found, at), found))
-    assert ids[0] == ids[1]
-    known = know(MISSED)
-    over = changes(OPS, known, [], NOW)
-    ids.append(message_id("ops", tried(known, over, NOW), over))
-    again = changes(OPS, Notified(), [MISSED], NOW + DAY)
-    ids.append(message_id("ops", tried(Notified(), again, NOW + DAY), again))
-    times = (NOW, NOW + DAY)
-    reminders = [
-        changes(OPS, know(MISSED, at=at), [MISSED], NOW + 9 * DAY, remind=DAY) for at in times
-    ]
-    ids += [
-        message_id("ops", know(MISSED, at=at), each)
-        for at, each in zip(times, reminders, strict=True)
-    ]
-    ids.append(message_id("other", tried(Notified(), again, NOW + DAY), again))
-    assert len(set(ids)) == len(ids) - 1
+def ids(known: Notified, found: list[Change], at: float, channel: str = "ops") -> list[str]:
+    """Return the ids of changes that are sent at a time."""
+    return [each.change_id for each in with_ids(channel, tried(known, found, at), found)]
+
+
+def test_a_change_that_is_sent_again_has_the_same_id() -> None:
+    """In whichever message it comes; another one, later or for another channel, has another id."""
+    first = changes(OPS, Notified(), [MISSED], NOW)
+    lost = tried(Notified(), first, NOW)
+    again = changes(OPS, lost, [SLOW, MISSED], NOW + 60)
+    known = [ids(Notified(), first, NOW)[0]]
+    assert ids(lost, again, NOW + 60)[1] == known[0]
+    assert ids(tried(lost, again, NOW + 60), again, NOW + 120)[1] == known[0]
+    over = changes(OPS, lost, [], NOW + 60)
+    known += ids(lost, over, NOW + 60)
+    lost = tried(lost, over, NOW + 60)
+    assert ids(lost, changes(OPS, lost, [], NOW + 120), NOW + 120) == known[1:]
+    back = changes(OPS, lost, [MISSED], NOW + 180)  # whoever has seen its end has to hear of it
+    known += ids(lost, back, NOW + 180)
+    known += ids(Notified(), first, NOW + DAY) + ids(Notified(), first, NOW, "other")
+    for at in (NOW, NOW + DAY):
+        reminders = changes(OPS, know(MISSED, at=at), [MISSED], NOW + 9 * DAY, remind=DAY)
+        known += ids(know(MISSED, at=at), reminders, NOW + 9 * DAY)
+    assert len({*known}) == len(known) == 7
+    assert message_id(with_ids("ops", tried(Notified(), first, NOW), first)) not in known
+
+
+def test_what_is_worse_keeps_its_id_where_it_is_sent_again_as_a_problem() -> None:
+    """Nobody can tell by then what the channel knew before."""
+    critical = SLOW._replace(state="critical")
+    worse = changes(OPS, know(SLOW), [critical], NOW + 60)
+    lost = tried(know(SLOW), worse, NOW + 60)
+    again = changes(OPS, lost, [critical], NOW + 120)
+    assert (worse[0].change, again[0].change) == ("worse", "problem")
+    assert ids(know(SLOW), worse, NOW + 60) == ids(lost, again, NOW + 120)
+
+
+def test_a_channel_knows_no_more_than_its_document_holds() -> None:
+    """The others come when some have recovered; none is forgotten, and none is told twice."""
+    many = [finding("failed", f"job-{number}", 1, "failed") for number in range(5000)]
+    known, told = Notified(), list[str]()
+    while found := changes(OPS, known, many, NOW):
+        assert len(found) > min(1000, len(many) - 1)
+        told += [str(each.finding.key) for each in found]
+        known = acknowledged(tried(known, found, NOW), found, NOW)
+        assert len(written(known)) < LONGEST_DOCUMENT
+        assert not changes(OPS, known, many, NOW)
+        many = [each for each in many if each.key not in told]
+        over = changes(OPS, known, many, NOW)
+        known = acknowledged(tried(known, over, NOW), over, NOW)
+    assert sorted(told) == sorted(f"job-{number}" for number in range(5000))
 
 
 def test_a_row_that_cannot_be_read_is_no_recovery() -> None:

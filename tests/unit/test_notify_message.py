@@ -83,6 +83,7 @@ def test_the_json_form_has_the_published_fields() -> None:
         "open": 1,
     }
     assert change == {
+        "id": "",
         "change": "problem",
         "finding": "failed",
         "state": "critical",

@@ -236,8 +236,9 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ('[job.billing]\ncommand = "echo a\\u0000b"\n', "command contains a NUL byte"),
         ('store_file = "a\\u0000b"\n', "store_file contains a NUL byte"),
         ("store_file = 1979-05-27\n", "store_file must be a text"),
-        ("ttl = " + "1" * 5000 + "\n", "limit (4300 digits)"),
-        ("ttl = " + "[" * 10_000 + "\n", "recursion"),
+        ("ttl = " + "1" * 5000 + "\n", "c.toml: a number in it has too many digits"),
+        ("ttl = 0x" + "1" * 5000 + "\n", "c.toml: a number in it has too many digits"),
+        ("ttl = " + "[" * 10_000 + "\n", "c.toml: it is nested too deeply"),
         ("job = 3\n", "job must be a table"),
         ("[job]\ntimeout = 3\n", "'timeout' in [job] needs the name of a job; write [job.KEY]"),
         ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes; write [job."bill.sh-1"]'),
@@ -325,6 +326,15 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for text in ("", "a\nb\n"):
         monkeypatch.setenv("ONCECRON_STORE_FILE", put(tmp_path / "store", text))
         assert "one line" in complaint(ConfigurationError)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    """Editors on Windows write one, in front of settings and of a store's URL."""
+    store = put(tmp_path / "store", "\ufeffpostgresql://db/app\n")
+    path = put(tmp_path / "c.toml", f'\ufeffttl = "40s"\nstore_file = "{store}"\n')
+    found = Settings(RUN_OPTIONS, {"config": path}, "billing")
+    assert found["ttl"] == 40
+    assert found.address().target == "postgresql://db/app"
 
 
 # Secrets

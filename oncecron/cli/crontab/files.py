@@ -156,8 +156,9 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
             )
         _put(source.path, new)
     except OSError as error:
+        where = f": {error.filename}" if error.filename else ""  # a write to a full disk names none
         raise OutputError(
-            f"cannot replace {source.path}: {error.strerror}: {error.filename}; the file is unchanged"
+            f"cannot replace {source.path}: {error.strerror}{where}; the file is unchanged"
         ) from error
     return backup
 

@@ -5,11 +5,14 @@ worse       it was a warning and is critical now
 reminder    it is still there, and `remind` is over
 recovered   it is no longer there
 
-The number of ticks, or the words, may change without a message.
+The number of ticks, or the words, may change without a message. A channel knows only as many findings as its document
+has room for: more than a thousand. The others are told when some of these have recovered; the message counts all.
 """
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.findings import STATES
@@ -17,12 +20,15 @@ from oncecron.reports.check import Finding
 from oncecron.reports.notify.notified import Known, Notified, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oncecron.config.notify import Channel
     from oncecron.reports.notify.notified import Identity
 
 RECOVERED = "recovered"
+
+_ROOM = 1 << 19
+"""For what a channel knows, in bytes: half of the longest document that a store takes."""
 
 
 class Change(NamedTuple):
@@ -33,6 +39,8 @@ class Change(NamedTuple):
     """Of a recovery: in the state `ok`."""
     previous: str
     """Its state as the channel knows it; `ok` if it does not."""
+    change_id: str = ""
+    """The same in whichever message it comes, until it is acknowledged; see `with_ids`."""
 
 
 def changes(
@@ -67,14 +75,24 @@ def present(channel: Channel, findings: Sequence[Finding]) -> dict[Identity, Fin
 def _of_present(
     here: Mapping[Identity, Finding], notified: Notified, now: float, remind: float | None
 ) -> Iterator[Change]:
+    room = _ROOM - sum(map(_size, notified.known))
     for which, found in here.items():
         before = notified.known.get(which)
-        if before is None or before.sent_at is None:
+        if before is None:
+            room -= _size(which)
+            if room >= 0:
+                yield Change("problem", found, "ok")
+        elif before.sent_at is None:
             yield Change("problem", found, "ok")
         elif STATES.index(found.state) > STATES.index(before.state):
             yield Change("worse", found, before.state)
         elif remind is not None and abs(now - before.sent_at) >= remind:
             yield Change("reminder", found, before.state)
+
+
+def _size(which: Identity) -> int:
+    """Return how many bytes of a document a finding takes: its names, escaped, and the rest."""
+    return 200 + len(json.dumps(which))
 
 
 def _recovered(
@@ -120,13 +138,16 @@ def tried(notified: Notified, found: Sequence[Change], now: float) -> Notified:
     """
     known = dict(notified.known)
     for change in found:
-        which = identity(change.finding)
+        which, telling = identity(change.finding), change.finding.state
         before = known.get(which)
+        is_repeated = before and before.sent_at is None and before.telling == telling
+        changed_at = before.changed_at if before and is_repeated else now
         if change.change == RECOVERED and before:
-            known[which] = before._replace(sent_at=None)
+            known[which] = before._replace(sent_at=None, telling=telling, changed_at=changed_at)
         elif change.change != "reminder":
             since = before.since if before else change.finding.since
-            known[which] = Known(change.finding.state, now if since is None else since, None)
+            since = now if since is None else since
+            known[which] = Known(telling, since, None, telling, changed_at)
     return notified._replace(known=known)
 
 
@@ -140,3 +161,27 @@ def acknowledged(notified: Notified, found: Sequence[Change], now: float) -> Not
         else:
             known[which] = known[which]._replace(state=change.finding.state, sent_at=now)
     return Notified(known)
+
+
+def with_ids(channel: str, under_way: Notified, found: Iterable[Change]) -> list[Change]:
+    """Return changes with their ids: of the channel, the finding, what is told of it, and when that was first told.
+
+    A repetition may come with other changes than before, or as `problem` what was `worse`.
+    """
+    identified = []
+    for change in found:
+        which = identity(change.finding)
+        known = under_way.known[which]
+        reminded = known.sent_at if change.change == "reminder" else None
+        parts = (channel, *which, known.telling, known.changed_at, reminded)
+        identified.append(change._replace(change_id=_digest(*parts)))
+    return identified
+
+
+def message_id(found: Iterable[Change]) -> str:
+    """Return the id of a message: the same for the same changes."""
+    return _digest(*(change.change_id for change in found))
+
+
+def _digest(*parts: object) -> str:
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]

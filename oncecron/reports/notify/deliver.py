@@ -22,16 +22,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.findings import OK
 from oncecron.config.notify import NOTIFY_KEY, PING
-from oncecron.core.errors import NotFoundError
+from oncecron.core.errors import NotFoundError, RecordRefusedError
 from oncecron.core.log_rows import HistoryQuery, Notice
 from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
 from oncecron.reports.check import Limits
 from oncecron.reports.explain import account
 from oncecron.reports.findings import look
-from oncecron.reports.notify.changes import RECOVERED, acknowledged, changes, present, tried
+from oncecron.reports.notify.changes import (
+    RECOVERED,
+    acknowledged,
+    changes,
+    message_id,
+    present,
+    tried,
+    with_ids,
+)
 from oncecron.reports.notify.channels import ChannelError, ping, send
-from oncecron.reports.notify.message import Evidence, Message, message_id
+from oncecron.reports.notify.message import Evidence, Message
 from oncecron.reports.notify.notified import Notified, failed, read, written
 from oncecron.reports.tick_history import Sources, gather
 
@@ -86,7 +94,7 @@ class Result(NamedTuple):
 
 def prepare(context: Context, notify: Notify) -> list[Prepared]:
     """Return what there is to send to each channel. Nothing is changed. Raises `StoreError`."""
-    notices = {notice.channel: notice for notice in context.store.notices()}
+    notices = {notice.channel: notice for notice in context.store.notices(notify.names)}
     findings = _findings(context, notify)
     complete = not (context.store.unreadable or context.log.unreadable)
     prepared = []
@@ -98,7 +106,8 @@ def prepare(context: Context, notify: Notify) -> list[Prepared]:
         notified = tried(before, found, context.now)
         message = None
         if found:
-            message = _message(context, channel.name, message_id(channel.name, notified, found))
+            found = with_ids(channel.name, notified, found)
+            message = _message(context, channel.name, message_id(found))
             message = message._replace(changes=found, open=len(present(channel, findings)))
         prepared.append(Prepared(channel, notice, notified, message))
     return _explained(context, prepared)
@@ -113,7 +122,9 @@ def _findings(context: Context, notify: Notify) -> list[Finding]:
     """Return what is wrong, without what only one host can see, and without the pass itself, which is running."""
     states = {**notify.states, "spooled": OK}
     limits = Limits(notify.failures, notify.slow, states, notify.min_hosts)
-    found = look(context.store, context.log, limits, context.now, Clock(utc=True))
+    found = look(
+        context.store, context.log, limits, context.now, Clock(utc=True), channels=notify.names
+    )
     return [
         each
         for each in found.checked.findings
@@ -195,8 +206,15 @@ def _execution_of(log: Inspector, found: Finding) -> Execution | None:
 
 def deliver(context: Context, notify: Notify, prepared: Sequence[Prepared]) -> Iterator[Result]:
     """Send what was prepared, and yield what came of each channel. Raises `StoreError`."""
-    under_way = [each for each in prepared if each.message and _put(context, each, each.notified)]
+    under_way = []
     well = True
+    for each in prepared:
+        try:
+            if each.message and _put(context, each, each.notified):
+                under_way.append(each)
+        except RecordRefusedError as refused:  # the others have room
+            well = False
+            yield Result(each.channel.name, 0, str(refused), new=True)
     for each, error in sent(under_way):
         changed = each.message.changes if each.message else ()
         if error is None:
@@ -260,7 +278,7 @@ def _answer(
 
 def _ping(context: Context, url: str) -> Result:
     """Ask for the URL that expects every pass; write down when it begins to fail, and when it answers again."""
-    notices = {notice.channel: notice for notice in context.store.notices()}
+    notices = {notice.channel: notice for notice in context.store.notices([PING])}
     notice, before = _notice_of(notices, PING)
     try:
         ping(url, PING_TIMEOUT)

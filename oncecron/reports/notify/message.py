@@ -7,7 +7,6 @@ So no text is taken for a header, for an escape sequence of a terminal, or for a
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.findings import STATES
@@ -16,13 +15,11 @@ from oncecron.core.stderr import visible
 from oncecron.core.text import Clock
 from oncecron.reports.check import sentence
 from oncecron.reports.notify.changes import RECOVERED
-from oncecron.reports.notify.notified import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncecron.reports.notify.changes import Change
-    from oncecron.reports.notify.notified import Notified
 
 FORMAT = 1
 """The version of the JSON form."""
@@ -65,16 +62,6 @@ class Message(NamedTuple):
     def state(self) -> str:
         """Return the worst state of the changes; `ok`: all have recovered."""
         return max((each.finding.state for each in self.changes), key=STATES.index, default="ok")
-
-
-def message_id(channel: str, under_way: Notified, found: Sequence[Change]) -> str:
-    """Return the id of a message: of the channel, the changes, and when each of them began."""
-    parts: list[object] = [channel]
-    for change in found:
-        which = identity(change.finding)
-        values = under_way.known[which]
-        parts.append([change.change, *which, values.since, values.sent_at])
-    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def summary(message: Message) -> str:
@@ -148,6 +135,7 @@ def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str
     account = None if evidence is None else [*evidence.account]
     output = None if evidence is None else evidence.output
     return {
+        "id": change.change_id,
         "change": change.change,
         **found._asdict(),
         "since": shown.exactly(found.since),

@@ -1,7 +1,8 @@
 """What a channel was notified of, as a document in the store.
 
     {"known": [{"finding": "failed", "key": "billing", "shard": null, "host": null,
-                "channel": null, "state": "critical", "since": 1795400000.0, "sent_at": 1795400060.0}],
+                "channel": null, "state": "critical", "since": 1795400000.0, "sent_at": 1795400060.0,
+                "telling": "critical", "changed_at": 1795400059.0}],
      "failing": null}
 
 `known` has the findings that the channel knows of. `sent_at` null: a message about it was tried and not acknowledged,
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.findings import STATES
 from oncecron.core.clock import is_time
-from oncecron.core.errors import UNREADABLE
+from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.stderr import complain, visible
 from oncecron.core.timing import CHANNEL_FORGOTTEN, CHANNEL_TRIES
 from oncecron.reports.check import finding
@@ -48,6 +49,10 @@ class Known(NamedTuple):
     """When it began, as far as is known."""
     sent_at: float | None
     """When the channel acknowledged the last message about it; None: it has not."""
+    telling: str
+    """The state that the last change tells; `ok` while its end is under way."""
+    changed_at: float
+    """When the first message with that change was made: a repetition is the same change."""
 
 
 class Failing(NamedTuple):
@@ -78,7 +83,9 @@ def read(notice: Notice) -> Notified:
         return _read(json.loads(notice.document))
     except UNREADABLE as error:
         name = visible(notice.channel)
-        complain(f"what channel {name} was notified of cannot be read, and is sent again: {error}")
+        complain(
+            f"what channel {name} was notified of cannot be read, and is sent again: {reason_of(error)}"
+        )
         return Notified()
 
 
@@ -103,8 +110,8 @@ def _check(which: Identity, values: Known) -> None:
     """Raise `ValueError` for a row that no pass writes."""
     texts = all(isinstance(each, str | None) for each in (which.key, which.host, which.channel))
     whole = which.shard is None or type(which.shard) is int
-    times = is_time(values.since) and (values.sent_at is None or is_time(values.sent_at))
-    kinds = isinstance(which.finding, str) and values.state in STATES
+    times = all(map(is_time, (values.since, values.changed_at, values.sent_at or 0.0)))
+    kinds = isinstance(which.finding, str) and {values.state, values.telling} <= {*STATES}
     if not (kinds and texts and whole and times):
         raise ValueError(f"a row is {(*which, *values)!r:.60}")
 

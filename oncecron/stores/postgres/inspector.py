@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import select
 import time
+from collections import Counter
 
 import psycopg
 
@@ -266,16 +267,23 @@ class PostgresInspector(Connection):
         """Expect no further runs of a key; see `Inspector.forget`."""
         return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
 
-    def notices(self) -> list[Notice]:
-        """Return what each channel was notified of."""
-        rows = self._ask("notices", {}, _WATCHERS_CURE)
+    def notices(self, channels: Collection[str]) -> list[Notice]:
+        """Return what these channels were notified of."""
+        rows = self._ask("notices", {"channels": list(channels)}, _WATCHERS_CURE)
         found = [self.unreadable.read(f"the notice of {row[0]}", Notice._make, row) for row in rows]
         return [notice for notice in found if notice]
 
     def put_notice(self, notice: Notice) -> bool:
         """Write what a channel was notified of; see `Inspector.put_notice`."""
         bounds.check(notice._asdict())
-        return bool(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
+        return bounds.has_room(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
+
+    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+        """Return how many other channels there are; see `Inspector.other_notices`."""
+        section, cure = "count_other_notices", _WATCHERS_CURE
+        if remove:
+            section, cure = "remove_other_notices", _OWNERS_CURE
+        return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
 
     def forget_host(self, host: str) -> bool:
         """Expect no further firings of a host; see `Inspector.forget_host`."""
@@ -373,16 +381,17 @@ class PostgresInspector(Connection):
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
-        parts = [row[0] for row in self._ask("part_ids", {}, _OWNERS_CURE)]
-        executions = skips = 0
-        for key_id in (None, *parts):
-            while True:
-                row = self._ask("prune", {**values, "key_id": key_id}, _OWNERS_CURE)[0]
-                if not any(row):
-                    break
-                executions += row[0]
-                skips += row[1]
-        return executions, skips
+        removed = self._pruned({**values, "key_id": None})
+        self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
+        for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):
+            removed += self._pruned({**values, "key_id": key_id})
+        return removed["executions"], removed["skips"]
+
+    def _pruned(self, values: Mapping[str, Any]) -> Counter[str]:
+        removed: Counter[str] = Counter()
+        while any(row := self._ask("prune", values, _OWNERS_CURE)[0]):
+            removed.update(executions=row[0], skips=row[1])
+        return removed
 
     def least_retention(self) -> Retention:
         """Return the retention below which no caller's counts."""

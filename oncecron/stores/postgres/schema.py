@@ -13,7 +13,7 @@ from oncecron.core.errors import (
     StoreUnavailable,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import LEAST
+from oncecron.core.model import LEAST, MOST_CHANNELS, MOST_KEYS
 from oncecron.core.timing import CALL_TIMEOUT, HOST_FORGOTTEN_AFTER, PRUNE_INTERVAL
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres.address import NAME_PRIMARY
@@ -115,6 +115,9 @@ def filled(text: str, namespace: str) -> str:
     text = text.replace("{version}", str(VERSION)).replace("{oldest}", str(OLDEST or "null"))
     text = text.replace("{host_forgotten_after}", str(HOST_FORGOTTEN_AFTER))
     text = text.replace("{prune_interval}", str(PRUNE_INTERVAL))
+    text = text.replace("{most_channels}", str(MOST_CHANNELS)).replace(
+        "{most_keys}", str(MOST_KEYS)
+    )
     for name, seconds in LEAST._asdict().items():
         text = text.replace("{least_" + name + "}", str(seconds))
     return text

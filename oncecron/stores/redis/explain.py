@@ -30,7 +30,7 @@ _CURES = {
 ACL_RULE = (
     "ACL SETUSER oncecron on >PASSWORD ~oncecron:* resetchannels &oncecron:* "
     "+select +client|setname +info +time +wait +asking +eval +evalsha +subscribe +publish "
-    "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby "
+    "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby +hkeys +hlen +hstrlen "
     "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "
     "+xadd +xdel +xlen +xrange +xrevrange"
 )

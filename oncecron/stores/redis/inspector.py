@@ -182,7 +182,7 @@ class RedisInspector:
         wanted = [each for found in ids.values() for each in heapq.nlargest(limit, found)]
         for at in range(0, len(wanted), _PAGE):
             for row in filter(None, self._executions(wanted[at : at + _PAGE])):
-                yield row.traced.execution
+                yield row.traced.execution.without_texts()
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of many keys were skipped."""
@@ -304,13 +304,17 @@ class RedisInspector:
             self._pipeline.step("forget", [shard], {"part": shard})
         return bool(shards)
 
-    def notices(self) -> Sequence[Notice]:
-        """Return what each channel was notified of."""
-        return notices.listed(self._pipeline, self.unreadable)
+    def notices(self, channels: Collection[str]) -> Sequence[Notice]:
+        """Return what these channels were notified of."""
+        return notices.listed(self._pipeline, channels, self.unreadable)
 
     def put_notice(self, notice: Notice) -> bool:
         """Write what a channel was notified of; see `Inspector.put_notice`."""
         return notices.put(self._pipeline, notice)
+
+    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+        """Return how many other channels there are; see `Inspector.other_notices`."""
+        return notices.others(self._pipeline, channels, remove=remove)
 
     def forget_host(self, host: str) -> bool:
         """Expect no further firings of a host; see `Inspector.forget_host`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import heapq
 import itertools
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -34,7 +35,7 @@ from oncecron.core.log_rows import (
     key_host_of,
     owner_digest,
 )
-from oncecron.core.model import LEAST, Output
+from oncecron.core.model import LEAST, MOST_CHANNELS, Output
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
 from oncecron.core.units import HOUR
@@ -132,7 +133,8 @@ class SQLiteInspector:
         """Yield the newest executions of many keys: a statement costs little without a server."""
         known = {each.key for each in self.job_keys()}
         for key in known if keys is None else keys:
-            yield from self.history(HistoryQuery(key=key, limit=limit))
+            for execution in self.history(HistoryQuery(key=key, limit=limit)):
+                yield execution.without_texts()
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of many keys were skipped."""
@@ -253,10 +255,11 @@ class SQLiteInspector:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget", key=key, now=clock.wall()).rowcount)
 
-    def notices(self) -> list[Notice]:
-        """Return what each channel was notified of."""
+    def notices(self, channels: Collection[str]) -> list[Notice]:
+        """Return what these channels were notified of."""
+        wanted = {"channels": json.dumps([*channels]), "most": bounds.LONGEST_DOCUMENT}
         with self._handle.until(_deadline()) as store:
-            rows = store.execute("notices")
+            rows = store.execute("notices", **wanted)
             found = [
                 self.unreadable.read(f"the notice of {row['channel']}", Notice, *row)
                 for row in rows
@@ -268,7 +271,19 @@ class SQLiteInspector:
         bounds.check(notice._asdict())
         statement = "change_notice" if notice.version else "make_notice"
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            if not notice.version and _other_notices(store, [notice.channel]) >= MOST_CHANNELS:
+                return bounds.has_room(None)
             return bool(store.execute(statement, **notice._asdict()).rowcount)
+
+    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+        """Return how many other channels there are; see `Inspector.other_notices`."""
+        with self._handle.until(_deadline()) as store:
+            if not remove:
+                return _other_notices(store, channels)
+            with store.writing(durable=True):
+                count = _other_notices(store, channels)
+                store.execute("remove_other_notices", channels=json.dumps([*channels]))
+                return count
 
     def forget_host(self, host: str) -> bool:
         """Expect no further firings of a host; see `Inspector.forget_host`."""
@@ -458,6 +473,10 @@ def _key_host(now: float, *values: Any) -> KeyHost:
     *told, wins, skips, twice, hour = values
     counts = [count_of_last_day(counts, int(now) - hour) for counts in (wins, skips)]
     return key_host_of(*told, *[*counts, twice])
+
+
+def _other_notices(store: Connection, channels: Collection[str]) -> int:
+    return int(store.one("count_other_notices", channels=json.dumps([*channels]))[0])
 
 
 def _traced(row: Any) -> Traced:

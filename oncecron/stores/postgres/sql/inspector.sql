@@ -104,8 +104,11 @@ select h.* from {executions_of_keys}
      order by e.key_id desc, e.execution_id desc limit %(page)s)) h
 
 -- name: newest
--- The newest executions of many keys, in the same way.
-select n.*
+-- The newest executions of many keys, in the same way, without the texts, which may be long: no row of another role's making
+-- fills the memory of those who ask.
+select n.execution_id, n.key, n.shard, n.tick, n.attempt, n.outcome, n.exit_code, n.signal, n.host, n.pid, n."user", '' as command,
+       n.started_at, n.finished_at, n.duration, n.fencing_token, n.owner, null as note, n.shards,
+       n.cause, n.lost_reason, n.request, n.requested_by
   from (select distinct k.key from {ns}.keys k where %(keys)s::text[] is null or k.key = any (%(keys)s)) wanted
  cross join lateral (
    select h.* from {executions_of_keys}
@@ -258,7 +261,13 @@ select {pause_columns} from {ns}.undrain_v1(%(host)s) p
 select {ns}.forget_v1(%(key)s)
 
 -- name: notices
-select n.channel, n.version, n.document from {ns}.notices n order by n.channel
+select n.channel, n.version, n.document from {ns}.notices n where n.channel = any (%(channels)s::text[]) order by n.channel
+
+-- name: count_other_notices
+select count(*) from {ns}.notices n where n.channel <> all (%(channels)s::text[])
+
+-- name: remove_other_notices
+with gone as (delete from {ns}.notice n where n.channel <> all (%(channels)s::text[]) returning 1) select count(*) from gone
 
 -- name: put_notice
 select {ns}.put_notice_v1(%(channel)s, %(version)s, %(document)s)
@@ -311,6 +320,20 @@ select key_id from {ns}.keys order by key_id
 select executions, skips, items
   from {ns}.prune_v1(%(key_id)s::integer, pg_catalog.make_interval(secs => %(executions)s),
                       pg_catalog.make_interval(secs => %(skips)s), %(most)s, %(names_kept)s)
+
+-- name: prune_keys
+-- Keys of which no shard has ever started, and that have nothing on record. What has started keeps its marks for ever: they say
+-- that its ticks are passed. A claim that has just registered such a key finds no row, and registers it again.
+delete from {ns}.job_key g using (
+    select k.key from {ns}.job_key k
+     group by k.key
+    having pg_catalog.bool_and(k.fence = 0 and k.high_water is null and k.last_started_at is null and k.owner is null
+       and not exists (select from {ns}.job_execution e where e.key_id = k.key_id)
+       and not exists (select from {ns}.skip s where s.key_id = k.key_id)
+       and not exists (select from {ns}.plain_skips p where p.key_id = k.key_id)
+       and not exists (select from {ns}.key_host h where h.key_id = k.key_id))) idle
+ where g.key = idle.key and g.fence = 0
+returning 1
 
 -- name: item_lists
 select x.key, x.tick, x.total::bigint, x.queued::bigint, x.taken::bigint, x.done::bigint, x.failed::bigint, x.lost::bigint, x.dead::bigint,

@@ -39,6 +39,7 @@ language sql volatile as $$
 $$;
 
 -- The row of a key's shard, which is made if there is none. That of shard 0 keeps how many shards the key's ticks have.
+-- There are at most {most_keys}: every report reads them all, and a role that may fire can make them up.
 create function {ns}.register_v1(p_key text, p_shard integer) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -47,6 +48,10 @@ begin
   -- SELECT first: an INSERT that conflicts would use up an identity value at every firing.
   select k.key_id into v_id from {ns}.job_key k where k.key::text = p_key and k.shard::int = p_shard;
   if v_id is null then
+    if (select count(*) from {ns}.job_key) >= {most_keys} then
+      raise exception 'it has {most_keys} keys, and room for no other one; have its owner run `oncecron prune`'
+        using errcode = 'program_limit_exceeded';
+    end if;
     insert into {ns}.job_key (key, shard) select distinct p_key, x.shard from unnest(array[0, p_shard]) x (shard)
       on conflict (key, shard) do nothing;
     select k.key_id into strict v_id from {ns}.job_key k where k.key = p_key and k.shard = p_shard;

@@ -23,7 +23,8 @@ create domain {ns}.key_name as text check (value ~ '^[A-Za-z0-9._:/@-]{1,200}$')
 create domain {ns}.tick_name as text check (octet_length(value) <= 800 and value !~ '[[:space:][:cntrl:]]');
 create domain {ns}.host_name as text check (octet_length(value) <= 1020);
 create domain {ns}.short_text as text check (octet_length(value) <= 4000);
-create domain {ns}.long_text as text check (octet_length(value) <= 1048576);
+create domain {ns}.long_text as text check (octet_length(value) <= 65536);
+create domain {ns}.document_text as text check (octet_length(value) <= 1048576);
 create domain {ns}.output_text as text check (octet_length(value) <= 8388608);
 create domain {ns}.wall_time as timestamptz
   check (value between '0001-01-02 00:00:00+00' and '9999-12-31 00:00:00+00');       -- every zone can show it
@@ -212,11 +213,11 @@ create table {ns}.plain_skips (
 create index plain_skips_of_key on {ns}.plain_skips (key_id, plain_until, plain_from);
 create index plain_skips_until on {ns}.plain_skips using brin (plain_until) with (autosummarize = on, pages_per_range = 32);
 
--- What each channel of `oncecron notify` was notified of.
+-- What each channel of `oncecron notify` was notified of; put_notice_v1() bounds how many there are.
 create table {ns}.notice (
-  channel  {ns}.host_name primary key,
+  channel  {ns}.key_name primary key,
   version  {ns}.exact_integer not null,      -- how often it was written
-  document {ns}.output_text not null         -- JSON
+  document {ns}.document_text not null       -- JSON
 );
 
 -- The pauses of keys, and the drains of hosts.

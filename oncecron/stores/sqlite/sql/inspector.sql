@@ -154,7 +154,15 @@ INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
 DELETE FROM drain WHERE host = :host
 
 -- name: notices
-SELECT channel, version, document FROM notice ORDER BY channel
+-- A document that is longer than any that is written counts as empty: it is written anew.
+SELECT channel, version, CASE WHEN length(CAST(document AS BLOB)) <= :most THEN document ELSE '' END
+  FROM notice WHERE channel IN (SELECT value FROM json_each(:channels)) ORDER BY channel
+
+-- name: count_other_notices
+SELECT count(*) FROM notice WHERE channel NOT IN (SELECT value FROM json_each(:channels))
+
+-- name: remove_other_notices
+DELETE FROM notice WHERE channel NOT IN (SELECT value FROM json_each(:channels))
 
 -- name: make_notice
 -- Nothing, if the channel has one.
