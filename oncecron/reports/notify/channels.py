@@ -123,7 +123,7 @@ def _run(
             try:
                 process.communicate(given, timeout)
             except subprocess.TimeoutExpired as error:
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):  # it has ended, or may not be signalled
                     os.killpg(process.pid, signal.SIGKILL)
                 raise ChannelError(
                     f"{what} has not ended within {timeout:g} s and was killed"

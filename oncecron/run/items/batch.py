@@ -18,6 +18,7 @@ import os
 
 from oncecron.core.items import LONGEST_REASON, ItemResult, after_failure, item_id, item_ids
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.run.anonymous_file import anonymous_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +68,7 @@ class Command(NamedTuple):
     def input(self, batch: Sequence[DrawnItem]) -> int:
         """Return a descriptor from which the command reads the items of a batch. Raises `OSError`."""
         end = b"\0" if self.items.null else b"\n"
-        descriptor = os.memfd_create("oncecron-items")
+        descriptor = anonymous_file("oncecron-items")
         with open(descriptor, "wb", closefd=False) as lines:
             lines.writelines(item.payload.encode() + end for item in batch)
         os.lseek(descriptor, 0, os.SEEK_SET)

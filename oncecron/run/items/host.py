@@ -22,7 +22,7 @@ from oncecron.core.timing import LONGEST_SLEEP, PROGRESS_LINE_INTERVAL
 from oncecron.run import process_tree
 from oncecron.run.firing import begin
 from oncecron.run.items.spec import make_each_spec, slot_specs
-from oncecron.run.wrapper import supervise
+from oncecron.run.wrapper import failed, supervise
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
@@ -167,9 +167,7 @@ class _Host:
         except KeyboardInterrupt:
             status = EX_TEMPFAIL
         except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
-            stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
-            if spec.verbose > 1:
-                stderr.show_trace()
+            status = failed(error, spec)
         finally:
             os._exit(status)
 

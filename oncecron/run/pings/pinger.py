@@ -11,6 +11,7 @@ import time
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, PINGS_END_WITHIN
+from oncecron.run.anonymous_file import anonymous_file
 from oncecron.run.detached import detach, start_detached
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Pinger:
 
         Raises `OSError`.
         """
-        self._events = os.memfd_create("oncecron-pings")
+        self._events = anonymous_file("oncecron-pings")
         fcntl.fcntl(self._events, fcntl.F_SETFL, os.O_APPEND)  # guard and wrapper both write
         woken, self._wake = os.pipe()
         self._over, over = os.pipe()
