@@ -217,6 +217,9 @@ class TableCommand(_Helpful):
         self._use = use
 
     def _called(self, **values: Any) -> int:
+        from oncecron.run.process_tree import refuse_core  # noqa: PLC0415 - not for --help
+
+        refuse_core()
         words = values.get("words")
         given = self.typed(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))

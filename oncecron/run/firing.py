@@ -27,7 +27,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import RECORD_TIMEOUT, SILENT_WAIT
 from oncecron.core.units import format_duration
-from oncecron.run import spool_records
+from oncecron.run import process_tree, spool_records
 from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
@@ -50,6 +50,7 @@ def run(parsed: ParsedRun) -> int:
 
 def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:
     """Test the host and the command, and do what follows; return the exit status. Raises `CommandError`."""
+    process_tree.refuse_core()
     if spec.spread:
         _wait_in_turn(spec)
 

@@ -13,7 +13,7 @@ import select
 import time
 
 from oncecron.core.errors import shortage_of
-from oncecron.core.light_ctypes import CDLL, get_errno
+from oncecron.core.light_ctypes import CDLL, c_void_p, get_errno
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_KILL_PAUSE
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_RLIMIT_CORE = 4
 _SFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SIGINFOS = 16  # at a time
@@ -49,6 +50,29 @@ def become_subreaper() -> None:
     """Adopt every descendant that loses its parent, instead of init."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+_Limits = c_void_p * 2  # a struct rlimit: two unsigned longs
+_own_core_limit = _Limits()
+
+
+def refuse_core() -> None:
+    """Have no core of this process written: the store's password is in its memory. A job gets the limit back.
+
+    One byte is too little for a file, and it is the value at which the kernel does not start the program that
+    core_pattern names either (fs/coredump.c); such a program need not care for a limit of 0.
+    """
+    limits = _Limits()
+    _libc.getrlimit(_RLIMIT_CORE, limits)
+    if (limits[0] or 0) > 1:
+        _own_core_limit[0], _own_core_limit[1] = limits
+        _libc.setrlimit(_RLIMIT_CORE, _Limits(1, limits[1]))
+
+
+def restore_core_limit() -> None:
+    """Take the limit back that `refuse_core` has lowered."""
+    if _own_core_limit[0]:
+        _libc.setrlimit(_RLIMIT_CORE, _own_core_limit)
 
 
 def check_kernel() -> None:
@@ -395,6 +419,7 @@ def _prepare(
         if body:
             os.close(failures)
             os._exit(body())
+        restore_core_limit()
     except OSError as error:
         _report(failures, error)
 
