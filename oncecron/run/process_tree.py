@@ -59,19 +59,19 @@ _own_core_limit = _Limits()
 def refuse_core() -> None:
     """Have no core of this process written: the store's password is in its memory. A job gets the limit back.
 
-    One byte is too little for a file, and it is the value at which the kernel does not start the program that
-    core_pattern names either (fs/coredump.c); such a program need not care for a limit of 0.
+    One byte is too little for a file, and the only limit at which the kernel does not start the program that
+    core_pattern names either (fs/coredump.c): at 0 it does.
     """
     limits = _Limits()
     _libc.getrlimit(_RLIMIT_CORE, limits)
-    if (limits[0] or 0) > 1:
+    if limits[0] != 1 and limits[1]:
         _own_core_limit[0], _own_core_limit[1] = limits
         _libc.setrlimit(_RLIMIT_CORE, _Limits(1, limits[1]))
 
 
 def restore_core_limit() -> None:
     """Take the limit back that `refuse_core` has lowered."""
-    if _own_core_limit[0]:
+    if _own_core_limit[1]:
         _libc.setrlimit(_RLIMIT_CORE, _own_core_limit)
 
 
