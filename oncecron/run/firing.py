@@ -31,7 +31,7 @@ from oncecron.run import process_tree, spool_records
 from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
-from oncecron.run.wrapper import supervise
+from oncecron.run.wrapper import spool_unstarted, supervise
 from oncecron.stores import open_lease_store
 from oncecron.stores.address import shell_quoted
 
@@ -64,6 +64,10 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         program = look_up(spec.command[0], spec.shown_program)
     except CommandError as error:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
+        raise
+    except OSError as error:  # no process for the test
+        if shortage_of(error):
+            spool_unstarted(spec)
         raise
     return then(spec._replace(program=program), open_store)
 

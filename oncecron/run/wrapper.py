@@ -60,7 +60,7 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
         cause = process_tree.cause_of(error)
         if isinstance(cause, ShortageError):
             process_tree.close_above_standard()  # the spool needs some
-            _spool_unstarted(spec)
+            spool_unstarted(spec)
         if cause:
             raise cause from error
         raise
@@ -91,7 +91,7 @@ def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, pinger)
 
 
-def _spool_unstarted(spec: RunSpec) -> None:
+def spool_unstarted(spec: RunSpec) -> None:
     """Spool that this host could not start the command. Nothing is claimed, so another host may run the tick."""
     refusal = Refusal("broken", detail="the host is short of processes, memory or descriptors")
     _spool(spec, spool_records.skip_record(spec.firing, refusal), released=True)
@@ -303,7 +303,7 @@ class Wrapper:
         if self._lease is None:
             if has_told and exit_status == EX_TEMPFAIL:
                 os.close(self._orders)  # the spool may need a descriptor
-                _spool_unstarted(self._spec)
+                spool_unstarted(self._spec)
             elif not has_told:
                 end = "no command is running" if gone else "one of its processes cannot be killed"
                 stderr.complain(f"key {key}: {why}; {end}")
