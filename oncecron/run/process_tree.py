@@ -80,18 +80,24 @@ def check_kernel() -> None:
 
     To be called in a process without a parent-death signal, which it would lose.
     """
-    if os.readlink("/proc/self") != str(os.getpid()):  # that of another PID namespace
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/proc/self")
+    pid = os.getpid()
+    find(pid)
     die_by(0)
-    signal_itself()
+    prove_signal(pid)
 
 
-def signal_itself() -> None:
-    """Raise `OSError` if this process cannot even signal itself."""
+def find(pid: int) -> None:
+    """Raise `OSError` if the process table does not have this process under its own number (PID namespaces)."""
+    if os.readlink("/proc/self") != str(pid):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/proc/self")
+
+
+def prove_signal(pid: int) -> None:
+    """Raise `OSError` if this process may not even signal itself."""
     try:
-        os.kill(os.getpid(), 0)
+        os.kill(pid, 0)
     except OSError:
-        if not _signalled(os.getpid(), os.pidfd_open(os.getpid()), 0):
+        if not _signalled(pid, os.pidfd_open(pid), 0):
             raise
 
 
@@ -387,7 +393,8 @@ def close_above_standard(*kept: int) -> None:
     The process table names the last one, which may lie above a limit that was lowered since. Up to the limit itself it
     takes minutes where containers have none and their profile refuses close_range(2), for which close(2) stands in.
     """
-    last = max(map(int, _listed("/proc/self/fd")), default=os.sysconf("SC_OPEN_MAX"))
+    found = _listed("/proc/self/fd")
+    last = max(map(int, found)) if found else os.sysconf("SC_OPEN_MAX")
     below = 2
     for above in (*sorted(number for number in kept if number > below), last + 1):
         os.closerange(below + 1, above)

@@ -78,7 +78,7 @@ def refused() -> dict[str, int]:
 
 def _failures() -> list[str]:
     failures = []
-    for name, call in {**_NEEDED, **_REPLACED, _TABLE: _find_itself}.items():
+    for name, call in (*_NEEDED.items(), *_REPLACED.items(), (_TABLE, _find_itself)):
         try:
             call()
         except OSError as error:
@@ -93,8 +93,7 @@ def _listed(found: Mapping[str, int], table: Mapping[str, object]) -> str:
 
 
 def _find_itself() -> None:
-    if os.readlink("/proc/self") != str(os.getpid()):
-        raise FileNotFoundError(errno.ENOENT, "/proc/self")
+    process_tree.find(os.getpid())
 
 
 def _start_thread() -> None:
@@ -128,7 +127,7 @@ _NEEDED: dict[str, Callable[[], object]] = {
     "prctl(PR_SET_PDEATHSIG)": lambda: process_tree.die_by(0),
     "mmap(MAP_SHARED)": lambda: mmap.mmap(-1, mmap.PAGESIZE),
     "clone3": _start_thread,
-    "kill": process_tree.signal_itself,
+    "kill": lambda: process_tree.prove_signal(os.getpid()),
 }
 _REPLACED: dict[str, Callable[[], object]] = {
     "pidfd_open": lambda: os.pidfd_open(os.getpid()),
