@@ -11,7 +11,6 @@ import time
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, PINGS_END_WITHIN
-from oncecron.run.anonymous_file import anonymous_file
 from oncecron.run.detached import detach, start_detached
 
 if TYPE_CHECKING:
@@ -36,7 +35,12 @@ class Pinger:
 
         Raises `OSError`.
         """
-        self._events = anonymous_file("oncecron-pings")
+        try:
+            self._events = os.memfd_create("oncecron-pings")
+        except OSError:
+            from oncecron.run.unnamed_file import unnamed_file  # noqa: PLC0415 - almost never
+
+            self._events = unnamed_file()
         fcntl.fcntl(self._events, fcntl.F_SETFL, os.O_APPEND)  # guard and wrapper both write
         woken, self._wake = os.pipe()
         self._over, over = os.pipe()
