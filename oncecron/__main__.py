@@ -74,8 +74,13 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
             from oncecron.core.stderr import show_trace  # noqa: PLC0415
 
             show_trace()
-        if shortage := shortage_of(error):
-            return _failed(str(shortage), shortage.exit_status)
+        cause: OncecronError | None = shortage_of(error)
+        if cause is None and runs_job:
+            from oncecron.run.process_tree import cause_of  # noqa: PLC0415
+
+            cause = cause_of(error)
+        if cause:
+            return _failed(str(cause), cause.exit_status)
         return _failed(f"internal error: {type(error).__name__}: {error}{hint}", EX_SOFTWARE)
 
 

@@ -217,6 +217,9 @@ class TableCommand(_Helpful):
         self._use = use
 
     def _called(self, **values: Any) -> int:
+        from oncecron.run.process_tree import refuse_core  # noqa: PLC0415 - not for --help
+
+        refuse_core()
         words = values.get("words")
         given = self.typed(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
@@ -224,6 +227,7 @@ class TableCommand(_Helpful):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the line. Raises `click.UsageError` for a word too many, `UsageError` for an option too many."""
         if not ctx.resilient_parsing:
+            self._refuse_missing_values(ctx, args)
             self._refuse_repeated(ctx, args)
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
@@ -232,6 +236,25 @@ class TableCommand(_Helpful):
                 quotes = "; put quotes around all five fields: --schedule '*/5 * * * *'"
             ctx.fail(f"unexpected argument {ctx.args[0]!r}{quotes}")
         return ctx.args
+
+    def _refuse_missing_values(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Raise `UsageError` for an option whose value is the next option: that of an unset variable."""
+        from oncecron.config.run_parser import is_option  # noqa: PLC0415 - not for --help
+        from oncecron.core.errors import UsageError  # noqa: PLC0415 - likewise
+
+        named = {f"--{option.name}": option for option in self.table if option.takes_value}
+        named |= {f"-{option.short}": option for option in named.values() if option.short}
+        words = iter(args)
+        for word in words:
+            option = named.get(word)
+            if word == "--" or (not word.startswith("-") and not ctx.allow_interspersed_args):
+                return
+            value = next(words, "") if option else ""
+            if option and is_option(value, self.table):
+                raise UsageError(
+                    f"--{option.name} has no value before {value!r} (an unset variable?); "
+                    f"a value that begins with - is written --{option.name}=VALUE"
+                )
 
     def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
         """Raise `UsageError` for an option whose first value click would drop without a word."""

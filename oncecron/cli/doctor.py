@@ -50,6 +50,7 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     from oncecron.core.errors import ConfigurationError
     from oncecron.core.log_rows import Diagnosis
     from oncecron.reports.doctor import of_cron, of_spool, of_zone
+    from oncecron.run.sandbox import diagnoses, refused
     from oncecron.run.spool import spool_of
 
     path = settings.file.path
@@ -57,6 +58,7 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis("fail", "configuration", str(problem))
     yield Diagnosis("ok", "configuration", path or "no configuration file")
     yield of_zone()
+    yield from diagnoses(refused())
     yield from of_cron(installed_cron())
     for name, find in (("store", settings.address), ("log", settings.log)):
         try:

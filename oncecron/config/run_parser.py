@@ -6,7 +6,7 @@ from oncecron.config.options import RUN_OPTION, Option
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class ParsedRun(NamedTuple):
@@ -21,7 +21,8 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
     """Parse well-formed arguments of `run`. Return None for others: click then says what is wrong.
 
     `table`: the options by name; those of `run` unless others are given.
-    An option that takes a value may be given once: nobody would be told which of two values counts.
+    An option that takes a value may be given once: nobody would be told which of two values counts. What looks like the
+    next option is no value (`is_option`).
     """
     given: dict[str, str] = {}
     at = 0
@@ -40,6 +41,18 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
     return ParsedRun(given, arguments[at:])
 
 
+def is_option(word: str, table: Iterable[Option]) -> bool:
+    """Return whether a word cannot be the value of the option before it, but must be written --OPTION=VALUE.
+
+    In `--key $UNSET -- job` and `--key $UNSET -v -- job` the shell leaves the next word in its place, and all such
+    lines would share one key.
+    """
+    if not word.startswith("-") or word == "-":
+        return False
+    shorts = {option.short for option in table}
+    return word.startswith("--") or shorts.issuperset(word[1:])
+
+
 def _read_long(
     table: Mapping[str, Option], given: dict[str, str], arguments: list[str], at: int
 ) -> int | None:
@@ -50,7 +63,7 @@ def _read_long(
         return None
     if option.takes_value and not equals:
         at += 1
-        if at == len(arguments):
+        if at == len(arguments) or is_option(arguments[at], table.values()):
             return None
         value = arguments[at]
     _take(given, option, value)
@@ -72,7 +85,7 @@ def _read_short(
             value = letters[place:]
             if not value:
                 at += 1
-                if at == len(arguments):
+                if at == len(arguments) or is_option(arguments[at], table.values()):
                     return None
                 value = arguments[at]
             _take(given, option, value)

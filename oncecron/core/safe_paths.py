@@ -17,6 +17,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
 _MOST_LINKS = 40  # as the kernel (path_resolution(7))
 
 
@@ -136,6 +137,18 @@ def sync(directory: str) -> None:
     """Wait until the names in a directory are on disk. Raises `OSError`."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file(descriptor: int) -> None:
+    """Wait until a file is on disk, where that can be waited for. Raises `OSError`.
+
+    Some file systems and sandboxes refuse the call itself: what was written is there all the same.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise

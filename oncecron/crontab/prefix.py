@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
+from oncecron.config.run_parser import is_option
 from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.masking import masked_words
 from oncecron.crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_command, split_command
@@ -67,6 +68,11 @@ def prefix_alone(program: bytes, options: dict[str, str]) -> bytes:
 def _render(program: bytes, options: dict[str, str]) -> bytes:
     words = [program, b"run"]
     for name, value in options.items():
+        if is_option(value, RUN_OPTIONS):
+            raise ValueError(
+                f"{name} is {value!r}, which `oncecron run` takes for an option; "
+                "set it in the configuration file"
+            )
         words += [b"--" + name.encode()] + ([] if name in _FLAGS else [value.encode()])
     for word in words:
         if _NOT_IN_WORDS.intersection(word):

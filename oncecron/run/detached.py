@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.run.process_tree import close_above_standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,6 +37,4 @@ def detach(needed: Iterable[int], empty: Iterable[int]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for standard in empty:
         os.dup2(nothing, standard)
-    kept = sorted({0, 1, 2, *needed})
-    for below, above in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
-        os.closerange(below + 1, above)
+    close_above_standard(*needed)

@@ -27,11 +27,11 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import RECORD_TIMEOUT, SILENT_WAIT
 from oncecron.core.units import format_duration
-from oncecron.run import spool_records
+from oncecron.run import process_tree, spool_records
 from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
-from oncecron.run.wrapper import supervise
+from oncecron.run.wrapper import spool_unstarted, supervise
 from oncecron.stores import open_lease_store
 from oncecron.stores.address import shell_quoted
 
@@ -50,6 +50,7 @@ def run(parsed: ParsedRun) -> int:
 
 def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:
     """Test the host and the command, and do what follows; return the exit status. Raises `CommandError`."""
+    process_tree.refuse_core()
     if spec.spread:
         _wait_in_turn(spec)
 
@@ -63,6 +64,10 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         program = look_up(spec.command[0], spec.shown_program)
     except CommandError as error:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
+        raise
+    except OSError as error:  # no process for the test
+        if shortage_of(error):
+            spool_unstarted(spec)
         raise
     return then(spec._replace(program=program), open_store)
 

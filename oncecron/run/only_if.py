@@ -22,15 +22,12 @@ from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
 from oncecron.core.light_modules import signal, signal_name
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
-from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, ONLY_IF_TIMEOUT
+from oncecron.core.timing import FIRST_KILL_PAUSE, KILL_TIMEOUT, LONGEST_SLEEP, ONLY_IF_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.run import process_tree
 
 if TYPE_CHECKING:
     from oncecron.run.spec import RunSpec
-
-
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def refusal_of(spec: RunSpec, shell: str) -> Refusal | None:
@@ -59,58 +56,48 @@ def _no_answer(why: str) -> CommandError:
 def _status(spec: RunSpec, shell: str) -> int | None:
     """Return the wait status of the test; None if it had to be killed."""
     words = [shell, "-c", spec.only_if or ""]
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    signals = process_tree.Signals()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
-        streams = [(0, null), (1, null)]
+        streams, mask = [(0, null), (1, null)], signals.mask_before
         pid = process_tree.start(shell, words, spec.job_environment(None), None, mask, streams)
+        return _wait(pid, signals)
     finally:
         os.close(null)
-    status = None
-    handled = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
-    before = [signal.signal(number, _raise) for number in handled]
-    try:
-        status = _wait(pid, ONLY_IF_TIMEOUT)
-    except _EndedError as ended:
-        _kill(pid)
-        signal.signal(ended.number, signal.SIG_DFL)
-        os.kill(os.getpid(), ended.number)
-    finally:
-        for number, handler in zip(handled, before, strict=True):
-            signal.signal(number, handler)
-    if status is None:
-        _kill(pid)
-    return status
+        os.close(signals.fd)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask_before)
 
 
-class _EndedError(BaseException):
-    """A signal is to end this process."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def _raise(number: int, _frame: object) -> None:
-    raise _EndedError(number)
-
-
-def _kill(pid: int) -> None:
-    """Kill the test and all that it has started; a process that cannot be killed is left."""
-    os.killpg(pid, signal.SIGKILL)
-    _wait(pid, KILL_TIMEOUT)
-
-
-def _wait(pid: int, timeout: float) -> int | None:
-    """Wait for a child; return its wait status, None if it has not ended in time."""
-    deadline = time.monotonic() + timeout
-    descriptor = os.pidfd_open(pid)
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    try:
-        while (remaining := deadline - time.monotonic()) > 0:
-            if poller.poll(1000 * min(remaining, LONGEST_SLEEP)):
-                return os.waitpid(pid, 0)[1]
-    finally:
-        os.close(descriptor)
+def _wait(pid: int, signals: process_tree.Signals) -> int | None:
+    """Wait for the test; kill it and return None if it has not ended in time. End with it at a signal."""
+    tree = process_tree.Tree()
+    poll = select.poll()
+    poll.register(signals.fd, select.POLLIN)
+    deadline = time.monotonic() + ONLY_IF_TIMEOUT
+    ended_by = None
+    while not ended_by and (remaining := deadline - time.monotonic()) > 0:
+        poll.poll(1000 * min(remaining, LONGEST_SLEEP))
+        ended_by = next(
+            (one.number for one in signals.read() if one.number != signal.SIGCHLD), None
+        )
+        tree.reap(pid)
+        if pid in tree.statuses:
+            return tree.statuses[pid]
+    _kill(pid, tree)
+    if ended_by:
+        signal.signal(ended_by, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask_before)
+        os.kill(os.getpid(), ended_by)
     return None
+
+
+def _kill(pid: int, tree: process_tree.Tree) -> None:
+    """Kill the test and all that it has started; a process that cannot be killed is left."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:  # a sandbox refuses kill(2), or all are of another user
+        process_tree.signal_one(pid, signal.SIGKILL)
+    deadline = time.monotonic() + KILL_TIMEOUT
+    while pid not in tree.statuses and time.monotonic() < deadline:
+        time.sleep(FIRST_KILL_PAUSE)
+        tree.reap(pid)

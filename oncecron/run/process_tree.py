@@ -12,7 +12,8 @@ import os
 import select
 import time
 
-from oncecron.core.light_ctypes import CDLL, get_errno
+from oncecron.core.errors import shortage_of
+from oncecron.core.light_ctypes import CDLL, c_void_p, get_errno
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_KILL_PAUSE
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import NoReturn
 
+    from oncecron.core.errors import OncecronError
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_RLIMIT_CORE = 4
 _SFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SIGINFOS = 16  # at a time
@@ -46,6 +50,55 @@ def become_subreaper() -> None:
     """Adopt every descendant that loses its parent, instead of init."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+_Limits = c_void_p * 2  # a struct rlimit: two unsigned longs
+_own_core_limit = _Limits()
+
+
+def refuse_core() -> None:
+    """Have no core of this process written: the store's password is in its memory. A job gets the limit back.
+
+    One byte is too little for a file, and the only limit at which the kernel does not start the program that
+    core_pattern names either (fs/coredump.c): at 0 it does.
+    """
+    limits = _Limits()
+    _libc.getrlimit(_RLIMIT_CORE, limits)
+    if limits[0] != 1 and limits[1]:
+        _own_core_limit[0], _own_core_limit[1] = limits
+        _libc.setrlimit(_RLIMIT_CORE, _Limits(1, limits[1]))
+
+
+def restore_core_limit() -> None:
+    """Take the limit back that `refuse_core` has lowered."""
+    if _own_core_limit[1]:
+        _libc.setrlimit(_RLIMIT_CORE, _own_core_limit)
+
+
+def check_kernel() -> None:
+    """Prove that this process could end a job. Raises `OSError` where the kernel or a sandbox prevents it.
+
+    To be called in a process without a parent-death signal, which it would lose.
+    """
+    pid = os.getpid()
+    find(pid)
+    die_by(0)
+    prove_signal(pid)
+
+
+def find(pid: int) -> None:
+    """Raise `OSError` if the process table does not have this process under its own number (PID namespaces)."""
+    if os.readlink("/proc/self") != str(pid):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/proc/self")
+
+
+def prove_signal(pid: int) -> None:
+    """Raise `OSError` if this process may not even signal itself."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        if not _signalled(pid, os.pidfd_open(pid), 0):
+            raise
 
 
 class Received(NamedTuple):
@@ -155,7 +208,7 @@ def _listed(directory: str) -> list[str]:
 def _children_in_table() -> Callable[[int], Sequence[int]]:
     """Return a function like `_children` that reads the process table once (no CONFIG_PROC_CHILDREN)."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
+    for name in _listed("/proc"):
         if name.isdigit() and (process := _read_process(int(name))):
             children.setdefault(process.parent, []).append(process.pid)
     return lambda parent: children.get(parent, ())
@@ -167,34 +220,40 @@ _KERNEL_TELLS_CHILDREN = os.path.exists("/proc/thread-self/children")
 def send(process: Process, number: int) -> bool:
     """Send a signal to exactly this process; return False if it is gone or may not be signalled.
 
-    A pidfd pins the process, then its start time is compared, so a reused pid is never signalled.
+    A pidfd pins the process, then its start time is compared, so a reused pid is never signalled. Where the kernel or a
+    sandbox has no pidfd, or no descriptor is left, kill(2) follows the comparison: the small risk is better than no
+    kill.
     """
     try:
         pidfd = os.pidfd_open(process.pid)
-    except OSError as error:
-        if (
-            error.errno == errno.ENOSYS
-        ):  # before Linux 5.3, or in a sandbox: the small risk is better than no kill
-            return _send_unpinned(process, number)
+    except ProcessLookupError:
         return False
+    except OSError:
+        pidfd = None
     try:
         present = _read_process(process.pid)
-        if present is None or present.started != process.started:
-            return False
-        signal.pidfd_send_signal(pidfd, number)
-    except (ProcessLookupError, PermissionError):
-        return False
+        return (
+            present is not None
+            and present.started == process.started
+            and _signalled(process.pid, pidfd, number)
+        )
     finally:
-        os.close(pidfd)
-    return True
+        if pidfd is not None:
+            os.close(pidfd)
 
 
-def _send_unpinned(process: Process, number: int) -> bool:
-    present = _read_process(process.pid)
-    if present is None or present.started != process.started:
-        return False
+def _signalled(pid: int, pidfd: int | None, number: int) -> bool:
+    """Send a signal by whichever call is not refused; return whether the process got it."""
     try:
-        os.kill(process.pid, number)
+        if pidfd is not None:
+            signal.pidfd_send_signal(pidfd, number)
+            return True
+    except ProcessLookupError:
+        return False
+    except OSError:  # a sandbox, or a process of another user, which kill(2) cannot signal either
+        pass
+    try:
+        os.kill(pid, number)
     except OSError:
         return False
     return True
@@ -204,8 +263,11 @@ def signal_one(pid: int, number: int) -> None:
     """Send a signal to a child that this process has not reaped: its pid cannot have been reused."""
     try:
         os.kill(pid, number)
-    except OSError:
+    except ProcessLookupError:
         return
+    except OSError:
+        if process := _read_process(pid):
+            send(process, number)
 
 
 class Tree:
@@ -313,10 +375,30 @@ def start(
 
 
 def die_with(parent: int, number: int) -> None:
-    """Get a signal when the parent dies, or rather when its thread does that forked this process."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    """Get a signal when the parent dies, or rather when its thread does that forked this process. Raises `OSError`."""
+    die_by(number)
     if os.getppid() != parent:  # it died before the prctl, so nothing would end this process
         os._exit(126)
+
+
+def die_by(number: int) -> None:
+    """Get a signal when the thread ends that forked this process; 0 for none. Raises `OSError`."""
+    if _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+        raise OSError(get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def close_above_standard(*kept: int) -> None:
+    """Close each descriptor above 2 but those.
+
+    The process table names the last one, which may lie above a limit that was lowered since. Up to the limit itself it
+    takes minutes where containers have none and their profile refuses close_range(2), for which close(2) stands in.
+    """
+    found = _listed("/proc/self/fd")
+    last = max(map(int, found)) if found else os.sysconf("SC_OPEN_MAX")
+    below = 2
+    for above in (*sorted(number for number in kept if number > below), last + 1):
+        os.closerange(below + 1, above)
+        below = above
 
 
 def _prepare(
@@ -340,14 +422,11 @@ def _prepare(
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         for standard, descriptor in outputs:
             os.dup2(descriptor, standard)
-        os.closerange(3, failures)
-        os.closerange(failures + 1, os.sysconf("SC_OPEN_MAX"))
-        for name in _listed("/proc/self/fd"):  # opened before the limit was lowered
-            if int(name) > failures:
-                os.closerange(int(name), int(name) + 1)
+        close_above_standard(failures)
         if body:
             os.close(failures)
             os._exit(body())
+        restore_core_limit()
     except OSError as error:
         _report(failures, error)
 
@@ -374,3 +453,12 @@ def exit_status(status: int) -> int:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
+
+
+def cause_of(error: BaseException) -> OncecronError | None:
+    """Return what this host lacks or refuses, if that is why a process cannot do its work; else None."""
+    if (shortage := shortage_of(error)) and not isinstance(error, RuntimeError):
+        return shortage  # without an import, for which nothing may be left
+    from oncecron.run import sandbox  # noqa: PLC0415 - only after a failure
+
+    return sandbox.cause_of(error)

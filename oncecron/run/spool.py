@@ -88,7 +88,7 @@ class Spool:
                 with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
                     json.dump(record, file, allow_nan=False)
                     file.flush()
-                    os.fsync(file.fileno())
+                    safe_paths.sync_file(file.fileno())
                 os.rename(temporary, os.path.join(directory, name))
             except OSError:
                 _remove(temporary)  # a full disk
@@ -155,7 +155,11 @@ class Spool:
         return False
 
     def lock(self) -> int | None:
-        """Lock the spool for delivery; return a descriptor to close, or None if another process has the lock."""
+        """Lock the spool for delivery; return a descriptor to close, or None if another process has the lock.
+
+        Where there are no locks (flock(2) on some file systems, in some sandboxes) it goes on without: what two
+        processes deliver at once counts once.
+        """
         import fcntl  # noqa: PLC0415 - only where a record was spooled
 
         if not self._is_safe():
@@ -167,9 +171,11 @@ class Spool:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(descriptor)
             return None
+        except OSError:
+            return descriptor
         return descriptor
 
     def deliver(

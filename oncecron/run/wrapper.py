@@ -19,7 +19,7 @@ import select
 import time
 
 from oncecron.core import clock, stderr
-from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, shortage_of
+from oncecron.core.errors import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, ShortageError
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Lease, Refusal
@@ -50,14 +50,19 @@ if TYPE_CHECKING:
 
 
 def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
-    """Run one firing to its end; return the exit status. Raises `ShortageError` if nothing could be started."""
+    """Run one firing to its end; return the exit status.
+
+    Raises `ShortageError` or `ConfigurationError` if nothing could be started.
+    """
     try:
         wrapper = _begun(spec, open_store)
     except (OSError, MemoryError, ImportError) as error:
-        if shortage := shortage_of(error):
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the spool needs some
-            _spool_unstarted(spec)
-            raise shortage from error
+        cause = process_tree.cause_of(error)
+        if isinstance(cause, ShortageError):
+            process_tree.close_above_standard()  # the spool needs some
+            spool_unstarted(spec)
+        if cause:
+            raise cause from error
         raise
     return wrapper.watch()
 
@@ -86,7 +91,7 @@ def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, pinger)
 
 
-def _spool_unstarted(spec: RunSpec) -> None:
+def spool_unstarted(spec: RunSpec) -> None:
     """Spool that this host could not start the command. Nothing is claimed, so another host may run the tick."""
     refusal = Refusal("broken", detail="the host is short of processes, memory or descriptors")
     _spool(spec, spool_records.skip_record(spec.firing, refusal), released=True)
@@ -139,21 +144,22 @@ def _be_guard(
         else:
             os.setsid()
         process_tree.become_subreaper()
+        process_tree.check_kernel()
         for descriptor in guard.pipes:
             os.set_blocking(descriptor, False)
         status = guard.run(signals, group, Claiming)
         guard.report(f"exit {status}")
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
-        status = _failed(error, spec)
+        status = failed(error, spec)
     finally:
         os._exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
 
 
-def _failed(error: BaseException, spec: RunSpec) -> int:
-    """Report why the guard ends; return its exit status."""
-    if shortage := shortage_of(error):
-        stderr.complain(f"key {spec.firing.key}: {shortage}")
-        return shortage.exit_status
+def failed(error: BaseException, spec: RunSpec) -> int:
+    """Report why a process of a firing ends; return its exit status."""
+    if cause := process_tree.cause_of(error):
+        stderr.complain(f"key {spec.firing.key}: {cause}")
+        return cause.exit_status
     stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
     if spec.verbose > 1:
         stderr.show_trace()
@@ -292,11 +298,12 @@ class Wrapper:
         status = self._tree.statuses.get(self._guard, signal.SIGKILL)
         if has_told := os.WIFEXITED(status):
             why, lost_reason = "the oncecron guard failed", "guard-failed"
-            exit_status = EX_TEMPFAIL if os.WEXITSTATUS(status) == EX_TEMPFAIL else EX_SOFTWARE
+            told = os.WEXITSTATUS(status)
+            exit_status = told if told in (EX_TEMPFAIL, EX_CONFIG) else EX_SOFTWARE
         if self._lease is None:
             if has_told and exit_status == EX_TEMPFAIL:
                 os.close(self._orders)  # the spool may need a descriptor
-                _spool_unstarted(self._spec)
+                spool_unstarted(self._spec)
             elif not has_told:
                 end = "no command is running" if gone else "one of its processes cannot be killed"
                 stderr.complain(f"key {key}: {why}; {end}")

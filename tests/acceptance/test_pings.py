@@ -644,6 +644,17 @@ def test_the_system_log_has_what_failed(
         assert re.search(rf" oncecron\[[0-9]+\]: {re.escape(expected)}$", line.rstrip("\0\n")), line
 
 
+def test_a_kernel_without_files_in_memory_pings_too(
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+) -> None:
+    """The events wait in a file without a name instead."""
+    configure("healthchecks", recorder.url)
+    children = Path(__file__).resolve().parent.parent / "children"
+    host.prefix = [sys.executable, str(children / "refusing.py"), "memfd_create", "EPERM"]
+    assert host.run("k", "--tick", "t", "--", "true").status == 0
+    assert paths(recorder.wait_for(2)) == ["/start", "/0"]
+
+
 # What a firing imports for it
 
 

@@ -47,7 +47,11 @@ def made(public_path: Path) -> Path:
 
 
 @needs_root
-@pytest.mark.parametrize("options", [(), ("--capture", "1k")], ids=["", "capture"])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--capture", "1k"), ("--only-if", "true"), ("--config", "ping.toml")],
+    ids=["", "capture", "only-if", "ping"],
+)
 def test_a_user_without_processes_left(
     public_path: Path, made: Path, options: tuple[str, ...]
 ) -> None:
@@ -61,8 +65,13 @@ def test_a_user_without_processes_left(
         become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
         host = Oncecron(f"sqlite://{home}/store.db", home, prefix=become)
         words = ("--tick", "one", "--", "/bin/sh", "-c", f"echo ran >>{made}/ran")
+        pings = home / "ping.toml"
+        pings.write_text('[[ping]]\nservice = "webhook"\nurl = "http://127.0.0.1:9/"\n')
+        pings.chmod(0o600)
+        os.chown(pings, user, user)
+        given = [str(pings) if word == pings.name else word for word in options]
         host.prefix = ["prlimit", f"--nproc={most}", *become]
-        ran.append(checked(host.run("k", *options, *words), public_path))
+        ran.append(checked(host.run("k", *given, *words), public_path))
         if ran[-1]:
             continue
         host.prefix = become
@@ -74,6 +83,37 @@ def test_a_user_without_processes_left(
         assert checked(host.run("k", *words), public_path), most  # its tick is still open
     assert not any(ran[:3])
     assert ran[-1]
+
+
+@needs_root
+def test_items_of_a_user_without_processes_left(public_path: Path, made: Path) -> None:
+    """What could not be started stays queued, is run later, and nothing is run twice."""
+    statuses = []
+    for most in range(1, 13):
+        home = public_path / f"home-{most}"
+        home.mkdir()
+        user = next(USERS)
+        os.chown(home, user, user)
+        become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+        host = Oncecron(f"sqlite://{home}/store.db", home)
+        words = (
+            "--slots",
+            "2",
+            "--items",
+            "echo 1; echo 2",
+            "--shell",
+            f'echo "$1" >>{made}/{most}',
+        )
+        for host.prefix in ["prlimit", f"--nproc={most}", *become], become:
+            ended = host("each", "--key", "k", "--tick", "one", *words)
+            assert ended.status in (0, 75), (most, ended)
+            assert all(map(LINE.fullmatch, ended.err.splitlines(keepends=True))), (most, ended)
+            assert not re.search("Errno|Traceback|internal error", ended.err), (most, ended)
+            statuses.append(ended.status)
+        assert sorted((made / str(most)).read_text().split()) == ["1", "2"], most
+    assert statuses[1::2] == [0] * 12
+    assert statuses[0] == 75
+    assert statuses[-2] == 0
 
 
 @pytest.mark.stores("all")

@@ -360,3 +360,18 @@ def test_a_wrong_file_is_told_with_its_cure(
     refused(ended, 78, told, *([] if "store_file" in text else [str(config)]))
     assert "s3cret" not in ended.err
     assert not (public_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "line", ["run --key $UNSET --", "each --key $UNSET -v --items 'echo 1' --"]
+)
+def test_an_unset_variable_runs_nothing(host: Oncecron, public_path: Path, line: str) -> None:
+    """Two such lines would share the key that the next option makes: `--`, `-v`."""
+    host.prefix = ["/bin/sh", "-c", f'"$0" {line} touch {public_path / "ran"}']
+    option = "'-v'" if "-v" in line else "'--'"
+    message = (
+        f"oncecron: --key has no value before {option} (an unset variable?); "
+        "a value that begins with - is written --key=VALUE\n"
+    )
+    assert host() == Ended(64, b"", message)
+    assert not (public_path / "ran").exists()

@@ -139,8 +139,8 @@ _MUTATIONS = (
             ),
             Change(
                 "run/process_tree.py",
-                "    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)\n",
-                "    _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)\n",
+                "    die_by(number)\n",
+                "    die_by(0)\n",
             ),
         ),
     ),

@@ -268,6 +268,7 @@ CASES = [
     ("mailto", "MAILTO=\n0 2 * * * a\n", "rejects the whole file", 'MAILTO=joe\n0 2 * * * a\nMAILTO=""\n'),
     ("options", f"0 2 * * * {RUN} --kay k -- a\n", "an option is unknown, incomplete or given twice", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
     ("options", f"0 2 * * * {RUN} --key k --key l -- a\n", "given twice", f"0 2 * * * {RUN} --key k -- a --key l\n"),
+    ("options", f"0 2 * * * {RUN} --key -- a\n", "incomplete", f"0 2 * * * {RUN} --key $KEY -- a\n"),
     ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "--key is missing", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
     ("options", line("--timeout foo -- a"), "--timeout: ", line("--timeout $LONG -- a")),
     ("options", line("--key 'a b' -- a"), "'a b'", line('--key "$KEY" -- a')),

@@ -111,6 +111,10 @@ def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[st
         "--key a --key=a -- true",
         "--shell x -c y",
         "-v -cx -vcy",
+        "--key -- true",
+        "--key -v -- true",
+        "--key k --tick --no-tick true",
+        "--key k -c -v",
     ],
 )
 def test_what_is_wrong_is_left_to_click(line: str) -> None:
@@ -133,6 +137,35 @@ def test_an_option_that_takes_one_value_is_given_once(
     told = f"oncecron: --{option.name} is given twice; leave one of them out\n"
     refused = option.takes_value and not option.repeatable
     assert ((status, capfd.readouterr().err) == (64, told)) is refused
+
+
+@each_option
+def test_the_next_option_is_no_value(
+    name: str, option: Option, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What an unset variable leaves: `--key $UNSET -- job` must not run the job under the key `--`."""
+    if not option.takes_value:
+        return
+    path = name.split()
+    spelled = [f"--{option.name}", *([f"-{option.short}"] if option.short else [])]
+    shorts = [f"-{one.short}" for one in COMMANDS[name].table if one.short]
+    for next_one in ("--", "--utc", *shorts):
+        for word in spelled:
+            assert _status(main.invoke, [*path, word, next_one]) == 64
+            told = (
+                f"oncecron: --{option.name} has no value before {next_one!r} (an unset variable?)"
+            )
+            assert capfd.readouterr().err.startswith(told)
+    _status(main.invoke, [*path, f"--{option.name}=--", "--nonsense"])
+    assert "has no value" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["-", "-5", "-x", "=--", "a--"])
+def test_what_looks_like_no_option_is_a_value(word: str) -> None:
+    """The value may be wrong, but it was given."""
+    assert parse_run(["--tick", word, "--key", "k", "true"]) == ParsedRun(
+        {"tick": word, "key": "k"}, ["true"]
+    )
 
 
 def test_completion_bears_an_option_that_is_given_twice() -> None:

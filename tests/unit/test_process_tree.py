@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import shutil
@@ -263,6 +264,39 @@ def test_a_reused_pid_is_never_hit() -> None:
     os.waitpid(pid, 0)
 
 
+@scene
+def test_a_signal_arrives_whichever_call_is_refused() -> None:
+    """By a pidfd or by kill(2), after any errno but ESRCH; and never at a process with another start time."""
+
+    def refusing(number: int) -> Callable[..., object]:
+        def call(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    process_tree.become_subreaper()
+    pidfd_open, pidfd_send, kill = os.pidfd_open, signal.pidfd_send_signal, os.kill
+    for number in (errno.EPERM, errno.ENOSYS, errno.EMFILE, errno.ENODEV, errno.EINVAL):
+        for refused in ("open", "send", "kill"):
+            pid = spawn("sleep", "30")
+            [process] = below(1)
+            if refused == "open":
+                os.pidfd_open = refusing(number)
+            elif refused == "send":
+                signal.pidfd_send_signal = refusing(number)
+            else:
+                os.kill = refusing(number)
+            assert not process_tree.send(process._replace(started=1), signal.SIGKILL)
+            assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+            if refused == "kill":
+                process_tree.signal_one(pid, signal.SIGKILL)
+            else:
+                assert process_tree.send(process, signal.SIGKILL), (refused, number)
+            os.pidfd_open, signal.pidfd_send_signal, os.kill = pidfd_open, pidfd_send, kill
+            assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+            assert not process_tree.send(process, signal.SIGKILL)
+
+
 # Starting
 
 
@@ -331,6 +365,18 @@ def test_no_descriptor_is_inherited() -> None:
     pid = spawn("sh", "-c", "ls /proc/$$/fd")
     os.waitpid(pid, 0)
     assert os.read(reader, 100).split() == [b"0", b"1", b"2"]
+
+
+def test_only_what_may_be_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without close_range(2) each number is closed: up to a container's limit of 2**30 that took minutes."""
+    closed: list[int] = []
+    monkeypatch.setattr(os, "sysconf", lambda _: 1 << 30)
+    monkeypatch.setattr(os, "closerange", lambda low, high: closed.extend(range(low, high)))
+    process_tree.close_above_standard(0, 5)
+    is_open = {int(name) for name in os.listdir("/proc/self/fd")}
+    assert {*range(3, max(is_open))} - {5} <= {*closed}
+    assert not {0, 1, 2, 5} & {*closed}
+    assert len(closed) < 10_000
 
 
 @scene

@@ -1,5 +1,7 @@
 """What a store could not be told is on disk, whole, ours alone, and in order."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -7,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +428,31 @@ def test_one_at_a_time_delivers(spool: Spool) -> None:
     assert descriptor is not None
     assert not os.get_inheritable(descriptor)
     os.close(descriptor)
+
+
+def test_a_file_system_without_locks_and_without_sync_is_enough(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is refused is no lock of another process, and no record that is lost. A full disk is."""
+
+    def refuse(number: int) -> Callable[..., None]:
+        def call(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL):
+        monkeypatch.setattr(os, "fsync", refuse(number))
+        monkeypatch.setattr(fcntl, "flock", refuse(number))
+        spool.add(record())
+        [(path, _)] = spool.pending()
+        descriptor = spool.lock()
+        assert descriptor is not None
+        os.close(descriptor)
+        spool.delivered(path)
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+    with pytest.raises(SpoolError, match="Input/output error"):
+        spool.add(record())
 
 
 def test_a_lock_that_is_a_link_is_not_followed(spool: Spool, tmp_path: Path) -> None:

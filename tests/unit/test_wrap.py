@@ -318,6 +318,8 @@ def test_a_comment_may_do_without_a_tick() -> None:
         ("key=a b", "unknown option 'b'"),
         ("key=ä", "1 to 200 of"),
         ("key=a key=b", "given twice"),
+        ("key=--", "takes for an option"),
+        ("key=-v", "takes for an option"),
         ("off key=a", "cannot be combined"),
         ("timeout=soon", "timeout: "),
         ("failover=true", "failover takes no value"),

@@ -21,6 +21,7 @@ from oncecron.config.notify import shown_url
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.core.stderr import visible
 from oncecron.reports.notify import message as form
+from oncecron.run import process_tree
 from oncecron.run.pings import request
 from oncecron.run.pings.request import Request
 
@@ -108,6 +109,7 @@ def _run(
     with (
         tempfile.TemporaryFile() as printed
     ):  # no pipe: what it leaves running would keep that open
+        process_tree.restore_core_limit()
         try:
             process = subprocess.Popen(
                 command,
@@ -119,11 +121,13 @@ def _run(
             )
         except OSError as error:
             raise ChannelError(f"{what} cannot be started: {error.strerror}") from error
+        finally:
+            process_tree.refuse_core()
         with process:
             try:
                 process.communicate(given, timeout)
             except subprocess.TimeoutExpired as error:
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):  # it has ended, or may not be signalled
                     os.killpg(process.pid, signal.SIGKILL)
                 raise ChannelError(
                     f"{what} has not ended within {timeout:g} s and was killed"

@@ -26,9 +26,9 @@ import sys
 import termios
 
 from oncecron.core import stderr
-from oncecron.core.errors import shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.run.detached import detach
+from oncecron.run.process_tree import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +64,8 @@ def forward(
         detach(needed, empty=(0,))
         _Forwarder(pipes, ring, orders, replies, errors_begin).run()
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a message
-        if shortage := shortage_of(error):
-            stderr.complain(f"{errors_begin}the command's output is not recorded: {shortage}")
+        if cause := cause_of(error):
+            stderr.complain(f"{errors_begin}the command's output is not recorded: {cause}")
         else:
             stderr.complain(f"internal error: {type(error).__name__}: {error}")
     finally:

@@ -67,7 +67,12 @@ class Command(NamedTuple):
     def input(self, batch: Sequence[DrawnItem]) -> int:
         """Return a descriptor from which the command reads the items of a batch. Raises `OSError`."""
         end = b"\0" if self.items.null else b"\n"
-        descriptor = os.memfd_create("oncecron-items")
+        try:
+            descriptor = os.memfd_create("oncecron-items")
+        except OSError:
+            from oncecron.run.unnamed_file import unnamed_file  # noqa: PLC0415 - almost never
+
+            descriptor = unnamed_file()
         with open(descriptor, "wb", closefd=False) as lines:
             lines.writelines(item.payload.encode() + end for item in batch)
         os.lseek(descriptor, 0, os.SEEK_SET)

@@ -15,14 +15,14 @@ import select
 import time
 
 from oncecron.core import stderr
-from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError
+from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError, shortage_of
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, PROGRESS_LINE_INTERVAL
 from oncecron.run import process_tree
 from oncecron.run.firing import begin
 from oncecron.run.items.spec import make_each_spec, slot_specs
-from oncecron.run.wrapper import supervise
+from oncecron.run.wrapper import failed, spool_unstarted, supervise
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
@@ -137,17 +137,27 @@ class _Host:
         )  # as PID 1 of a container, it reaps what firings leave behind too
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)
-        while living := [pid for pid in started if pid not in tree.statuses]:
+        while living := [pid for pid in started if pid and pid not in tree.statuses]:
             poll.poll(LONGEST_SLEEP * 1000)
             self._pass_on(living)
             tree.reap()
             self._show_progress()
-        return [process_tree.exit_status(tree.statuses[pid]) for pid in started]
+        return [
+            process_tree.exit_status(tree.statuses[pid]) if pid else EX_TEMPFAIL for pid in started
+        ]
 
     def _start(self, spec: RunSpec) -> int:
-        """Fork a firing; return its pid."""
+        """Fork a firing; return its pid, 0 if this host is short of processes: the others go on."""
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            shortage = shortage_of(error)
+            if shortage is None:
+                raise
+            spool_unstarted(spec)
+            self._say(str(shortage))
+            return 0
         if pid == 0:
             self._be_firing(spec, parent)
         return pid
@@ -167,9 +177,7 @@ class _Host:
         except KeyboardInterrupt:
             status = EX_TEMPFAIL
         except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
-            stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
-            if spec.verbose > 1:
-                stderr.show_trace()
+            status = failed(error, spec)
         finally:
             os._exit(status)
 

@@ -102,14 +102,18 @@ class Processes:
         """
         actions = [(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in descriptors.items()]
         self._may_have_ended = False
-        self._current = os.posix_spawn(
-            program,
-            arguments,
-            environment,
-            file_actions=actions,
-            setsigmask=self._signals.mask_before,
-            setsigdef=_DEFAULT_SIGNALS,
-        )
+        process_tree.restore_core_limit()  # which posix_spawn cannot set
+        try:
+            self._current = os.posix_spawn(
+                program,
+                arguments,
+                environment,
+                file_actions=actions,
+                setsigmask=self._signals.mask_before,
+                setsigdef=_DEFAULT_SIGNALS,
+            )
+        finally:
+            process_tree.refuse_core()
         return self._current
 
     def finish(

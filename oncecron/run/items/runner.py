@@ -13,7 +13,7 @@ How it ends is on the page, for the record of the slot (`Verdict`), and its exit
     0          Nothing is left for this slot, and all items that ended are done.
     1          Nothing is left for this slot, and items are in doubt or dead, of this slot or of another one.
     65         An item of the list is wrong: nothing was loaded.
-    75         The key is paused, the host drained or the lease lost: the rest stays queued.
+    75         The key is paused, the host drained or short of resources, or the lease lost: the rest stays queued.
     126        The command cannot be started.
     128 + N    Signal N has ended the firing: the rest stays queued.
     other      That of the command that lists the items, which has failed: nothing was loaded.
@@ -33,6 +33,7 @@ from oncecron.core.errors import (
     OncecronError,
     StoreError,
     StoreUnavailable,
+    shortage_of,
 )
 from oncecron.core.items import Draw, ItemError, ItemList, ItemResult, check_drawn
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -139,10 +140,11 @@ class _Load(_Runner):
         except lists.Interrupted:
             return self._interrupted()
         except (ItemError, lists.UnlistedError, OSError) as error:
-            status = getattr(error, "exit_status", EX_DATAERR)
+            cause = shortage_of(error) or error
+            status = getattr(cause, "exit_status", EX_DATAERR)
             status = EX_DATAERR if isinstance(error, ItemError) else status
-            self._say(f"{error}; nothing was loaded")
-            return self._ends("not-loaded", str(error), status)
+            self._say(f"{cause}; nothing was loaded")
+            return self._ends("not-loaded", str(cause), status)
         if loaded is None:
             return self._ends("interrupted", _LEASE_LOST, EX_TEMPFAIL)
         if self._spec.verbose:
@@ -285,12 +287,15 @@ class _Work(_Runner):
             self._draw(draw._replace(number=draw.number + 1, results=results, wanted=0))
 
     def _cannot_start(self, draw: Draw, batch: Sequence[DrawnItem], error: OSError) -> int:
-        why = f"cannot start {self._spec.shown_program}: {error.strerror}"
+        shortage = shortage_of(error)
+        why = f"cannot start {self._spec.shown_program}: {shortage or error.strerror}"
         if error.errno == errno.E2BIG:
             why += "; use a smaller --batch, or --stdin"
         self._give_back(draw, batch, why)
         self._say(why)
-        return self._ends("interrupted", why, EX_NOT_EXECUTABLE)
+        return self._ends(
+            "interrupted", why, shortage.exit_status if shortage else EX_NOT_EXECUTABLE
+        )
 
     def _counts(self) -> ItemCounts | None:
         return self._ask(lambda deadline: self._store.progress(self._items_of, deadline=deadline))

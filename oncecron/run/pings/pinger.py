@@ -35,7 +35,12 @@ class Pinger:
 
         Raises `OSError`.
         """
-        self._events = os.memfd_create("oncecron-pings")
+        try:
+            self._events = os.memfd_create("oncecron-pings")
+        except OSError:
+            from oncecron.run.unnamed_file import unnamed_file  # noqa: PLC0415 - almost never
+
+            self._events = unnamed_file()
         fcntl.fcntl(self._events, fcntl.F_SETFL, os.O_APPEND)  # guard and wrapper both write
         woken, self._wake = os.pipe()
         self._over, over = os.pipe()
