@@ -53,11 +53,12 @@ class PostgresClient:
         self._clock = clock
         left = deadline - time.clock_gettime(clock)
         check(url)
-        parameters = address.parameters(min(server_timeout, left), name, libpq.settings(url))
+        settings = libpq.settings(url)
+        parameters = address.parameters(min(server_timeout, left), name, settings)
         try:
             self._connection = PgConn(url, parameters)
         except LibpqError as error:
-            raise address.explain(str(error), url) from error
+            raise address.explain(str(error), url, settings) from error
         if wrong := address.wrong_server(self._connection.parameter, url):
             self._connection.finish()
             raise wrong

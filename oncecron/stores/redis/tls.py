@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
@@ -53,11 +54,23 @@ def context(tls: Tls, where: str) -> ssl.SSLContext:
         try:  # without a password OpenSSL would ask for one on the terminal
             made.load_cert_chain(tls.certfile, tls.keyfile, tls.keyfile_password or "")
         except OSError as error:
+            _refuse_unreadable(tls, where)
             raise ConfigurationError(
                 f"{where}: ssl_certfile {tls.certfile} and its key cannot be used: {_reason(error)}; "
                 "check ssl_certfile, ssl_keyfile and ssl_keyfile_password"
             ) from error
     return made
+
+
+def _refuse_unreadable(tls: Tls, where: str) -> None:
+    """Raise `ConfigurationError` with the file that cannot be read: OpenSSL does not say which of the two it is."""
+    for name, path in (("ssl_certfile", tls.certfile), ("ssl_keyfile", tls.keyfile)):
+        try:
+            os.close(os.open(path or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            raise ConfigurationError(
+                f"{where}: {name} {path} cannot be read: {error.strerror}; user {os.geteuid()} must be able to read it"
+            ) from error
 
 
 def _load_authorities(made: ssl.SSLContext, path: str | None, where: str) -> None:
