@@ -35,6 +35,7 @@ from oncecron.core.timing import (
     NEVER,
 )
 from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
+from oncecron.run.sturdy_store import SturdyStore
 from oncecron.stores import open_lease_store
 
 if TYPE_CHECKING:
@@ -126,9 +127,7 @@ class LogMirror:
         while record := self._next(store):
             try:
                 with self._working:
-                    store = store or open_lease_store(
-                        log.address, self._spec.namespace, ASSUMED_TTL
-                    )
+                    store = store or self._opened()
                     self._deliver(store, record)
             except RecordRefusedError as error:
                 self._set_aside(record, error)
@@ -146,6 +145,11 @@ class LogMirror:
                     )
         if store:
             store.close()
+
+    def _opened(self) -> LeaseStore:
+        log, spec = self._log, self._spec
+        store = open_lease_store(log.address, spec.namespace, ASSUMED_TTL)
+        return SturdyStore(store, log.address, spec.reread_log)
 
     def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
         """Wait for the next record; None when the firing is over and all are delivered."""
