@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from oncecron.config.options import STORE_OPTIONS, Option
+from oncecron.core.timing import INSPECTOR_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -314,13 +315,16 @@ def _as_text(option: Option, value: Any) -> str:
 @contextlib.contextmanager
 def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspector]:
     """Open the store for queries; `log`: the one that holds the log. Raises `StoreError`."""
+    from oncecron.core.stderr import Patient  # noqa: PLC0415 - not for --help
     from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
+    from oncecron.stores.address import masked  # noqa: PLC0415 - not for --help
 
     beside = settings.log()  # checked also where only the store is asked
     address = (beside if log else None) or settings.address()
     store = open_inspector(address, settings["namespace"])
+    name = masked(address.target)
     try:
-        yield store
+        yield Patient(store, f"no answer from {name} yet; it has {INSPECTOR_TIMEOUT:g} s")
     finally:
         store.close()
 

@@ -29,9 +29,8 @@ from oncecron.run import spool_records
 from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
-from oncecron.run.sturdy_store import SturdyStore
 from oncecron.run.wrapper import supervise
-from oncecron.stores import open_lease_store
+from oncecron.stores import SturdyStore, open_lease_store
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:

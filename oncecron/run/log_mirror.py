@@ -35,8 +35,7 @@ from oncecron.core.timing import (
     NEVER,
 )
 from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
-from oncecron.run.sturdy_store import SturdyStore
-from oncecron.stores import open_lease_store
+from oncecron.stores import SturdyStore, open_lease_store
 
 if TYPE_CHECKING:
     from typing import Any

@@ -11,7 +11,7 @@ from oncecron.core.errors import (
     StoreRefusesError,
     StoreUnavailable,
 )
-from oncecron.run.sturdy_store import SturdyStore
+from oncecron.stores import SturdyStore
 from oncecron.stores.address import Address, parse_address
 
 OLD, NEW = (parse_address(f"postgresql://u:{word}@h/d") for word in ("old", "new"))

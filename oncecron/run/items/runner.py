@@ -42,8 +42,7 @@ from oncecron.run.items import lists
 from oncecron.run.items.batch import Command, Report, results_of, said_of
 from oncecron.run.items.processes import RESULTS, Processes
 from oncecron.run.job import signal_note
-from oncecron.run.sturdy_store import SturdyStore
-from oncecron.stores import open_item_store
+from oncecron.stores import SturdyStore, open_item_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
