@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from log_of import PostgresLog, RedisLog
@@ -20,6 +21,7 @@ from servers import (
     job,
 )
 from servers.oncecron import Firing, Oncecron, installed
+from servers.process import end, free_port
 
 OLD, NEW = "old-secret", "new-secret"
 TTL = "6s"
@@ -149,6 +151,27 @@ def test_the_items_of_a_tick(database: Database, public_path: Path) -> None:
     ended = firing.wait(60)
     assert (ended.status, ended.err) == (0, "")
     assert sorted(done.read_text().split()) == [str(number) for number in range(1, 9)]
+
+
+def test_metrics_that_are_served(database: Database, public_path: Path) -> None:
+    """A process that lives for months reads the new password too."""
+    file = write(public_path / "store.url", database.url())
+    host = Oncecron("", public_path, ONCECRON_STORE_FILE=file)
+    port = free_port()
+    served = host.start("metrics", "--listen", f"127.0.0.1:{port}")
+
+    def is_up() -> bool:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            return b"oncecron_up 1.0" in answer.read()
+
+    try:
+        eventually(is_up, 30, retry_on=OSError)
+        rotate(database)
+        assert not is_up()
+        write(Path(file), with_new_password(database))
+        eventually(is_up, 30)
+    finally:
+        end(served.process)
 
 
 # Redis
