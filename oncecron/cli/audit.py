@@ -68,6 +68,10 @@ def _no_wait() -> None:
 
 
 def _wait_for_the_log() -> None:
+    from oncecron.core.stderr import Patience
+
+    patience = Patience()
+    patience.wait("log", f"firings may still write to the log; it has {LOG_CATCHES_UP:g} s")
     select.select((), (), (), LOG_CATCHES_UP)  # not time.sleep: libfaketime
 
 

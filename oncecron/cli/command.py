@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from oncecron.config.options import STORE_OPTIONS, Option
+from oncecron.core.timing import INSPECTOR_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oncecron.config.options import Completion
     from oncecron.config.settings import Settings
     from oncecron.run.spool import Spool
+    from oncecron.stores.address import Address
     from oncecron.stores.api import Inspector
 
 
@@ -337,15 +339,23 @@ def _as_text(option: Option, value: Any) -> str:
 @contextlib.contextmanager
 def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspector]:
     """Open the store for queries; `log`: the one that holds the log. Raises `StoreError`."""
-    from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
-
     beside = settings.log()  # checked also where only the store is asked
-    address = (beside if log else None) or settings.address()
-    store = open_inspector(address, settings["namespace"])
+    store = opened((beside if log else None) or settings.address(), settings["namespace"])
     try:
         yield store
     finally:
         store.close()
+
+
+def opened(address: Address, namespace: str) -> Inspector:
+    """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
+    from oncecron.core.stderr import Patient  # noqa: PLC0415 - not for --help
+    from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
+    from oncecron.stores.address import masked  # noqa: PLC0415 - not for --help
+
+    waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
+    store: Inspector = Patient(open_inspector(address, namespace), waits_for)
+    return store
 
 
 def spools(settings: Settings) -> list[Spool]:
@@ -432,6 +442,7 @@ __all__ = [
     "incomplete",
     "labelled",
     "moment",
+    "opened",
     "output_format",
     "spools",
     "store_and_log",

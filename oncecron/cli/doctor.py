@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli.command import FORMAT, JSON, STORE_OPTIONS, TableCommand, output_format
+from oncecron.cli.command import (
+    FORMAT,
+    JSON,
+    STORE_OPTIONS,
+    TableCommand,
+    opened,
+    output_format,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,13 +88,12 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     from oncecron.reports.doctor import of_hosts, of_keys, of_notices
     from oncecron.reports.hosts import recent
     from oncecron.reports.wrong_times import after_their_ticks, of_the_future
-    from oncecron.stores import open_inspector
     from oncecron.stores.address import masked
 
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
     where = f"{masked(address.target)}, from {source or 'the configuration file'}"
     try:
-        inspector = open_inspector(address, settings["namespace"])
+        inspector = opened(address, settings["namespace"])
         try:
             for number, each in enumerate(inspector.examine()):
                 if number == 0:

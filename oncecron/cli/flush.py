@@ -36,15 +36,18 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
 def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
     """Deliver the spool of the store or of the log; return the exit status."""
     from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL
-    from oncecron.core.stderr import complain
+    from oncecron.core.stderr import Patient, complain
     from oncecron.run.spool import spool_of
     from oncecron.stores import check_with_driver, open_lease_store
+    from oncecron.stores.address import masked
 
     check_with_driver(address)  # an empty spool never connects
     spool = spool_of(address, namespace)
     spool.refuse_unsafe()
     error = None
-    store = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
+    waits_for = f"no answer from {masked(address.target)} yet; each record has {RECORD_TIMEOUT:g} s"
+    opened = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
+    store: LeaseStore = Patient(opened, waits_for)
     if spool.has():
         lock = spool.lock()
         if lock is None:

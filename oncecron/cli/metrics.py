@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -111,7 +112,11 @@ class _Reader:
                 StoreUnavailable(f"no answer from the store within {METRICS_WITHIN:g} s")
             )
         # With a bug it has no reading, and the traceback is on standard error.
-        return question.reading or _failed(OncecronError())
+        reading = question.reading or _failed(OncecronError())
+        if reading.error:  # of a store whose password was rotated, perhaps
+            with contextlib.suppress(OncecronError):
+                self._settings = self._settings.reread()
+        return reading
 
 
 class _Question(threading.Thread):

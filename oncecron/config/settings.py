@@ -48,6 +48,7 @@ class Settings:
         `ConfigurationError`; for a wrong section only if it is the key's.
         """
         self._given = given
+        self._options, self._key = tuple(options), key
         self._environment: Mapping[str, str] = os.environ if of is None else {}
         self.file = of or read_file(given.get("config"))
         if key is not None and of is None:
@@ -58,8 +59,12 @@ class Settings:
         self._texts: dict[str, str] = {}
         self._sources: dict[str, str] = {}
         self._address: Address | None = None
-        for option in options:
+        for option in self._options:
             self._values[option.name] = self._find(option)
+
+    def reread(self) -> Settings:
+        """Return the same options as files are now. Raises like the constructor."""
+        return Settings(self._options, self._given, self._key)
 
     def _refuse_wrong_section(self, key: str) -> None:
         """Raise `ConfigurationError` for a wrong section of the key, or one that was meant for `--key auto`."""

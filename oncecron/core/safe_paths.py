@@ -88,7 +88,9 @@ def distrusted(path: str) -> str | None:
 
 def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield each directory, each link and at last the file that the kernel meets on a path, and its status."""
-    left = os.path.join(os.getcwd(), path).split("/")[::-1]
+    if not path.startswith("/"):  # os.getcwd() fails where the working directory was removed
+        path = os.path.join(os.getcwd(), path)
+    left = path.split("/")[::-1]
     place, links = "/", 0
     yield place, os.lstat(place)
     while left:

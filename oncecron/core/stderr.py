@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
+from oncecron.core import clock
+from oncecron.core.light_modules import start_thread
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.secrets import without_logins
+from oncecron.core.timing import SILENT_WAIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 
 def valid(text: str) -> str:
@@ -30,6 +39,88 @@ def visible(text: str) -> str:
 def complain(text: str) -> None:
     """Write one line to standard error; drop it if standard error is closed or full."""
     _write("oncecron: " + visible(without_logins(" ".join(text.split()))) + "\n")
+
+
+class Patience:
+    """Says on one line what a person waits for, after two seconds without a word. cron never gets such a line.
+
+    A thread says it, because the wait may be within a call of a library.
+    """
+
+    def __init__(self, *, wanted: bool | int = False) -> None:
+        """`wanted`: also where standard error is no terminal (-v)."""
+        self.is_wanted = bool(wanted) or os.isatty(2)
+        self._since: float | None = None
+        self._what = ("", "")
+        self._said: set[str] = set()
+
+    def wait(self, kind: str, what: str) -> None:
+        """Wait for this from now on, in the same wait as before if there is one. Each kind is said once."""
+        if not self.is_wanted:
+            return
+        self._what = (kind, what)
+        if self._since is None:
+            self._since = since = _now()
+            try:
+                start_thread(self._say_in_time, (since,))
+            except RuntimeError:  # the user's limit of threads
+                return
+        elif _now() >= self._since + SILENT_WAIT:
+            self._say()
+
+    def over(self) -> None:
+        """Wait no more."""
+        self._since = None
+
+    def _say_in_time(self, since: float) -> None:
+        time.sleep(SILENT_WAIT)
+        if self._since == since:
+            self._say()
+
+    def _say(self) -> None:
+        kind, what = self._what
+        if kind not in self._said:
+            self._said.add(kind)
+            complain(f"waiting: {what}")
+
+
+class Patient:
+    """The methods of a store, each a wait for its answer, or for the first row of it."""
+
+    def __init__(self, store: Any, what: str) -> None:
+        self._store = store
+        self._waits_for = what
+        self._patience = Patience()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the store has, its methods wrapped."""
+        value = getattr(self._store, name)
+        if not callable(value):
+            return value
+
+        def call(*values: Any, **named: Any) -> Any:
+            answer = self._waited(lambda: value(*values, **named))
+            return self._rows(answer) if hasattr(answer, "__next__") else answer
+
+        return call
+
+    def _rows(self, rows: Iterator[Any]) -> Iterator[Any]:
+        nothing = object()
+        first = self._waited(lambda: next(rows, nothing))
+        if first is not nothing:
+            yield first
+            yield from rows
+
+    def _waited(self, ask: Any) -> Any:
+        self._patience.wait("answer", self._waits_for)
+        try:
+            return ask()
+        finally:
+            self._patience.over()
+
+
+def _now() -> float:
+    return clock.lease_time(clock.MONOTONIC)
 
 
 def show_trace() -> None:

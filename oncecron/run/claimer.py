@@ -25,8 +25,6 @@ pause or a drain.
 
 from __future__ import annotations
 
-import os
-
 from oncecron.core import clock, stderr
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -42,11 +40,11 @@ from oncecron.core.timing import (
     POLL_GROWTH,
     RECHECK_SPREAD,
     SILENT_FOR,
-    SILENT_WAIT,
     WAIT_OVERRUN,
 )
 from oncecron.run import spool_records
 from oncecron.run.spool import SpoolError
+from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +100,8 @@ class Claimer:
         self._connection = connection
         self._sleep = sleep
         self._refused = refused
+        self._patience = patience = stderr.Patience(wanted=spec.verbose)
+        self._spec = spec
         self._items = spec.items
         shards = spec.firing.shards
         first = int(random_fraction() * shards)
@@ -109,7 +109,8 @@ class Claimer:
         if spec.items:
             parts = list(spec.items.shards)
         self._open = [
-            _ShardClaim(spec, connection, spec.firing._replace(shard=part)) for part in parts
+            _ShardClaim(spec, connection, spec.firing._replace(shard=part), patience)
+            for part in parts
         ]
         self.asked_for: Firing | None = None
         """The shard of the newest claim, answered or not."""
@@ -125,6 +126,16 @@ class Claimer:
 
     def next(self) -> Lease | Unconfirmed | None:
         """Claim until a shard is granted; return None when no shard is left. Raises `StoreError`."""
+        if self._patience.is_wanted:
+            spec = self._spec
+            left = f"no answer from {masked(spec.address.target)} yet; it has {spec.connect_timeout:g} s"
+            self._patience.wait("answer", f"{spec.firing.key}: {left}")
+        try:
+            return self._next()
+        finally:
+            self._patience.over()
+
+    def _next(self) -> Lease | Unconfirmed | None:
         asking = list(self._open)
         for claim in asking:
             claim.begin(self._now())
@@ -147,6 +158,7 @@ class Claimer:
                 self._open.remove(claim)
                 return answer
             elif refusal := claim.waiting_for():
+                self._patience.over()  # that is reported at once
                 self._refused(claim.firing, refusal, claim.unanswered, True)
         self._connection.close()
         return None
@@ -170,8 +182,15 @@ class Claimer:
 class _ShardClaim:
     """The claim of one shard until its final answer."""
 
-    def __init__(self, spec: RunSpec, connection: StoreConnection, firing: Firing) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        connection: StoreConnection,
+        firing: Firing,
+        patience: stderr.Patience,
+    ) -> None:
         self.firing = firing
+        self._patience = patience
         self.due = 0.0
         """When to claim (lease clock)."""
         self.unconfirmed: Unconfirmed | None = None
@@ -187,14 +206,11 @@ class _ShardClaim:
         self._silent_since = 0.0
         self._polls = 0
         self._waiting = False
-        self._waiting_since = 0.0
-        self._said_waiting: set[str] = set()
 
     def begin(self, now: float) -> None:
         """Start claiming now, with a new budget."""
         self.due = now
         self._wait_until = now + self._spec.wait
-        self._waiting_since = now
         self._forget(now)
 
     def notify(self, asked_at: float) -> None:
@@ -278,7 +294,7 @@ class _ShardClaim:
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:
         """Set `due` for a retry; when the budget has ended, return the unconfirmed lease or raise the error."""
-        self._say_waiting(str(error), self._now())
+        self._patience.wait(str(error), f"{self.firing.key}: {error}")
         self.due = self._now() + self._backoff.delay()
         if isinstance(error, StoreUnavailable) and self._within_budget(self.due):
             if self.due > self._budget_end and self._spec.spool.note_unreachable(self.firing.key):
@@ -365,18 +381,10 @@ class _ShardClaim:
 
     # The store cannot decide yet
 
-    def _say_waiting(self, why: str, now: float) -> None:
-        """Say once what a person at a terminal, or one who gave -v, has been waiting for."""
-        if now < self._waiting_since + SILENT_WAIT or why in self._said_waiting:
-            return
-        self._said_waiting.add(why)
-        if self._spec.verbose or os.isatty(2):
-            from oncecron.run.skip_message import WAITS  # noqa: PLC0415 - cron never asks for it
-
-            stderr.complain(f"waiting: {self.firing.key}: {WAITS.get(why, why)}")
-
     def _ask_again(self, answer: AskAgain, now: float) -> Refusal | None:
-        self._say_waiting(answer.why, now)
+        from oncecron.run.skip_message import waiting_message  # noqa: PLC0415 - most firings never wait
+
+        self._patience.wait(answer.why, f"{self.firing.key}: {waiting_message(self._spec, answer)}")
         self.due = now + answer.after
         if answer.why == "contended":
             self._contended_since = self._contended_since or now

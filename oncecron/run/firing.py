@@ -19,8 +19,6 @@ from oncecron.core.errors import (
     EX_NOT_EXECUTABLE,
     EX_NOT_FOUND,
     CommandError,
-    StoreUnavailable,
-    shortage_of,
 )
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -32,12 +30,11 @@ from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
 from oncecron.run.wrapper import spool_unstarted, supervise
-from oncecron.stores import open_lease_store
+from oncecron.stores import SturdyStore, open_lease_store
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from oncecron.config.run_parser import ParsedRun
     from oncecron.stores.api import LeaseStore
@@ -55,7 +52,8 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         _wait_in_turn(spec)
 
     def open_store() -> LeaseStore:
-        return _SturdyStore(open_lease_store(spec.address, spec.namespace, spec.firing.ttl))
+        store = open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
+        return SturdyStore(store, spec.address, spec.reread_address)
 
     try:
         unmet = None if spec.only_if is None else _unmet(spec)
@@ -86,37 +84,6 @@ def _wait_in_turn(spec: RunSpec) -> None:
 def turn(key: str, tick: str, host: str) -> float:
     """Return a number from 0 up to 1, evenly spread over hosts and ticks, and always the same for the same three."""
     return int(sha256_digest(f"{key}\n{tick}\n{host}")[:8], 16) / (1 << 32)
-
-
-class _SturdyStore:
-    """A store whose calls fail as if it could not be reached when this host is short of memory or descriptors.
-
-    Then a firing retries them, and spools what it cannot record. A driver may lack a descriptor anywhere: for its
-    socket, for a file of SQL, for a module.
-    """
-
-    def __init__(self, store: LeaseStore) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the store has, its methods wrapped."""
-        value = getattr(self._store, name)
-        if not callable(value):
-            return value
-
-        def call(*values: Any, **named: Any) -> Any:
-            try:
-                return value(*values, **named)
-            except (OSError, MemoryError, ImportError, RuntimeError) as error:
-                shortage = shortage_of(error)
-                if shortage is None:
-                    raise
-                unavailable = StoreUnavailable(str(shortage))
-                unavailable.unanswered = True  # what failed may have come after the request
-                raise unavailable from error
-
-        setattr(self, name, call)
-        return call
 
 
 def look_up(program: str, shown: str) -> str:

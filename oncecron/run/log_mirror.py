@@ -35,7 +35,7 @@ from oncecron.core.timing import (
     NEVER,
 )
 from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
-from oncecron.stores import open_lease_store
+from oncecron.stores import SturdyStore, open_lease_store
 
 if TYPE_CHECKING:
     from typing import Any
@@ -126,9 +126,7 @@ class LogMirror:
         while record := self._next(store):
             try:
                 with self._working:
-                    store = store or open_lease_store(
-                        log.address, self._spec.namespace, ASSUMED_TTL
-                    )
+                    store = store or self._opened()
                     self._deliver(store, record)
             except RecordRefusedError as error:
                 self._set_aside(record, error)
@@ -146,6 +144,11 @@ class LogMirror:
                     )
         if store:
             store.close()
+
+    def _opened(self) -> LeaseStore:
+        log, spec = self._log, self._spec
+        store = open_lease_store(log.address, spec.namespace, ASSUMED_TTL)
+        return SturdyStore(store, log.address, spec.reread_log)
 
     def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
         """Wait for the next record; None when the firing is over and all are delivered."""

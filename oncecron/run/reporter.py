@@ -12,6 +12,8 @@ from oncecron.core import stderr
 from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Refusal
+from oncecron.core.timing import SILENT_WAIT
+from oncecron.core.units import format_duration
 from oncecron.run import spool_records
 from oncecron.run.log import open_log
 from oncecron.run.spool import SpoolError
@@ -55,6 +57,14 @@ class Reporter:
             attempt = f"attempt {lease.attempt}, " if lease.attempt > 1 else ""
             host = self._spec.firing.holder.host
             self.say(f"started on {host} ({tick}{attempt}execution {lease.execution_id})")
+
+    def delay_after(self, lease: Lease) -> float:
+        """Return the seconds until the next attempt, and tell a person of them."""
+        delay = self._spec.retry_policy.seconds_after(lease.attempt)
+        if self._spec.verbose or (os.isatty(2) and delay > SILENT_WAIT):
+            pause = format_duration(round(delay, 3))
+            self.say(f"waiting {pause} before attempt {lease.attempt + 1} (--retry-delay)")
+        return delay
 
     def ended(self, ending: Ending) -> None:
         """Say that oncecron has ended the command: cron mails it to people who did not expect that.

@@ -5,20 +5,31 @@ from __future__ import annotations
 import time
 
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.units import format_duration
 
 if TYPE_CHECKING:
-    from oncecron.core.model import Firing, Refusal
+    from oncecron.core.model import AskAgain, Firing, Refusal
     from oncecron.run.spec import RunSpec
 
 
 WAITS = {
-    "contended": "another host is claiming or releasing the key",
-    "orphaned": "its holder seems dead, but the lease has not expired yet",
-    "stale": "the lease has expired, but a session still holds its lock",
-    "fenced": "a transaction of the last attempt still holds the fence",
-    "recovering": "the store may have forgotten a lease; every lease that it may have granted must expire",
+    "contended": "another host is claiming or releasing the key; it is asked again for {budget} (--connect-timeout)",
+    "orphaned": "its holder seems dead, but the lease has not expired yet; it ends in {ends_in}",
+    "stale": "the lease has expired, but a session still holds its lock; it is taken over in {ends_in}",
+    "fenced": "a transaction of the last attempt still holds the fence; to end it: {release}",
+    "recovering": "the store may have forgotten a lease; every lease that it may have granted must expire: {ends_in}; "
+    "a new Redis is used at once if its redis.conf has `appendonly yes`",
 }
-"""What a firing waits for when the store cannot decide yet, by `AskAgain.why`."""
+"""What a firing waits for when the store cannot decide yet, by `AskAgain.why`: how long, and the cure."""
+
+
+def waiting_message(spec: RunSpec, answer: AskAgain) -> str:
+    """Return the line for an answer of a store that cannot decide yet."""
+    return WAITS[answer.why].format(
+        budget=format_duration(spec.connect_timeout),
+        ends_in=format_duration(max(1, round(answer.ends_in or answer.after))),
+        release=spec.command_line(f"release --force {spec.firing.key}"),
+    )
 
 
 def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool) -> str:

@@ -34,7 +34,7 @@ from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Literal
 
     from oncecron.config.pings import Ping
@@ -97,6 +97,16 @@ class RunSpec(NamedTuple):
     """The items that the command is run for (`each`); None: it is run once."""
     pings: tuple[Ping, ...] = ()
     """The services that are pinged for this key."""
+    reread: Callable[[], Settings] | None = None
+    """Reads the options again, as files are now."""
+
+    def reread_address(self) -> Address | None:
+        """Return the store as it is configured now. Raises `OncecronError`."""
+        return self.reread().address() if self.reread else None
+
+    def reread_log(self) -> Address | None:
+        """Return the log store as it is configured now. Raises `OncecronError`."""
+        return self.reread().log() if self.reread else None
 
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing of the shard that a lease is for."""
@@ -214,6 +224,7 @@ def spec_of(
         spread=settings["spread"],
         only_if=settings["only-if"],
         pings=settings.file.pings_for(key),
+        reread=settings.reread,
     )
 
 

@@ -359,7 +359,7 @@ class Waiting(_BetweenAttempts):
 
     def __init__(self, guard: Guard, lease: Lease, last: JobEnd) -> None:
         super().__init__(guard, lease, last)
-        self._deadline = guard.now() + guard.spec.retry_policy.seconds_after(lease.attempt)
+        self._deadline = guard.now() + guard.reporter.delay_after(lease)
 
     def _stop(self, why: str, _exit_status: int) -> State:
         return _end_retries(self._guard, self._lease, self._last, why, why)

@@ -91,6 +91,7 @@ class StoreThread:
         """The guard's orders, each with the end of a job if it has one."""
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._patience = stderr.Patience(wanted=spec.verbose)
         self._withdrawn = False
         self._holding = self._beating = False
         self._renew_at = self._listen_at = NEVER
@@ -361,6 +362,7 @@ class StoreThread:
 
     def _retry(self) -> None:
         deadline, backoff, unanswered = self._now() + self._spec.connect_timeout, Backoff(), False
+        self._wait_for("no answer from the store yet", self._spec.connect_timeout)
         answer: Lease | Refusal | OncecronError | None = Withdrawn()
         while not self._withdrawn:
             try:
@@ -376,6 +378,7 @@ class StoreThread:
                 if not isinstance(error, StoreUnavailable) or self._now() + pause > deadline:
                     break
                 self._sleep(pause)
+        self._patience.over()
         if answer is None:
             self._park()
             self._post(Lost())
@@ -401,15 +404,23 @@ class StoreThread:
     def _answer(self, ask: Callable[[float], bool]) -> bool | StoreError:
         """Retry a call until `RECORD_TIMEOUT`; return the answer or the last error."""
         deadline, backoff = self._now() + RECORD_TIMEOUT, Backoff()
-        while True:
-            try:
-                return ask(self._now() + self._ask_timeout)
-            except StoreError as error:
-                self._connection.close()
-                pause = backoff.delay()
-                if self._now() + pause > deadline:
-                    return error
-            self._sleep(pause)
+        self._wait_for("the store has not recorded the end yet", RECORD_TIMEOUT)
+        try:
+            while True:
+                try:
+                    return ask(self._now() + self._ask_timeout)
+                except StoreError as error:
+                    self._connection.close()
+                    pause = backoff.delay()
+                    if self._now() + pause > deadline:
+                        return error
+                self._sleep(pause)
+        finally:
+            self._patience.over()
+
+    def _wait_for(self, what: str, seconds: float) -> None:
+        """Let a person know, after two seconds, what the firing waits for."""
+        self._patience.wait(what, f"{self._spec.firing.key}: {what}; it has {seconds:g} s")
 
     def _deliver_spooled(self, key: str | None) -> None:
         """Deliver the spooled records of a key, or a few of all keys."""
@@ -417,6 +428,8 @@ class StoreThread:
         def wanted(number: int) -> bool:
             return key is not None or (number < OTHERS_AT_ONCE and not self._orders)
 
+        self._wait_for("the store has not taken all spooled records yet", self._ask_timeout)
         self._spec.spool.deliver(
             self._connection.store, key, wanted=wanted, within=self._ask_timeout
         )
+        self._patience.over()

@@ -1,14 +1,18 @@
 """Every way in which libpq can be told where the server is, and how to log in."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from servers import Database, eventually
+from servers import Certificates, Database, PostgresServer, eventually
 from servers.oncecron import Oncecron
 from servers.process import free_port
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.stores.postgres.address import explain
+
+NewPostgres = Callable[..., PostgresServer]
 
 
 def quiet(host: Oncecron, tick: str = "one") -> bool:
@@ -25,24 +29,92 @@ def bare(database: Database) -> str:
     return database.url().replace(":runner-password@", "@")
 
 
-def test_a_password_file(ready: Database, public_path: Path) -> None:
-    """~/.pgpass, mode 600."""
+def refused(host: Oncecron) -> str:
+    """Return the one line of a firing that is refused, which is also that of a command for people."""
+    ended = host.run("k", "--connect-timeout", "5s", "--tick", "one", "--", "true")
+    asked = host("history")
+    assert (ended.status, asked.status, asked.out) == (78, 78, b""), ended
+    assert ended.err.replace("key k: ", "") == asked.err
+    assert asked.err.count("\n") == 1
+    assert "runner-password" not in asked.err
+    return asked.err.rstrip("\n")
+
+
+def test_a_password_file_that_libpq_ignores(ready: Database, public_path: Path) -> None:
+    """It says nothing, or only to C's standard error: the message names the file, and what is wrong with it."""
+    passwords = public_path / ".pgpass"
+    host = Oncecron(bare(ready), public_path)
     server = ready.server
-    passwords = public_path / ".pgpass"
-    passwords.write_text(f"{server.host}:{server.port}:{ready.name}:runner:runner-password\n")
-    passwords.chmod(0o600)
-    assert quiet(Oncecron(bare(ready), public_path))
-
-
-def test_a_password_file_that_others_may_read_is_no_use(ready: Database, public_path: Path) -> None:
-    """It is ignored by libpq: exit 78, and the cure."""
-    passwords = public_path / ".pgpass"
-    passwords.write_text("*:*:*:*:runner-password\n")
+    line = f"{server.host}:{server.port}:{ready.name}:runner:PASSWORD"
+    add = f"add `{line}` to it (mode 600), or give the password in store_file or by a service"
+    assert refused(host).endswith(f"; {passwords} does not exist; {add}")
+    passwords.mkdir()
+    assert f"; libpq ignores {passwords}, which is not a regular file; put" in refused(host)
+    passwords.rmdir()
+    passwords.write_text("other:*:*:*:runner-password\n")
     passwords.chmod(0o644)
-    ended = Oncecron(bare(ready), public_path).run("k", "--tick", "one", "--", "true")
-    assert ended.status == 78
-    assert "~/.pgpass" in ended.err
-    assert "runner-password" not in ended.err
+    wrong_mode = (
+        f"; libpq ignores {passwords}, because its mode is 644; run `chmod 600 {passwords}`"
+    )
+    assert refused(host).endswith(wrong_mode)
+    passwords.chmod(0o600)
+    assert refused(host).endswith(f"; {passwords} has no line for this login; {add}")
+    passwords.write_text(line.replace("PASSWORD", "wrong"))
+    assert refused(host).endswith(f"; check the password in {passwords}")
+    elsewhere = Oncecron(bare(ready), public_path, PGPASSFILE=str(public_path / "none"))
+    assert f"; {public_path}/none does not exist; add `{line}`" in refused(elsewhere)
+    passwords.write_text(line.replace("PASSWORD", "runner-password"))
+    assert quiet(host)
+
+
+def test_a_password_file_that_the_user_may_not_read(ready: Database, public_path: Path) -> None:
+    """Neither the file nor one of the directories above it."""
+    directory = public_path / "secrets"
+    directory.mkdir(mode=0o700)
+    passwords = directory / "passwords"
+    passwords.write_text("*:*:*:*:runner-password\n")
+    as_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    host = Oncecron(bare(ready), public_path, prefix=as_user, PGPASSFILE=str(passwords))
+    for closed in (passwords, directory):
+        closed.chmod(0)
+        assert f"; user {os.geteuid()} may not read {passwords}; change its owner" in refused(host)
+        closed.chmod(0o700)
+
+
+def test_a_service_that_is_not_there(ready: Database, public_path: Path) -> None:
+    """Its file, or its section: refused at once, with the file that was looked at."""
+    services = public_path / "services"
+    host = Oncecron("postgresql://?service=jobs", public_path, PGSERVICEFILE=str(services))
+    assert refused(host).endswith(f'"{services}" not found; correct the file, or $PGSERVICEFILE')
+    services.write_text("[other]\nhost=a\n")
+    assert f"; define it in {services}, or correct PGSERVICE" in refused(host)
+    server = ready.server
+    services.write_text(
+        f"[jobs]\nhost={server.host}\nport={server.port}\nuser=runner\npassword=x\n"
+    )
+    assert refused(host).endswith("; check the password in the service jobs")
+
+
+def test_files_of_tls(new_postgres: NewPostgres, certificates: Certificates) -> None:
+    """A key that others may read, or that is not there: refused at once where TLS is required, with the cure."""
+    files = {
+        "ssl_cert_file": certificates["server.crt"],
+        "ssl_key_file": certificates["server.key"],
+    }
+    server = new_postgres(ssl="on", **files)
+    database = server.create_database()
+    key = certificates.directory / "open.key"
+    key.write_bytes(certificates["client.key"].read_bytes())
+    key.chmod(0o644)
+    own = f"&sslcert={certificates['client.crt']}&sslkey="
+    for more, told in (
+        (f"{own}{key}", f"; run `chmod 600 {key}`"),
+        (f"{own}/none.key", 'key file "/none.key"; correct sslkey, or the file'),
+        ("&sslrootcert=/none.crt", "; create it, or correct the store's URL"),
+    ):
+        mode = "verify-full" if "root" in more else "require"
+        host = Oncecron(f"{database.url()}?sslmode={mode}{more}", certificates.directory)
+        assert refused(host).endswith(told)
 
 
 def test_an_address_that_is_no_utf_8(ready: Database, public_path: Path) -> None:

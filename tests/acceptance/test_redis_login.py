@@ -13,7 +13,7 @@ from redis_wires import COUNT, Wires, at_most, soon
 from servers import Certificates, FaultProxy, RedisServer
 from servers.certificates import KEY_PASSWORD
 
-from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.resp import ReplyError
 
 NewRedis = Callable[..., RedisServer]
@@ -186,7 +186,7 @@ def test_files_that_cannot_be_used(
         name: value if value.startswith("/") or name.endswith("password") else certificates[value]
         for name, value in options.items()
     }
-    line = wires.complaint(ConfigurationError, server.tls_url(**paths))
+    line = wires.complaint(StoreRefusesError, server.tls_url(**paths))
     assert told in line
     assert SECRET not in line
 

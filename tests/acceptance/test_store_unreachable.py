@@ -98,11 +98,11 @@ def test_a_host_that_cannot_be_routed_to_is_bounded(
 
 
 def test_a_wrong_password_is_told_at_once(fire: Callable[..., Ended], database: Database) -> None:
-    """Asking again does not help: exit 78, naming where the password is looked for."""
+    """Asking again does not help: exit 78, naming where the password came from."""
     wrong = database.url().replace("owner-password", "nonsense")
     ended = fire(wrong)
     assert ended.status == 78
-    assert "~/.pgpass" in one_line(ended)
+    assert "; check the password in the store's URL" in one_line(ended)
     assert "nonsense" not in ended.err
 
 

@@ -71,6 +71,10 @@ class Told:
         """Return the exit status of a firing whose store is away."""
         return 69
 
+    def delay_after(self, _lease: Lease) -> float:
+        """Return the seconds until the next attempt."""
+        return 5.0
+
     def not_retried(self, _lease: Lease, event: Any, stop_reason: str | None = None) -> str:
         """Return a note."""
         return event.why.reason if isinstance(event.why, Refusal) else stop_reason or "away"

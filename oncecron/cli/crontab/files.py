@@ -61,7 +61,7 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
     path = words[0] if words else STANDARD_INPUT
     if path == STANDARD_INPUT:
         return CrontabFile(path, _standard_input(command, named=bool(words)), None)
-    path = os.path.realpath(path)
+    path = real(path)
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
@@ -75,6 +75,16 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
     if len(data) > _LARGEST:
         raise InputError(f"{path} is too large for a crontab: more than {_LARGEST >> 20} MiB")
     return CrontabFile(path, data, status)
+
+
+def real(path: str) -> str:
+    """Return the absolute path behind links. Raises `InputError` where the working directory was removed."""
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: the working directory was removed; change to another one, or name an absolute path"
+        ) from error
 
 
 class Directory(NamedTuple):
@@ -100,7 +110,7 @@ def in_directory(path: str, *, system: bool) -> Directory | None:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     paths = [os.path.join(path, name) for name in names if name[0] != "." and name[-1] != "~"]
     paths = list(filter(os.path.isfile, paths))
-    system = system or os.path.realpath(path) == _SYSTEM_DIRECTORY
+    system = system or real(path) == _SYSTEM_DIRECTORY
     not_read = [each for each in paths if system and not cron_reads(os.path.basename(each))]
     return Directory([each for each in paths if each not in not_read], not_read)
 

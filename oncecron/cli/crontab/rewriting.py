@@ -143,7 +143,7 @@ def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
     if not words or files.STANDARD_INPUT in words:
         raise UsageError("--in-place: name the FILE to replace")
     for word in words:
-        directory, name = os.path.split(os.path.realpath(word))
+        directory, name = os.path.split(files.real(word))
         if directory in files.SPOOLS:
             raise UsageError(
                 "--in-place: cron does not notice a change in its own spool; run "

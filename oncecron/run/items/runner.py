@@ -43,7 +43,7 @@ from oncecron.run.items import lists
 from oncecron.run.items.batch import Command, Report, results_of, said_of
 from oncecron.run.items.processes import RESULTS, Processes
 from oncecron.run.job import signal_note
-from oncecron.stores import open_item_store
+from oncecron.stores import SturdyStore, open_item_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from oncecron.run.items.page import Verdict
     from oncecron.run.items.spec import ItemsSpec
     from oncecron.run.spec import RunSpec
+    from oncecron.stores.api import ItemStore
 
     Answer = TypeVar("Answer")
 
@@ -95,7 +96,8 @@ class _Runner:
         self._lease = lease
         self._items_of = ItemList(lease.key, lease.tick or "")
         self._processes = Processes(spec.grace)
-        self._store = open_item_store(spec.address, spec.namespace, spec.firing.ttl)
+        store = open_item_store(spec.address, spec.namespace, spec.firing.ttl)
+        self._store: ItemStore = SturdyStore(store, spec.address, spec.reread_address)
         named = {**environment, "ONCECRON_SHARDS": str(items.slots)}
         self._environment = {os.fsencode(name): os.fsencode(named[name]) for name in named}
 

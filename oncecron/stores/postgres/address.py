@@ -15,7 +15,7 @@ from oncecron.core.timing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from oncecron.core.errors import StoreError
 
@@ -39,6 +39,7 @@ _PERMANENT = (
     ("no pg_hba.conf entry", "let this host in by the server's pg_hba.conf"),
     ("not permitted to log in", "give the role the right LOGIN"),
     ("definition of service", "check PGSERVICE and the service file"),
+    ('service file "', "correct the file, or $PGSERVICEFILE"),
     ("permission denied for database", "grant CONNECT on the database to the role"),
     ("does not exist", "create it, or correct the store's URL"),
     (
@@ -46,6 +47,8 @@ _PERMANENT = (
         "use TLS, with sslmode=verify-full in the store's URL, or let the server ask for scram-sha-256",
     ),
     ("authentication method requirement", "correct require_auth, or the server's pg_hba.conf"),
+    ("requires a valid client certificate", "give the role's certificate by sslcert and sslkey"),
+    ("certificate authentication failed", "give the role's certificate by sslcert and sslkey"),
     ("certificate verify failed", "check sslrootcert"),
     ("does not support SSL", "set sslmode=prefer, or turn SSL on at the server"),
     *((words, NAME_PRIMARY) for words in _STANDBY),
@@ -53,6 +56,12 @@ _PERMANENT = (
     ("invalid port number", "correct the port in the store's URL"),
     ("invalid integer value", "correct the store's URL"),
 )
+_TLS_FILES = (
+    ("private key file", "correct sslkey, or the file"),
+    ("root certificate file", "correct sslrootcert, or the file"),
+    ("certificate file", "correct sslcert, or the file"),
+)
+"""Where TLS is not required, libpq connects without it after such a failure: that attempt decides."""
 
 
 NO_CONNECTION = {"password": "-", "ssl_min_protocol_version": "-"}
@@ -147,17 +156,22 @@ def wrong_server(parameter: Callable[[str], str | None], url: str) -> StoreError
     )
 
 
-def explain(message: str, url: str) -> StoreError:
-    """Return the oncecron error for a connection that failed, from libpq's message.
+def explain(message: str, url: str, settings: Mapping[str, str | None] | None = None) -> StoreError:
+    """Return the oncecron error for a connection that failed, from libpq's message; `settings`: what libpq used.
 
     It names every server that was tried. The connection is retried if any of them may answer later. It is also retried
     if only standbys answered, because one of them may be about to be promoted.
     """
-    cures = _cures(one_line(message))
+    settings = settings or {}
+    needs_tls = settings.get("sslmode") in _TLS_REQUIRED
+    cures = _cures(one_line(message), (*_PERMANENT, *_TLS_FILES) if needs_tls else _PERMANENT)
     text = one_line(without(message, url))
     failing_over = len(cures) > 1 and any(words in message for words in _STANDBY)
     if None not in cures and not failing_over:
-        return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {cures[0]}")
+        from oncecron.stores.postgres.login_files import cure_of  # noqa: PLC0415 - for this message alone
+
+        cure = cure_of(one_line(message), url, settings) or cures[0] or ""
+        return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {without(cure, url)}")
     return StoreUnavailable(f"PostgreSQL {masked(url)}: {text}")
 
 
@@ -176,13 +190,13 @@ def one_line(message: str) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def _cures(text: str) -> list[str | None]:
+def _cures(text: str, permanent: Sequence[tuple[str, str]]) -> list[str | None]:
     """Return the cure for each server, None where a retry may help; one server may have several addresses."""
     by_server: dict[str, str | None] = {}
     for attempt in text.split(_EACH_SERVER):
         where = attempt.partition(" failed: ")[0]
         server = where.partition(" (")[0] + where.rpartition(")")[2]
-        cure = next((cure for found, cure in _PERMANENT if found in attempt), None)
+        cure = next((cure for found, cure in permanent if found in attempt), None)
         if attempt:
             by_server[server] = by_server.get(server) or cure
     return list(by_server.values()) or [None]

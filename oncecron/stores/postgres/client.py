@@ -65,7 +65,7 @@ class PostgresClient:
                 address.may_be_writable(str(error), settings)
                 and self._connect_to_primary(url, parameters, deadline)
             ):
-                raise address.explain(str(error), url) from error
+                raise address.explain(str(error), url, settings) from error
         if wrong := address.wrong_server(self._connection.parameter, url):
             self._connection.finish()
             raise wrong

@@ -110,6 +110,7 @@ class Result(NamedTuple):
 
 
 _loaded: list[CDLL] = []
+_silenced: list[bool] = []
 
 
 def _load() -> CDLL:
@@ -119,7 +120,7 @@ def _load() -> CDLL:
         for name, (result, *arguments) in _SIGNATURES.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
-        _silence_stdio()
+        silence_stdio()
         _loaded.append(library)
     return _loaded[0]
 
@@ -147,14 +148,16 @@ def _open() -> CDLL:
         ) from error
 
 
-def _silence_stdio() -> None:
+def silence_stdio() -> None:
     """Discard what C prints to its `stderr`: notices while libpq connects, before a notice processor can be set.
 
-    Python and the job use descriptor 2, not this stream. It can be replaced only in glibc; it is `const` in musl.
+    `login_files` says what libpq warns of. Python and the job use descriptor 2, not this stream. It can be replaced
+    only in glibc; it is `const` in musl.
     """
     library = CDLL(None)
-    if not hasattr(library, "gnu_get_libc_version"):
+    if _silenced or not hasattr(library, "gnu_get_libc_version"):
         return
+    _silenced.append(True)
     library.fopen.restype, library.fopen.argtypes = c_void_p, (c_char_p, c_char_p)
     nowhere = library.fopen(os.fsencode(os.devnull), b"we")
     if nowhere:

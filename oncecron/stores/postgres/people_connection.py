@@ -12,7 +12,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
 from oncecron.core.timing import INSPECTOR_TIMEOUT
 from oncecron.stores.address import command_line, masked
-from oncecron.stores.postgres import address, schema
+from oncecron.stores.postgres import address, libpq, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.statements import statements
 from oncecron.stores.schema_version import Recorded
@@ -51,12 +51,15 @@ class Connection:
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None:
+            libpq.silence_stdio()
+            settings: dict[str, str | None] = {}
             try:
-                self._connection = _connect(self._url)
+                settings = _settings(self._url)
+                self._connection = _connect(self._url, settings)
             except (psycopg.ProgrammingError, UnicodeError) as error:
                 raise address.broken(str(error), self._url) from error
             except psycopg.Error as error:
-                raise _unconnected(error, self._url) from error
+                raise _unconnected(error, self._url, settings) from error
             if wrong := address.wrong_server(self._connection.info.parameter_status, self._url):
                 self.close()
                 raise wrong
@@ -146,8 +149,9 @@ class Connection:
         return schema.explain(told, self._namespace, None, self._url)
 
 
-def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    settings = _settings(url)
+def _connect(
+    url: str, settings: Mapping[str, str | None]
+) -> psycopg.Connection[tuple[Any, ...]]:
     given = psycopg.conninfo.conninfo_to_dict(url)
     wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", settings)
     unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
@@ -175,6 +179,9 @@ def _settings(url: str) -> dict[str, str | None]:
     return {name: None if value is None else os.fsdecode(value) for name, value in found}
 
 
-def _unconnected(error: psycopg.Error, url: str) -> StoreError:
-    """Return the oncecron error for a failed connection, without psycopg's prefix."""
-    return address.explain(str(error).removeprefix("connection failed: "), url)
+def _unconnected(
+    error: psycopg.Error, url: str, settings: Mapping[str, str | None] | None = None
+) -> StoreError:
+    """Return the oncecron error for a failed connection, without psycopg's prefixes."""
+    text = str(error).removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    return address.explain(text, url, settings)

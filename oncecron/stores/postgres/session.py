@@ -12,6 +12,7 @@ from oncecron.stores.postgres.client import PostgresClient, StatementError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oncecron.stores.address import Address
     from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
 
@@ -50,6 +51,10 @@ class PostgresSession:
     def watch_fd(self) -> int | None:
         """Return the session's socket: readable when the server has closed it."""
         return self._client.fileno() if self._client else None
+
+    def readdress(self, address: Address) -> None:
+        """Take another address for later connections."""
+        self._url = address.target
 
     def close(self) -> None:
         """Close the session, which frees its lock."""

@@ -34,7 +34,7 @@ class RedisClient:
         """Connect. `server_timeout`: seconds that one server may take; `name`: as CLIENT LIST shows it.
 
         Name resolution has timeouts of its own. Raises `StoreUnavailable` or, when a retry does not help,
-        `StoreRefusesError` or `ConfigurationError`.
+        `StoreRefusesError`.
         """
         self._target = target
         self._name = name

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.claim import Attempt, Grant, PlainSkip, State
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
+    from oncecron.stores.address import Address
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
 
@@ -43,6 +44,12 @@ class RedisSession:
         self._name = "oncecron"
         self._ahead: float | None = None
         """How far the server's clock is ahead of the lease clock, as last known."""
+
+    def readdress(self, address: Address) -> None:
+        """Take another address for later connections."""
+        from oncecron.stores.redis.address import parse
+
+        self._target = parse(address.target, address.options)
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
-from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
+from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _PERMANENT = (
 
 
 def context(tls: Tls, where: str) -> ssl.SSLContext:
-    """Return a context with the files of the address. Raises `ConfigurationError` with the file."""
+    """Return a context with the files of the address. Raises `StoreRefusesError` with the file."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.sslsocket_class = _Socket
     if not tls.verify:
@@ -53,11 +54,23 @@ def context(tls: Tls, where: str) -> ssl.SSLContext:
         try:  # without a password OpenSSL would ask for one on the terminal
             made.load_cert_chain(tls.certfile, tls.keyfile, tls.keyfile_password or "")
         except OSError as error:
-            raise ConfigurationError(
+            _refuse_unreadable(tls, where)
+            raise StoreRefusesError(
                 f"{where}: ssl_certfile {tls.certfile} and its key cannot be used: {_reason(error)}; "
                 "check ssl_certfile, ssl_keyfile and ssl_keyfile_password"
             ) from error
     return made
+
+
+def _refuse_unreadable(tls: Tls, where: str) -> None:
+    """Raise `StoreRefusesError` with the file that cannot be read: OpenSSL does not say which of the two it is."""
+    for name, path in (("ssl_certfile", tls.certfile), ("ssl_keyfile", tls.keyfile)):
+        try:
+            os.close(os.open(path or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            raise StoreRefusesError(
+                f"{where}: {name} {path} cannot be read: {error.strerror}; user {os.geteuid()} must be able to read it"
+            ) from error
 
 
 def _load_authorities(made: ssl.SSLContext, path: str | None, where: str) -> None:
@@ -67,7 +80,7 @@ def _load_authorities(made: ssl.SSLContext, path: str | None, where: str) -> Non
     try:
         made.load_verify_locations(path)
     except OSError as error:
-        raise ConfigurationError(
+        raise StoreRefusesError(
             f"{where}: ssl_ca_certs {path} cannot be used: {_reason(error)}"
         ) from error
 

@@ -1,0 +1,137 @@
+"""What a person waits for: said on one line after two seconds, at a terminal alone."""
+
+import os
+import pty
+import select
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from servers import RedisServer
+from servers.oncecron import Firing, Oncecron
+from servers.process import end
+
+NewRedis = Callable[..., RedisServer]
+
+
+class Watched:
+    """A command whose standard error is a terminal."""
+
+    def __init__(self, firing: Firing, descriptor: int) -> None:
+        self.firing = firing
+        self.shown = ""
+        self._descriptor = descriptor
+        self._began = time.monotonic()
+
+    def until(self, words: str, deadline: float = 30) -> float:
+        """Wait until these words are on the screen; return after how many seconds."""
+        while words not in self.shown:
+            left = self._began + deadline - time.monotonic()
+            assert left > 0, self.shown
+            assert select.select([self._descriptor], (), (), left)[0], self.shown
+            self.shown += os.read(self._descriptor, 65536).decode()
+        return time.monotonic() - self._began
+
+    def wait(self) -> int:
+        """Wait for the end; return the exit status."""
+        return self.firing.process.wait(60)
+
+
+@contextmanager
+def watched(host: Oncecron, *words: object) -> Iterator[Watched]:
+    """Start a command in front of somebody; it is ended after the block."""
+    ours, its = pty.openpty()
+    firing = host.start(*words, stderr=its)
+    os.close(its)
+    try:
+        yield Watched(firing, ours)
+    finally:
+        end(firing.process)
+        os.close(ours)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Give HOST:PORT of a server that accepts connections and never answers."""
+    with closing(socket.create_server(("127.0.0.1", 0), backlog=50)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_redis_as_it_comes(new_redis: NewRedis, public_path: Path) -> None:
+    """Without an append-only file and just started: what is waited for, how long, and the cure."""
+    host = Oncecron(new_redis().url(), public_path)
+    with watched(host, "run", "--key", "k", "--no-tick", "--", "true") as firing:
+        after = firing.until("\n")
+        assert after > 1.9
+        line = "waiting: k: the store may have forgotten a lease; every lease that it may have granted must expire: "
+        assert f"oncecron: {line}" in firing.shown
+        assert (
+            "; a new Redis is used at once if its redis.conf has `appendonly yes`" in firing.shown
+        )
+        assert firing.shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "redis"])
+@pytest.mark.parametrize("words", ["run --key k --no-tick -- true", "history", "pause k", "stop k"])
+def test_a_store_that_does_not_answer(
+    silent: str, public_path: Path, scheme: str, words: str
+) -> None:
+    """A firing, and what people ask."""
+    store = f"{scheme}://u:secret@{silent}/0"
+    with watched(Oncecron(store, public_path), *words.split()) as command:
+        assert command.until("\n") > 1.9
+        shown = f"no answer from {scheme}://u:***@{silent}/0 yet; it has "
+        assert f"oncecron: waiting: {'k: ' if 'run' in words else ''}{shown}" in command.shown
+
+
+def test_nothing_of_it_is_for_cron(silent: str, public_path: Path) -> None:
+    """Where standard error is no terminal, the failure alone is told."""
+    ended = Oncecron(f"redis://{silent}", public_path).run(
+        "k", "--connect-timeout", "4s", "--", "true"
+    )
+    assert ended.status == 69
+    assert ended.err.count("\n") == 1
+    assert "waiting" not in ended.err
+
+
+def test_a_file_that_is_locked(public_path: Path) -> None:
+    """By a transaction of another process: said, and carried out as soon as it ends."""
+    path = public_path / "store" / "oncecron.db"
+    path.parent.mkdir(mode=0o700)
+    host = Oncecron(f"sqlite://{path}", public_path)
+    host.run("k", "--tick", "1", "--", "true")
+    for words in (("pause", "k"), ("run", "--key", "k2", "--no-tick", "--", "true")):
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            with watched(host, *words) as command:
+                command.until(f"no answer from {path} yet; it has ")
+                other.execute("rollback")
+                assert command.wait() == 0
+
+
+def test_the_pause_before_a_further_attempt(public_path: Path) -> None:
+    """It is known from the beginning, and said at once."""
+    host = Oncecron("local", public_path)
+    how = ("--retries", "1", "--retry-delay", "1h")
+    with watched(host, "run", "--key", "k", "--tick", "1", *how, "--", "false") as firing:
+        firing.until("oncecron: key k: waiting 1h")
+        assert " before attempt 2 (--retry-delay)" in firing.shown
+
+
+def test_an_end_that_cannot_be_recorded(new_redis: NewRedis, public_path: Path) -> None:
+    """The command has ended, and the prompt does not come back: the store is asked to record it."""
+    server = new_redis(aof=True)
+    host = Oncecron(server.url(), public_path)
+    ready = public_path / "ready"
+    command = ("--tick", "1", "--", "sh", "-c", f"touch {ready}; sleep 1")
+    with watched(host, "run", "--key", "k", *command) as firing:
+        while not ready.exists():
+            assert firing.firing.process.poll() is None
+        server.sigstop()
+        firing.until("waiting: k: the store has not recorded the end yet; it has 10 s")
+        server.sigcont()
+        assert firing.wait() == 0

@@ -1,0 +1,113 @@
+"""A store whose calls are retried where this host or an old address is the cause."""
+
+import errno
+
+import pytest
+
+from oncecron.core.errors import (
+    ConfigurationError,
+    RecordRefusedError,
+    StoreError,
+    StoreRefusesError,
+    StoreUnavailable,
+)
+from oncecron.stores import SturdyStore
+from oncecron.stores.address import Address, parse_address
+
+OLD, NEW = (parse_address(f"postgresql://u:{word}@h/d") for word in ("old", "new"))
+
+
+class Store:
+    """A store that raises what it is told to, until it has a new address."""
+
+    lease_clock = 1
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.closed = 0
+        self.addresses: list[Address] = []
+
+    def renew(self) -> str:
+        """Answer at the new address alone."""
+        if self.addresses:
+            return "renewed"
+        raise self.error
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+    def readdress(self, address: Address) -> None:
+        """Remember the address."""
+        self.addresses.append(address)
+
+
+class Configured:
+    """What is configured: an address, None or an error for each reading."""
+
+    def __init__(self, *found: Address | Exception | None) -> None:
+        self.found = list(found)
+
+    def __call__(self) -> Address | None:
+        """Read it."""
+        first = self.found.pop(0)
+        if isinstance(first, Exception):
+            raise first
+        return first
+
+
+@pytest.mark.parametrize("kind", [StoreRefusesError, StoreUnavailable])
+@pytest.mark.parametrize("unanswered", [True, False])
+def test_a_new_address(kind: type[StoreError], unanswered: bool) -> None:
+    """The failed call may be repeated, and goes there; whether the server had an answer stays known."""
+    error = kind("no")
+    error.unanswered = unanswered
+    inner = Store(error)
+    store = SturdyStore(inner, OLD, Configured(NEW))
+    with pytest.raises(StoreUnavailable, match="no") as caught:
+        store.renew()
+    assert caught.value.unanswered is unanswered
+    assert (inner.addresses, inner.closed) == ([NEW], 1)
+    assert store.renew() == "renewed"
+    assert store.lease_clock == 1
+
+
+def test_what_leaves_the_old_address() -> None:
+    """A file that is broken or refused, one that names the same, no store or another kind of store."""
+    found = (
+        *(ConfigurationError("mode"), OSError(errno.ENOENT, "gone"), MemoryError()),
+        *(OLD, None, parse_address("redis://h"), parse_address("sqlite:///d")),
+    )
+    inner = Store(StoreRefusesError("login"))
+    configured = Configured(*found, NEW)
+    store = SturdyStore(inner, OLD, configured)
+    for _ in found:
+        with pytest.raises(StoreRefusesError, match="login"):
+            store.renew()
+    assert inner.closed == 0
+    with pytest.raises(StoreUnavailable):
+        store.renew()
+    assert store.renew() == "renewed"
+    assert configured.found == []
+
+
+def test_nothing_is_read_again_without_need() -> None:
+    """A record that is refused says nothing of the address; a file has no login."""
+    nothing = Configured()
+    store = SturdyStore(Store(RecordRefusedError("record")), OLD, nothing)
+    with pytest.raises(RecordRefusedError):
+        store.renew()
+    local = SturdyStore(Store(StoreUnavailable("locked")), parse_address("sqlite:///d"), nothing)
+    with pytest.raises(StoreUnavailable, match="locked"):
+        local.renew()
+    without = SturdyStore(Store(StoreUnavailable("away")), OLD, None)
+    with pytest.raises(StoreUnavailable, match="away"):
+        without.renew()
+
+
+def test_a_shortage_of_this_host() -> None:
+    """It is an unreachable store, whose answer may have been lost."""
+    store = SturdyStore(Store(OSError(errno.EMFILE, "many")), OLD, None)
+    with pytest.raises(StoreUnavailable, match="too many open files") as caught:
+        store.renew()
+    assert caught.value.unanswered
