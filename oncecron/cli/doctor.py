@@ -54,9 +54,11 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     from oncecron.cli.crontab.installed_cron import installed_cron
+    from oncecron.cli.crontab.of_host import crontabs_of_host
     from oncecron.core.errors import ConfigurationError
     from oncecron.core.log_rows import Diagnosis
-    from oncecron.reports.doctor import of_cron, of_spool, of_zone
+    from oncecron.crontab.crons import CRONS
+    from oncecron.reports.doctor import of_cron, of_path, of_spool, of_zone
     from oncecron.run.sandbox import diagnoses, refused
     from oncecron.run.spool import spool_of
 
@@ -66,7 +68,9 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     yield Diagnosis("ok", "configuration", path or "no configuration file")
     yield of_zone()
     yield from diagnoses(refused())
-    yield from of_cron(installed_cron())
+    cron = installed_cron()
+    yield from of_cron(cron)
+    yield of_path(crontabs_of_host(cron), cron or CRONS["debian"])
     for name, find in (("store", settings.address), ("log", settings.log)):
         try:
             address = find()

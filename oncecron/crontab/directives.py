@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.convert import convert, values_of
 from oncecron.config.options import AUTO_KEY, KEY_RULE, RUN_OPTION, is_key
 from oncecron.config.rules import conflicts
-from oncecron.crontab.scanner import Comment, Entry, Problem
+from oncecron.crontab.scanner import Comment, Entry, InvalidLine, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def read_directives(crontab: Crontab) -> tuple[dict[int, Directives], list[Probl
         if words is not None:
             pending.append((line.number, words))
             continue
-        if isinstance(line, Entry) and pending:
+        if isinstance(line, Entry | InvalidLine) and pending:
             number = pending[0][0]
             try:
                 found[line.number] = _read([word for _, words in pending for word in words.split()])

@@ -52,12 +52,17 @@ def with_prefix(
     there = None if _ONLY_IF in options else leading_test(before)
     if there:
         options = {**options, _ONLY_IF: there.test.decode()}
+    begin = _render(program, options)
+    if rule.ends and rule.mark in begin:
+        raise ValueError(
+            f"{chr(rule.mark)!r} ends the command for this cron; set the option in the configuration file"
+        )
     if there and there.rest is not None:
         command, before = command[len(before) - len(there.rest) :], there.rest
     if simple_words(shell_command(command, rule)):
-        return _render(program, options) + _COMMAND + b" " + command
+        return begin + _COMMAND + b" " + command
     string = b"'" + before.replace(b"'", b"'\\''") + b"'"
-    return _render(program, options) + _STRING + b" " + string + command[len(before) :]
+    return begin + _STRING + b" " + string + command[len(before) :]
 
 
 def prefix_alone(program: bytes, options: dict[str, str]) -> bytes:

@@ -20,6 +20,7 @@ from oncecron.crontab.words import SHELL_BUILTINS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.scanner import Crontab
 
 _NAME = re.compile(rb"[A-Za-z_][\w-]*\$?")
@@ -49,7 +50,7 @@ def named_user(
 
     `is_program` takes a word and the `PATH` of the crontab, which is empty if it has none.
     """
-    if not all(map(_may_name_user, crontab.entries())):
+    if not all(_may_name_user(entry, crontab.cron) for entry in crontab.entries()):
         return None
     for entry in crontab.entries():
         name, command = entry.command.split(None, 2)[:2]
@@ -70,7 +71,11 @@ def named_user(
     return None
 
 
-def _may_name_user(entry: Entry) -> bool:
+def _may_name_user(entry: Entry, cron: Cron) -> bool:
     """Return whether cron could read the first word as a user, and the rest does not look like its options."""
-    [line] = scan(entry.raw, system=True).lines
-    return isinstance(line, Entry) and line.command[:1] not in (b"", b"-")
+    [line] = scan(entry.raw, system=True, cron=cron).lines
+    return (
+        isinstance(line, Entry)
+        and line.schedule == entry.schedule
+        and line.command[:1] not in (b"", b"-")
+    )

@@ -17,19 +17,22 @@ would run on every host.
 
 from __future__ import annotations
 
-import re
-import time
 from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.file import job_section
 from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
-from oncecron.core import tick
-from oncecron.crontab.crons import CRON_TZ, CRONS, zone_variable
+from oncecron.crontab.crons import CRONS
 from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
-from oncecron.crontab.fields import is_step_beside_day, without_empty_day
+from oncecron.crontab.firing_times import (
+    never_runs,
+    refuse_other_readings,
+    written_schedule,
+    zone_of,
+    zones_without_effect,
+)
 from oncecron.crontab.generators import generated_lines
 from oncecron.crontab.leading_test import remaining_test
 from oncecron.crontab.lockers import (
@@ -39,9 +42,17 @@ from oncecron.crontab.lockers import (
     without_lockers,
 )
 from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
-from oncecron.crontab.percent_sign import DEBIAN, depends_on_cron, shell_command, split_command
+from oncecron.crontab.percent_sign import DEBIAN, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
-from oncecron.crontab.scanner import LONGEST_COMMAND, NUL, WRITE_HERE, Crontab, Entry, Problem
+from oncecron.crontab.scanner import (
+    OWN_REASONS,
+    WRITE_HERE,
+    Crontab,
+    Entry,
+    InvalidLine,
+    Problem,
+    scan,
+)
 from oncecron.crontab.words import canonical, guard_in, is_bourne_shell, is_off
 
 if TYPE_CHECKING:
@@ -52,6 +63,7 @@ if TYPE_CHECKING:
     from oncecron.crontab.lockers import Locker
     from oncecron.crontab.per_host import Judgement
     from oncecron.crontab.percent_sign import PercentRule
+    from oncecron.crontab.prefix import Prefix
 
 _NO_DIRECTIVES = Directives(off=False, options={})
 _DIFFERENT = (
@@ -113,8 +125,14 @@ class Rewritten(NamedTuple):
 def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
     """Add a prefix to the lines that run on one host. Raises nothing."""
     directives, errors = read_directives(crontab)
-    errors += _cron_problems(crontab)
     unchanged: list[Problem] = []
+    for problem in _cron_problems(crontab):
+        off = directives.get(problem.number, _NO_DIRECTIVES).off
+        harmless = (
+            crontab.cron.ignores and problem.reason not in OWN_REASONS and not settings.strict
+        )
+        (unchanged if off or harmless else errors).append(problem)
+    errors += _options_of_bad_lines(crontab, directives)
     warnings: list[Problem] = []
     selected: list[Entry] = []
     generated = generated_lines(crontab)
@@ -145,15 +163,24 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         asked = directives.get(entry.number, _NO_DIRECTIVES).options
         try:
             key = asked.get("key") or keys.derive(entry)
-            zone = _zone(crontab, entry, settings)
+            zone = zone_of(crontab, entry, settings)
             options = {**asked, "key": key}
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
             warnings += [] if "only-if" in asked else _tests_inside(entry, settings)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
-    warnings += notes + crontab.doubts() + _zones_without_effect(crontab, settings.cron)
+    warnings += notes + crontab.doubts() + crontab.returns()
+    warnings += zones_without_effect(crontab, settings.cron)
     warnings += keys.shared()
     return _rewritten(crontab, replaced, unchanged, warnings, errors)
+
+
+def _options_of_bad_lines(crontab: Crontab, directives: dict[int, Directives]) -> list[Problem]:
+    why = "the cron cannot read the line below this `# oncecron:` comment; correct the line, or remove the comment"
+    bad = (line.number for line in crontab.lines if isinstance(line, InvalidLine))
+    return [
+        Problem(number, why) for number in bad if directives.get(number, _NO_DIRECTIVES).options
+    ]
 
 
 class _Reason(NamedTuple):
@@ -192,7 +219,7 @@ def _reasons_unchanged(
             "not selected; to select it: `--only PATTERN`, or `# oncecron: key=NAME` above it",
             decided=True,
         )
-    if _never_runs(entry):
+    if never_runs(entry) and "no-tick" not in above.options:
         yield _Reason(f"it never runs: {entry.schedule!r} matches no time")
 
 
@@ -225,22 +252,6 @@ def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, n
         return True
     text = command.decode("utf-8", "surrogateescape")
     return any(pattern in text or fnmatchcase(text, pattern) for pattern in settings.only)
-
-
-def _never_runs(entry: Entry) -> bool:
-    try:
-        tick.scheduled_tick(schedule_of(entry), "UTC", time.time())
-    except ValueError:
-        return True
-    return False
-
-
-def schedule_of(entry: Entry) -> str:
-    """Return the schedule for `tick`, with the same meaning as cron's reading of the line; empty: never."""
-    if not entry.fields:
-        return entry.schedule
-    texts = [field.text for field in without_empty_day(entry.fields)]
-    return " ".join(texts) if all(texts) else ""
 
 
 def _without_lockers(
@@ -347,59 +358,25 @@ class _Keys:
         ]
 
 
-def _zone(crontab: Crontab, entry: Entry, settings: WrapSettings) -> str:
-    """Return the time zone in which cron fires a line. Raises `ValueError` if it is not known."""
-    variable = zone_variable(crontab, entry, settings.cron)
-    if settings.cron is None:
-        if variable and not settings.zone_given:
-            raise ValueError(
-                "CRON_TZ sets the time zone of this line for cronie, systemd-cron and supercronic, and not for other "
-                "crons; name the cron with --cron, or the zone with --tz"
-            )
-        return settings.zone
-    zone = variable.value.decode(errors="replace").removeprefix(":") if variable else ""
-    if not variable or not zone:
-        return settings.zone
-    try:
-        tick.scheduled_tick("@daily", zone, 0)
-    except ValueError as error:
-        raise ValueError(f"{variable.name.decode()}: {error}") from None
-    return zone
-
-
-def _zones_without_effect(crontab: Crontab, cron: Cron | None) -> list[Problem]:
-    """Return the `CRON_TZ` that cron does not read."""
-    if cron is None or CRON_TZ in cron.zone_variables:
-        return []
-    return [
-        Problem(
-            variable.number,
-            f"{cron.title} ignores CRON_TZ, so the zone of the lines below it is cron's own; if another cron reads "
-            "this file, name it with --cron",
-        )
-        for variable in crontab.variables
-        if variable.name == CRON_TZ
-    ]
-
-
 def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings, zone: str) -> bytes:
     """Return a line with its prefix. Raises `ValueError` if that is impossible."""
-    _refuse_what_cron_reads_otherwise(entry, settings.cron)
+    refuse_other_readings(entry, settings.cron)
     options = {"key": named.pop("key")}
     if "no-tick" in named:
         options["no-tick"] = named.pop("no-tick")
     else:
-        options |= {"schedule": schedule_of(entry), "tz": zone}
+        options |= {"schedule": written_schedule(entry, settings.cron), "tz": zone}
     options |= named
     program = settings.program.encode("utf-8", "surrogateescape")
     command = with_prefix(program, options, entry.command, settings.percent)
     if len(command) > entry.longest_command:
         _, behind = split_command(entry.command, settings.percent)
-        rest = b"" if behind is None else b"%" + behind
+        rest = b"" if behind is None else bytes((settings.percent.mark,)) + behind
         line = (prefix_alone(program, options) + rest).decode(errors="replace")
+        section = job_section(options["key"])
         raise ValueError(
-            f"with oncecron the command would have {len(command)} bytes, but cron allows {LONGEST_COMMAND}; write "
-            f"`command = '...'` in {job_section(options['key'])} of the configuration file, and {WRITE_HERE}{line}"
+            f"with oncecron the command would have {len(command)} bytes, but cron allows {entry.longest_command}; "
+            f"write `command = '...'` in {section} of the configuration file, and {WRITE_HERE}{line}"
         )
     prefix = read_prefix(command)
     if prefix is None or prefix.command != entry.command:
@@ -419,26 +396,6 @@ def _tests_inside(entry: Entry, settings: WrapSettings) -> Iterator[Problem]:
         )
 
 
-def _refuse_what_cron_reads_otherwise(entry: Entry, cron: Cron | None) -> None:
-    """Raise `ValueError` if the line would not mean the same with a prefix, or may not for an unknown cron."""
-    if cron is None:
-        if depends_on_cron(entry.command):
-            raise ValueError(
-                "crons read the percent signs and double backslashes of this line in different ways; name the cron "
-                "with --cron"
-            )
-        return
-    if cron.own_words and re.match(cron.own_words, entry.command):
-        raise ValueError(
-            f"{cron.title} does not read the first word as a part of the command; write `oncecron run` after it by hand"
-        )
-    if cron.either_day and entry.fields and is_step_beside_day(entry.fields):
-        raise ValueError(
-            f"{cron.title} runs this line on the days of either field, and --schedule means the days of both; write * "
-            "in one of the day fields, and a line for each of them"
-        )
-
-
 def _replace_command(entry: Entry, command: bytes) -> bytes:
     return (
         entry.raw[: entry.command_start]
@@ -451,24 +408,37 @@ def _replace_command(entry: Entry, command: bytes) -> bytes:
 
 
 def unwrap(crontab: Crontab) -> Rewritten:
-    """Remove the prefixes that wrap has written. Raises nothing."""
+    """Remove the prefixes that wrap has written for any cron. Raises nothing."""
     replaced: dict[int, bytes] = {}
-    unchanged = _cron_problems(crontab)
+    found: list[Problem] = []
+    wrapped = _wrapped_entries(crontab)
+    for number, (entry, prefix) in wrapped.items():
+        replaced[number] = _replace_command(entry, prefix.command)
     for entry in crontab.entries():
-        prefix = read_prefix(entry.command)
-        if prefix:
-            replaced[entry.number] = _replace_command(entry, prefix.command)
-        elif guard := guard_in(shell_command(entry.command)):
-            unchanged.append(
-                Problem(entry.number, f"`{guard}` was written by hand; remove it by hand")
-            )
-    return _rewritten(crontab, replaced, unchanged, [], [])
+        guard = guard_in(shell_command(entry.command, crontab.cron.percent))
+        if guard and entry.number not in wrapped:
+            found.append(Problem(entry.number, f"`{guard}` was written by hand; remove it by hand"))
+    found += [problem for problem in _cron_problems(crontab) if problem.number not in wrapped]
+    return _rewritten(crontab, replaced, found, [], [])
+
+
+def _wrapped_entries(crontab: Crontab) -> dict[int, tuple[Entry, Prefix]]:
+    """Return the lines that wrap has written, with their prefixes, as the first cron reads them that sees one."""
+    found: dict[int, tuple[Entry, Prefix]] = {}
+    data = b"".join(line.raw for line in crontab.lines)
+    for cron in (crontab.cron, *CRONS.values()):
+        for entry in scan(data, system=crontab.system, cron=cron).entries():
+            prefix = read_prefix(entry.command)
+            if prefix and entry.number not in found:
+                found[entry.number] = entry, prefix
+    return found
 
 
 def _cron_problems(crontab: Crontab) -> list[Problem]:
-    """Return the lines because of which cron rejects the file, and lines that cron reads differently than we do."""
+    """Return the lines that cron cannot read, and lines that it reads differently than we do."""
+    does = f"{crontab.cron.title} cannot read this line, and {crontab.cron.bad_line}"
     return [
-        Problem(line, why if why == NUL else f"cron rejects this file: {why}")
+        Problem(line, why if why in OWN_REASONS else f"{does}: {why}")
         for line, why in crontab.problems()
     ]
 

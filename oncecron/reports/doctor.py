@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import KeyHost
     from oncecron.crontab.crons import Cron
+    from oncecron.crontab.lint import LintedCrontab
     from oncecron.reports.wrong_times import Told
     from oncecron.run.spool import Spool
 
@@ -65,7 +66,7 @@ def of_spool(spool: Spool) -> Iterator[Diagnosis]:
 
 
 def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
-    """Judge the cron daemon of this host and the environment that it gives to jobs."""
+    """Judge the cron daemon of this host."""
     running = sorted({name for name in _processes(proc) if name in _DAEMONS})
     if running:
         yield Diagnosis("ok", "cron", f"{', '.join(running)} is running")
@@ -73,15 +74,51 @@ def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
         which = f"{cron.title} is installed, but" if cron else "a cron daemon"
         text = f"{which} does not run: nothing fires the crontabs of this host"
         yield Diagnosis("warn", "cron", text, "start it, for example `systemctl enable --now cron`")
-    found = shutil.which("oncecron", path=_CRON_PATH)
-    if found:
-        yield Diagnosis("ok", "path", f"cron finds {found}")
-    else:
+
+
+def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
+    """Judge whether the lines of crontabs find the oncecron that they name."""
+    from oncecron.crontab.lint.linted_entry import linted_entries  # noqa: PLC0415 - for doctor alone
+
+    found: set[str] = set()
+    missing: list[str] = []
+    for source in crontabs:
+        for line in linted_entries(source, {}, cron):
+            path = line.environment.get("PATH", _CRON_PATH)
+            for invocation in line.invocations:
+                program = invocation.program
+                if _is_there(program, path):
+                    found.add(program)
+                else:
+                    where = "" if "/" in program else f" in its PATH ({path})"
+                    missing.append(
+                        f"{source.name} line {line.entry.number} finds no {program}{where}"
+                    )
+    if missing:
         here = os.path.abspath(sys.argv[0])
-        text = f"cron's PATH ({_CRON_PATH}) has no oncecron"
-        yield Diagnosis(
-            "warn", "path", text, f"write {here} in crontabs, as `oncecron crontab wrap` does"
+        return Diagnosis(
+            "warn", "path", _listed(missing), f"write {here} there, as `oncecron crontab wrap` does"
         )
+    if found:
+        return Diagnosis("ok", "path", f"the crontabs find {_listed(sorted(found))}")
+    return Diagnosis(
+        "ok", "path", "no line of the crontabs that this user may read starts oncecron"
+    )
+
+
+def _is_there(program: str, path: str) -> bool:
+    """Return whether a line finds a program, or may find it: where a shell must expand it, or nobody may look."""
+    if "/" not in program:
+        return shutil.which(program, path=path) is not None
+    if not program.startswith("/"):
+        return True
+    try:
+        os.stat(program)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return os.access(program, os.X_OK)
 
 
 def _processes(proc: str) -> Iterator[str]:

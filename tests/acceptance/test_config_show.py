@@ -147,3 +147,32 @@ def test_the_channels_of_notify_are_shown_without_their_secrets(
         (f"{hook} (*)", "[notify.channel.chat]"),
         ("tell --token *** (x)", "[notify.channel.log]"),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "retries = nan",
+        "timeout = inf",
+        "timeout = 1e400",
+        "retries = 99999999999999999999",
+        "timeout = 2026-11-20",
+        "timeout = ''",
+        "failover = 1",
+        "schedule = '61 * * * *'",
+        "tz = ''",
+        "timeout = { a = 1 }",
+        "log = true",
+    ],
+)
+def test_what_config_check_refuses_is_not_shown_as_well(host: Oncecron, line: str) -> None:
+    """With the words of `config check`, for the key and without one; another key is shown."""
+    path = Path(host.environment["ONCECRON_CONFIG"])
+    path.write_text(f"store = 'local'\n[job.bill]\n{line}\n[job.other]\nretries = -0\n")
+    [problem] = host("config", "check", path).out.decode().splitlines()[:1]
+    for words in (("bill",), ()):
+        done = host("config", "show", *words)
+        assert done.status == 78, words
+        assert f"oncecron: {problem}\n" in done.err
+    assert shown(host, "other")["retries"][0] == "0"
+    assert host("run", "--key", "bill", "--", "true").status == (0 if line == "tz = ''" else 78)

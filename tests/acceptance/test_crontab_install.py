@@ -4,13 +4,16 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from answers import refused
 from servers.namespaces import Machine
 from servers.oncecron import Ended, Oncecron
+from servers.other_crons import unpacked
 from servers.require import program
+from servers.waiting import eventually
 
 MINE = b"# oncecron: key=bill\n0 2 * * * cd /app && ./bill.sh\n@reboot /opt/start\n"
 STORED = b"ONCECRON_STORE=local\n" + MINE
@@ -31,6 +34,7 @@ file={directory}/installed
 case "$*" in
 *-l) {reading}
   if [ -e "$file" ]; then exec cat "$file"; fi; echo "no crontab for me" >&2; exit 1 ;;
+*-r) rm "$file" ;;
 *-) {installing}
   cat >"$file.new" && exec mv "$file.new" "$file" ;;
 esac
@@ -202,7 +206,7 @@ def test_a_refusal_of_crontab_leaves_the_old_one(broken: Broken, public_path: Pa
 
 @pytest.mark.parametrize(
     ("installing", "status"),
-    [("cat >/dev/null; exit 0", 1), ("head -c 10 >$file; exit 0", 1), (": >$file; exit 1", 1)],
+    [("cat >/dev/null; exit 0", 1), ("cat >/dev/null; : >$file; exit 1", 1)],
 )
 def test_what_is_installed_is_read_back(
     broken: Broken, public_path: Path, installing: str, status: int
@@ -211,7 +215,8 @@ def test_what_is_installed_is_read_back(
     host = broken(installing=installing)
     done = host("crontab", "wrap", "--install")
     assert done.status == status
-    assert "is not the one that was to be installed; to restore the old one: `crontab /" in done.err
+    assert "is not the one that was to be installed, so another program may" in done.err
+    assert "look at it with `crontab -l`; to restore the old one: `crontab /" in done.err
     command = done.err.rpartition(": `")[2].partition("`")[0]
     broken(data=b"")
     subprocess.run(["/bin/sh", "-c", command.replace("crontab ", "crontab - <")],
@@ -229,6 +234,98 @@ def test_an_edit_meanwhile_is_kept(broken: Broken, public_path: Path) -> None:
     assert done.status == 1
     assert "changed while it was read, so it is left unchanged; run the command again" in done.err
     assert (public_path / "installed").read_bytes() == b"edited\n"
+
+
+def test_an_edit_until_the_installing_is_kept(broken: Broken, public_path: Path) -> None:
+    """Also one that comes when crontab(1) has been started: it waits for the end of its input, and gets none."""
+    (public_path / "n").touch()
+    waiting = f"""
+        echo x >>{public_path}/n; tries=0
+        while [ "$(wc -l <{public_path}/n)" = 2 ] && [ ! -e $file.started ] && [ $tries -lt 100 ]; do
+            sleep 0.05; tries=$((tries + 1))
+        done"""
+    host = broken(reading=waiting, installing="echo edited >$file; touch $file.started")
+    done = host("crontab", "wrap", "--install")
+    assert done.status == 1
+    assert "changed while it was read, so it is left unchanged; run the command again" in done.err
+    assert (public_path / "installed").read_bytes() == b"edited\n"
+
+
+def test_an_edit_after_the_installing_is_kept_and_named(broken: Broken, public_path: Path) -> None:
+    """The way back to the old one would lose it, so the message says to look first."""
+    done = broken(
+        installing="cat >$file.new; echo '# more' >>$file.new; mv $file.new $file; exit 0"
+    )("crontab", "wrap", "--install")
+    assert done.status == 1
+    assert "another program may have changed it; look at it with `crontab -l`" in done.err
+    assert (public_path / "installed").read_bytes().endswith(b"\n# more\n")
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_part_of_the_crontab_is_not_left(
+    broken: Broken, public_path: Path, *, early: bool
+) -> None:
+    """As crontab(1) of busybox installs it on a full disk: while it is fed, or when its input has ended."""
+    cut = f"""
+        if [ ! -e {public_path}/cut ]; then
+            touch {public_path}/cut
+            head -c {40 if early else 5000} >$file.new; mv $file.new $file; echo 'disk full' >&2; exit 1
+        fi"""
+    host = broken(installing=cut, data=STORED + b"# a comment\n" * 1000)
+    done = host("crontab", "wrap", "--install")
+    assert done.status == 1
+    assert (
+        "installed a part of the new crontab, so the crontab of root is the old one again: disk full"
+        in done.err
+    )
+    assert (public_path / "installed").read_bytes() == STORED + b"# a comment\n" * 1000
+
+
+def test_two_at_once_lose_nothing(broken: Broken, public_path: Path) -> None:
+    """The second waits for the first, and then sees that its reading is old."""
+    slow = f"touch {public_path}/started; cat >$file.new; sleep 1; mv $file.new $file; exit 0"
+    host = broken(installing=slow)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(host, "crontab", "wrap", "--install")
+        eventually((public_path / "started").exists)
+        second = host("crontab", "unwrap", "--install")
+        third = host("crontab", "wrap", "--install", "--tz", "Asia/Tokyo")
+        assert first.result().status == 0
+    assert (second.status, b"nothing to change" in second.out) == (0, True)
+    refused = "changed while it was read" in third.err
+    assert refused or b"nothing to change" in third.out
+    assert b"--tz UTC" in (public_path / "installed").read_bytes()
+
+
+@pytest.mark.parametrize("cron", ["debian", "busybox"])
+def test_a_full_disk_keeps_the_old_crontab(public_path: Path, cron: str) -> None:
+    """Where only the spool is full: its crontab(1) says so, or installs a part; the old one stays whole."""
+    machine = Machine(
+        "spool", ["mount", "uts"], setup=SETUP.replace("mode=755", "mode=755,size=64k")
+    )
+    try:
+        host = Oncecron("", public_path, prefix=machine.prefix, ONCECRON_STORE="local", TZ="UTC")
+        if cron == "busybox":
+            stand_in = public_path / "bin/crontab"
+            stand_in.parent.mkdir()
+            stand_in.write_text(f'#!/bin/sh\nexec {unpacked()}/usr/bin/busybox crontab "$@"\n')
+            stand_in.chmod(0o755)
+            host.environment["PATH"] = f"{stand_in.parent}:/usr/bin:/bin"
+        lines = [
+            f"{n % 60} {n // 60} * * * /usr/local/bin/job-{n} {'x' * 60}\n" for n in range(300)
+        ]
+        data = "".join(lines).encode()
+        install(machine, data)
+        before = installed(machine)
+        done = host("crontab", "wrap", "--install")
+        assert done.status == 1
+        assert "No space left on device" in done.err or "is the old one again" in done.err
+        assert installed(machine).endswith(data)
+        if cron == "debian":
+            assert installed(machine) == before
+        assert machine.run(["ls", SPOOL]).split() in (["root"], ["cron.update", "root"])
+    finally:
+        machine.remove()
 
 
 def test_a_crontab_that_cannot_be_read_or_kept_is_not_replaced(

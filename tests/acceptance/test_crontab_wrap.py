@@ -1,7 +1,9 @@
 """`oncecron crontab wrap` and `unwrap` as people call them: through pipes, in place, with a difference shown."""
 
+import fcntl
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from answers import refused
 from servers import Disk
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 from servers.require import require_root
+from servers.waiting import eventually
 
 MINE = b"MAILTO=ops\n0 2 * * *\tcd /app && ./bill.sh\n@reboot /opt/start\n"
 SYSTEM = b"# oncecron: key=bill\n0 2 * * * root /opt/bill\n@daily root /opt/other\n"
@@ -120,8 +123,14 @@ def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
     ("data", "told"),
     [
         (MINE + b"# oncecron: kee=x\n@daily x\n", "line 4: # oncecron: unknown option 'kee'"),
-        (MINE + b"* * * * x\n", "line 4: cron rejects this file: bad day-of-week"),
-        (MINE + b"\r\n", "line 4: cron rejects this file: bad minute: \\r\n"),
+        (
+            MINE + b"* * * * x\n",
+            "line 4: Debian's cron cannot read this line, and rejects the file: bad day-of-week",
+        ),
+        (
+            MINE + b"\r\n",
+            "line 4: Debian's cron cannot read this line, and rejects the file: bad minute: \\r\n",
+        ),
         (MINE + b"@daily x\0\n", "line 4: cron ends the line at a NUL byte"),
         (
             MINE + b"@daily " + b"x" * 998 + b"\n",
@@ -342,6 +351,24 @@ def test_in_place_a_file_that_changes_meanwhile_is_left(crontab: Path) -> None:
     with pytest.raises(OutputError, match="changed while it was read"):
         files.replace_file(source, b"new\n")
     assert crontab.read_bytes() == b"edited\n"
+
+
+def test_in_place_waits_for_another_run_and_sees_its_file(host: Oncecron, crontab: Path) -> None:
+    """The second of two would replace the file of the first by what it made of the old one."""
+    with crontab.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second = host.start("crontab", "wrap", "--in-place", crontab)
+        eventually(
+            lambda: re.search(
+                rf"-> FLOCK .* {second.process.pid} ", Path("/proc/locks").read_text()
+            )
+        )
+        new = crontab.with_suffix(".new")
+        new.write_bytes(crontab.read_bytes())
+        new.replace(crontab)
+    done = second.wait()
+    assert done.status == 1
+    assert "changed while it was read, so it is left unchanged" in done.err
 
 
 @pytest.fixture

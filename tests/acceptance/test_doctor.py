@@ -8,7 +8,9 @@ import pytest
 from answers import refused
 from log_of import Store
 from servers import Database, RedisServer, eventually, skewed
-from servers.oncecron import Oncecron
+from servers.namespaces import Machine
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.require import program
 
 Hosts = Callable[..., Oncecron]
 FIELDS = ["state", "subject", "text", "cure"]
@@ -148,3 +150,49 @@ def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hos
     assert diagnoses(a)["spool"]["state"] == "warn"
     assert a("flush").status == 0
     assert diagnoses(a)["spool"]["state"] == "ok"
+
+
+SETUP = """\
+mount -t tmpfs -o mode=755 tmpfs /var/spool/cron
+install -d -m 1730 -g crontab /var/spool/cron/crontabs
+mount -t tmpfs -o mode=755 tmpfs /etc/cron.d
+touch /run/empty
+[ ! -e /etc/crontab ] || mount --bind /run/empty /etc/crontab
+"""
+SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        ("own", f"0 2 * * * {CONSOLE_SCRIPT} run --key k -- x\n", f"find {CONSOLE_SCRIPT}"),
+        ("own", f"PATH={CONSOLE_SCRIPT.parent}\n0 2 * * * oncecron run --key k -- x\n", "find oncecron"),
+        ("own", f"SHELL={SHELL}\n0 2 * * * x\n", f"find {SHELL}"),
+        ("own", "0 2 * * * x\n", "no line of the crontabs"),
+        ("own", "0 2 * * * $HOME/bin/oncecron run --key k -- x\n", "find $HOME/bin/oncecron"),
+        ("app", f"0 2 * * * root cd / && {CONSOLE_SCRIPT} run --key k -- x\n", f"find {CONSOLE_SCRIPT}"),
+        ("own", "# x\n0 2 * * * oncecron run --key k -- x\n", "line 2 finds no oncecron in its PATH (/usr/bin:/bin)"),
+        ("own", "PATH=/opt\n0 2 * * * oncecron run --key k -- x\n", "line 2 finds no oncecron in its PATH (/opt)"),
+        ("app", "0 2 * * * root /opt/oncecron run --key k -- x\n", "/etc/cron.d/app line 1 finds no /opt/oncecron"),
+        ("app", "SHELL=/opt/oncecron-shell\n0 2 * * * root x\n", "/etc/cron.d/app line 2 finds no /opt/oncecron-shell"),
+        ("app.bak", "0 2 * * * root /opt/away/oncecron run --key k -- x\n", "no line of the crontabs"),
+    ],
+)  # fmt: skip
+def test_the_crontabs_find_oncecron(public_path: Path, file: str, text: str, found: str) -> None:
+    """By their PATH, a full path or SHELL; a host whose lines all do so is well, wherever oncecron is installed."""
+    program("crontab")
+    machine = Machine("spool", ["mount", "uts"], setup=SETUP)
+    try:
+        command = "crontab -" if file == "own" else f"cat >/etc/cron.d/{file}"
+        machine.run(["/bin/sh", "-c", command], input=text)
+        host = Oncecron("local", public_path, prefix=machine.prefix)
+        path = diagnoses(host)["path"]
+    finally:
+        machine.remove()
+    assert found in path["text"]
+    assert path["state"] == ("warn" if "finds no" in found else "ok")
+    assert path["cure"] == (
+        f"write {CONSOLE_SCRIPT} there, as `oncecron crontab wrap` does"
+        if "finds no" in found
+        else None
+    )

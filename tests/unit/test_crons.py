@@ -12,7 +12,7 @@ from servers.require import program
 
 from oncecron.cli.crontab import wrap as wrap_command
 from oncecron.cli.crontab.installed_cron import installed_cron
-from oncecron.core import time_zone
+from oncecron.core import tick, time_zone
 from oncecron.core.time_zone import canonical, find_zone
 from oncecron.crontab.crons import CRONS, Cron
 from oncecron.crontab.leading_test import leading_test
@@ -20,18 +20,19 @@ from oncecron.crontab.lint import LintedCrontab, lint
 from oncecron.crontab.lint.linted_entry import linted_entries
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import read_prefix
-from oncecron.crontab.scanner import Entry, scan
+from oncecron.crontab.scanner import JOINED, MARK, NUL, RETURN, WIDE, Entry, scan
+from oncecron.crontab.user_field import named_user
 from oncecron.crontab.wrap import Rewritten, WrapSettings, unwrap, wrap
 
 HOST_ZONE = "Europe/Berlin"
-TOKYO = "CRON_TZ=Asia/Tokyo\n@daily /opt/x\n"
+TOKYO = "CRON_TZ=Asia/Tokyo\n0 0 * * * /opt/x\n"
 
 
 def wrapped(text: str, cron: str | None, *, zone_given: bool = False) -> Rewritten:
     """Return a crontab wrapped for a cron, None for one that is not known."""
     known = CRONS[cron] if cron else None
     options = WrapSettings("/bin/oncecron", HOST_ZONE, (), known, zone_given)
-    return wrap(scan(text.encode()), options)
+    return wrap(scan(text.encode(), cron=known or CRONS["debian"]), options)
 
 
 def zones(text: str, cron: str | None, *, zone_given: bool = False) -> list[str]:
@@ -65,7 +66,7 @@ def test_supercronic_takes_the_last_cron_tz_for_the_whole_file() -> None:
 
 def test_systemd_cron_reads_tz_as_well() -> None:
     """Where it is a variable of the job alone for every other cron."""
-    text = "TZ=Asia/Tokyo\n@daily a\n"
+    text = "TZ=Asia/Tokyo\n0 0 * * * a\n"
     assert zones(text, "systemd-cron") == ["Asia/Tokyo"]
     for cron in sorted(CRONS.keys() - {"systemd-cron"}):
         assert zones(text, cron) == [HOST_ZONE]
@@ -150,12 +151,76 @@ def test_what_the_shell_gets(written: str, by_cron: dict[str, str]) -> None:
 def test_a_wrapped_command_is_the_same_for_each_cron(raw: bytes, name: str) -> None:
     """The command and its input are those of before, and unwrap restores the line without knowing the cron."""
     cron = CRONS[name]
-    done = wrap(scan(raw + b"\n"), WrapSettings("/bin/oncecron", HOST_ZONE, (), cron))
+    settings = WrapSettings("/bin/oncecron", HOST_ZONE, (), cron)
+    done = wrap(scan(raw + b"\n", cron=cron), settings)
     assert unwrap(scan(done.data)).data == raw + b"\n"
-    assert wrap(scan(done.data), WrapSettings("/bin/oncecron", HOST_ZONE, (), cron)).changed == 0
-    for before, after in zip(scan(raw + b"\n").entries(), scan(done.data).entries(), strict=True):
+    assert wrap(scan(done.data, cron=cron), settings).changed == 0
+    lines = (scan(data, cron=cron).entries() for data in (raw + b"\n", done.data))
+    for before, after in zip(*lines, strict=True):
         if done.changed:
             assert_same_to_cron(before, after, cron)
+
+
+WORDS = (
+    "*",
+    "0",
+    "5",
+    "*/2",
+    "22-2",
+    "0~30",
+    "L",
+    "15W",
+    "5#2",
+    "MON-FRI",
+    "sun",
+    "jan",
+    "?",
+    "2027",
+    "-*",
+    "1,,3",
+    "60",
+    "7",
+    "@weekly",
+)
+ENDS = (
+    "/opt/x",
+    "/opt/x -q # a",
+    "cd /a && b",
+    "-n /opt/x",
+    "ID=a /opt/x",
+    "",
+    "x\r",
+    "x \\",
+    "root /opt/x",
+    "date +%F",
+)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=8),
+    st.sampled_from(ENDS),
+    st.sampled_from(sorted(CRONS)),
+    st.sampled_from(
+        ["", "# oncecron: off\n", "# oncecron: no-tick\n", "# oncecron: key=k timeout=1h\n"]
+    ),
+)
+@example(["0", "0", "9", "*", "*", "MON-FRI", "*"], "/opt/x", "supercronic", "")
+def test_no_line_of_any_cron_is_lost(words: list[str], end: str, name: str, above: str) -> None:
+    """Whatever it means to the cron: wrap takes or refuses it, unwrap restores it without the cron, lint reads it."""
+    cron, data = CRONS[name], f"{above}{' '.join([*words, end])}\n@daily x\n".encode()
+    crontab = scan(data, cron=cron)
+    assert b"".join(line.raw for line in crontab.lines) == data
+    named_user(crontab, lambda _: False, lambda *_: True)
+    done = wrap(crontab, WrapSettings("/bin/oncecron", HOST_ZONE, (), cron))
+    assert done.data == data or not done.errors
+    assert unwrap(scan(done.data)).data == data
+    for each in (data, done.data):
+        lint([LintedCrontab("crontab", scan(each, cron=cron))], cron=cron)
+    for entry in scan(done.data, cron=cron).entries():
+        prefix = read_prefix(entry.command)
+        if prefix and "schedule" in prefix.options:
+            tick.scheduled_tick(prefix.options["schedule"], "UTC", 0)
 
 
 def assert_same_to_cron(before: Entry, after: Entry, cron: Cron) -> None:
@@ -173,7 +238,7 @@ def assert_same_to_cron(before: Entry, after: Entry, cron: Cron) -> None:
 
 def test_the_key_is_that_of_the_command_that_the_shell_gets() -> None:
     """With `oncecron-shell` it is the same: it sees nothing else."""
-    keys = {cron: wrapped("@daily date +\\%F\n", cron).data.split()[4] for cron in CRONS}
+    keys = {cron: wrapped("0 0 * * * date +\\%F\n", cron).data.split()[8] for cron in CRONS}
     assert keys["debian"] == keys["cronie"] == keys["systemd-cron"]
     assert keys["busybox"] == keys["bcron"] == keys["supercronic"]
     assert keys["debian"] != keys["busybox"]
@@ -183,9 +248,9 @@ def test_the_key_is_that_of_the_command_that_the_shell_gets() -> None:
 @pytest.mark.parametrize("command", ["date +\\%F", "echo a\\\\b", "echo 5\\%%x"])
 def test_lint_derives_the_key_of_wrap(command: str, name: str) -> None:
     """Below oncecron-shell and with `--key auto`, whatever a percent sign means to the cron."""
-    key = wrapped(f"@daily {command}\n", name).data.split()[4].decode()
-    text = f"SHELL=/bin/oncecron-shell\n@daily {command}\n"
-    source = LintedCrontab("crontab", scan(text.encode()))
+    key = wrapped(f"0 0 * * * {command}\n", name).data.split()[8].decode()
+    text = f"SHELL=/bin/oncecron-shell\n0 0 * * * {command}\n"
+    source = LintedCrontab("crontab", scan(text.encode(), cron=CRONS[name]))
     [line] = linted_entries(source, {}, CRONS[name])
     assert [each.key for each in line.invocations] == [key]
 
@@ -193,10 +258,14 @@ def test_lint_derives_the_key_of_wrap(command: str, name: str) -> None:
 @pytest.mark.parametrize("name", CRONS)
 def test_lint_reads_percent_signs_as_the_cron_does(name: str) -> None:
     """Where a percent sign is a letter, it ends no command, and no two lines differ by what is behind it."""
-    text = "@daily echo 'a%b'\n@daily cat%one\n@daily cat%two\n@daily cat%one\n"
-    found = lint([LintedCrontab("crontab", scan(text.encode()))], cron=CRONS[name])
+    text = "".join(
+        f"0 0 * * * {command}\n" for command in ("echo 'a%b'", "cat%one", "cat%two", "cat%one")
+    )
+    found = lint(
+        [LintedCrontab("crontab", scan(text.encode(), cron=CRONS[name]))], cron=CRONS[name]
+    )
     kinds = [(each.line, each.finding) for each in found]
-    percent = [(1, "percent")] if CRONS[name].percent.ends else []
+    percent = [(1, "percent")] if CRONS[name].percent.unescaped else []
     assert kinds == [*percent, (4, "duplicate")]
 
 
@@ -216,31 +285,126 @@ def test_a_line_that_two_crons_read_differently_needs_the_cron(command: str) -> 
 # The days
 
 
-@pytest.mark.parametrize("cron", ["busybox", "dcron", "supercronic"])
-def test_a_step_beside_the_other_day_field_is_refused(cron: str) -> None:
-    """These crons run it on more days than the ticks of --schedule; such a run would be skipped as done."""
-    for days, refused in (
-        ("*/2 * 1", True),
-        ("1 * */3", True),
-        ("*/2 * *", False),
-        ("1 * 1", False),
-        ("*/2 * 0-6", False),
-    ):
-        done = wrapped(f"0 0 {days} /opt/x\n", cron)
-        assert bool(done.errors) == refused, days
-        assert wrapped(f"0 0 {days} /opt/x\n", "debian").changed == 1
-    [(number, error)] = wrapped("0 0 */2 * 1 /opt/x\n", cron).errors
-    assert number == 1
-    assert error.startswith(f"{CRONS[cron].title} runs this line on the days of either field")
+def schedules(text: str, cron: str) -> list[str]:
+    """Return the schedules of the wrapped lines."""
+    done = wrapped(text, cron)
+    assert done.errors == []
+    known = CRONS[cron]
+    prefixes = [read_prefix(entry.command) for entry in scan(done.data, cron=known).entries()]
+    return [prefix.options["schedule"] for prefix in prefixes if prefix]
+
+
+@pytest.mark.parametrize(
+    ("cron", "fields", "schedule"),
+    [
+        ("supercronic", "0 0 9 * * MON-FRI *", "0 9 * * MON-FRI"),
+        ("supercronic", "0 9 * * MON-FRI *", "0 9 * * MON-FRI"),
+        ("supercronic", "0 9 ? * monday", "0 9 * * 1"),
+        ("supercronic", "5/20 * * * *", "5,25,45 * * * *"),
+        ("supercronic", "0 9 */2 * 1", "0 9 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31 * 1"),
+        ("busybox", "0 9 */10 * *", "0 9 10,20,30 * *"),
+        ("busybox", "0 22-2 * * fri-mon", "0 0-2,22-23 * * 0-1,5-6"),
+        ("bcron", "0 9 1 * *", "0 9 1 * *"),
+        ("bcron", "5/2 9 * january *", "5 9 * 1 *"),
+        ("dcron", "0 9 * * 7", "0 9 * * 7"),
+        ("cronie", "-*/5 * * * *", "*/5 * * * *"),
+        ("systemd-cron", "@weekly", "0 0 * * 1"),
+        ("systemd-cron", "@Quarterly", "0 0 1 1,4,7,10 *"),
+        ("systemd-cron", "0 9 * * sun", "0 9 * * *"),
+        ("systemd-cron", "0 9 * * fri-sun", "0 9 * * fri-sun"),
+    ],
+)
+def test_the_schedule_is_what_the_cron_reads(cron: str, fields: str, schedule: str) -> None:
+    """In fields that `run` understands; as it is written where both read the same."""
+    if fields.endswith("fri-sun"):
+        schedule = "0 9 * * 5-7"
+    [found] = schedules(f"{fields} /opt/x\n", cron)
+    assert found == schedule
+    tick.scheduled_tick(found, "UTC", 0)
+    line = wrapped(f"{fields} /opt/x\n", cron).data
+    assert line.startswith(f"{fields} /bin/oncecron run --key x-".encode())
+    assert unwrap(scan(line)).data == f"{fields} /opt/x\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("cron", "fields", "shown"),
+    [
+        ("supercronic", "30 0 9 * * MON-FRI *", "'30'"),
+        ("supercronic", "0 0 9 * * * 2027", "'2027'"),
+        ("supercronic", "0 9 L * *", "'L'"),
+        ("supercronic", "0 9 15W * *", "'15W'"),
+        ("supercronic", "0 9 * * 5#2", "'5#2'"),
+        ("supercronic", "0 9 * * FRIL", "'FRIL'"),
+        ("cronie", "0~30 9 * * *", "'0~30'"),
+        ("systemd-cron", "0 9 L * *", "'L'"),
+        ("systemd-cron", "0 9 * * 5L", "'5L'"),
+        ("bcron", "0 9 1 * 1", "both day fields"),
+        ("systemd-cron", "0 9 1 * 1", "both day fields"),
+        ("dcron", "0 9 1 * 1", "'1'"),
+    ],
+)
+def test_what_no_schedule_means_is_refused_with_the_cure(
+    cron: str, fields: str, shown: str
+) -> None:
+    """The crontab is left byte for byte; a comment of the user leaves the line out, or its tick."""
+    text = f"@hourly a\n{fields} /opt/x\n" if cron != "bcron" else f"0 * * * * a\n{fields} /opt/x\n"
+    if cron == "dcron":
+        text = text.replace("@hourly", "0 * * * *")
+    done = wrapped(text, cron)
+    assert done.data == text.encode()
+    [(number, error)] = done.errors
+    assert number == 2
+    assert error.startswith(f"{CRONS[cron].title} takes this line, and ")
+    assert shown in error
+    assert error.endswith("write other fields, or `# oncecron: no-tick` above the line")
+    above = text.replace("/opt/x", "/opt/y").replace(fields, f"# oncecron: {{}}\n{fields}")
+    assert wrapped(above.format("off"), cron).changed == 1
+    assert wrapped(above.format("no-tick"), cron).changed == 2
+
+
+@pytest.mark.parametrize(
+    ("cron", "line", "ignored"),
+    [
+        ("busybox", "0 3 * * 7", False),
+        ("busybox", "60 3 * * *", False),
+        ("bcron", "@daily", True),
+        ("bcron", "0 3 * * fri-sun", True),
+        ("systemd-cron", "0 3 1 jan *", True),
+        ("systemd-cron-1", "0 3 1 oct *", None),
+        ("cronie", "0 3 * * 5#2", True),
+        ("dcron", "0 3 * * SUN", True),
+        ("supercronic", "@reboot", False),
+        ("supercronic", "0 3 * * 5-7", False),
+        ("debian", "0 3 ? * *", False),
+    ],
+)
+def test_a_line_that_the_cron_cannot_read_is_named(
+    cron: str, line: str, ignored: bool | None
+) -> None:
+    """Where the cron only ignores it, the others are wrapped; `# oncecron: off` leaves it to the user."""
+    text = f"0 4 * * * a\n{line} /opt/x\n"
+    done = wrapped(text, cron)
+    if ignored is None:
+        assert "--schedule has no 'oct'" in done.errors[0].reason
+        return
+    [(number, reason)] = done.unchanged if ignored else done.errors
+    assert (number, done.changed) == (2, int(ignored))
+    assert ("cron" if cron == "debian" else CRONS[cron].title) in reason
+    assert CRONS[cron].bad_line in reason
+    off = f"0 4 * * * a\n# oncecron: off\n{line} /opt/x\n"
+    assert (wrapped(off, cron).changed, wrapped(off, cron).errors) == (1, [])
+    source = LintedCrontab("crontab", scan(text.encode(), cron=CRONS[cron]))
+    assert [(each.line, each.finding) for each in lint([source], cron=CRONS[cron])] == [
+        (2, "invalid")
+    ]
 
 
 @pytest.mark.parametrize(
     ("cron", "line"),
     [
-        ("dcron", "@daily ID=bill /opt/x"),
+        ("dcron", "0 2 * * * ID=bill /opt/x"),
         ("dcron", "0 2 * * * AFTER=bill /opt/x"),
-        ("supercronic", "0 2 * * * 2027 /opt/x"),
-        ("supercronic", "0 2 * * * 1-5/2 /opt/x"),
+        ("cronie", "0 2 * * * -n /opt/x"),
     ],
 )
 def test_what_is_not_yet_the_command_is_refused(cron: str, line: str) -> None:
@@ -249,6 +413,90 @@ def test_what_is_not_yet_the_command_is_refused(cron: str, line: str) -> None:
     assert number == 1
     assert error.startswith(f"{CRONS[cron].title} does not read the first word")
     assert wrapped(f"{line}\n", "debian").changed == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["0 2 * * * 2027 /opt/x", "0 0 */2 * *  x", "0 0 1 * 1 x", "@weekly x", "0 3 * * sun x"]
+)
+def test_fields_that_two_crons_read_differently_need_the_cron(line: str) -> None:
+    """What is Tuesday for one is an even day for another."""
+    [(number, error)] = wrapped(f"{line}\n", None).errors
+    assert (number, "name the cron with --cron" in error) == (1, True)
+    assert wrapped("0 3 * * 1 x\n@daily y\n@reboot z\n", None).changed == 2
+
+
+def test_a_variable_that_moves_nicknames_is_refused() -> None:
+    """For systemd-cron, which starts them so many minutes or hours later."""
+    text = "DELAY=5\n0 0 * * * /opt/x\n@daily /opt/y\n"
+    [(number, error)] = wrapped(text, "systemd-cron").errors
+    assert (number, error.partition(";")[0]) == (
+        3,
+        "DELAY moves the time of nicknames for systemd-cron",
+    )
+    assert wrapped(text, "cronie").changed == 2
+
+
+def test_busybox_ends_a_command_at_the_first_hash() -> None:
+    """Also within quotes: so the quotes that wrap adds are closed before it."""
+    text = "0 2 * * * echo a | cat # daily\n0 3 * * * echo b#c\n"
+    done = wrapped(text, "busybox")
+    first, second = done.data.splitlines()
+    assert first.endswith(b"--shell 'echo a | cat '# daily")
+    assert second.endswith(b" --shell 'echo b'#c")
+    assert unwrap(scan(done.data)).data == text.encode()
+    source = LintedCrontab("crontab", scan(b"0 2 * * * echo 'a#b'\n", cron=CRONS["busybox"]))
+    assert [each.finding for each in lint([source], cron=CRONS["busybox"])] == ["percent"]
+
+
+def test_busybox_joins_a_line_with_the_next_one() -> None:
+    """After a backslash, also of a comment; a prefix in the second one would be an argument of the first."""
+    for text in ("0 2 * * * a \\\n0 3 * * * b\n", "# old \\\n0 3 * * * b\n"):
+        done = wrapped(text, "busybox")
+        assert [problem.reason for problem in done.errors] == [JOINED, JOINED]
+        assert wrapped(text, "debian").errors == []
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xef\xbb\xbf0 2 * * * x\n", MARK),
+        (b"\xef\xbb\xbf# comment\n0 2 * * * x\n", MARK),
+        (b"\xef\xbb\xbfSHELL=/bin/bash\n0 2 * * * x\n", MARK),
+        ("\ufeff0 2 * * * x\n0 3 * * * y\n".encode("utf-16-le"), WIDE),
+        (b"0 2 * * * a\0b\n", NUL),
+    ],
+)
+@pytest.mark.parametrize("cron", CRONS)
+def test_an_encoding_that_no_cron_reads_is_named_once(cron: str, data: bytes, reason: str) -> None:
+    """With the cure, and not as a bad minute of the first line."""
+    crontab = scan(data, cron=CRONS[cron])
+    [(number, why)] = wrap(crontab, WrapSettings("/bin/oncecron", HOST_ZONE)).errors
+    assert (number, why) == (1, reason)
+    [found] = lint([LintedCrontab("crontab", crontab)], cron=CRONS[cron])
+    assert f"{found.message}; {found.cure}" == reason
+    assert wrap(crontab, WrapSettings("/bin/oncecron", HOST_ZONE)).data == data
+
+
+@pytest.mark.parametrize("cron", CRONS)
+def test_line_ends_of_windows_are_kept_and_named_where_they_are_letters(cron: str) -> None:
+    """Supercronic, bcron and systemd-cron cut them off; for the others the job is `x` and a CR."""
+    data = b"0 2 * * * x\r\n"
+    crontab = scan(data, cron=CRONS[cron])
+    done = wrap(crontab, WrapSettings("/bin/oncecron", HOST_ZONE, (), CRONS[cron]))
+    assert done.changed == 1
+    assert unwrap(scan(done.data)).data == data
+    cut = cron in ("supercronic", "bcron", "systemd-cron", "systemd-cron-1")
+    assert done.data.endswith(b"-- x\r\n" if cut else b"'x\r'\n")
+    assert [reason for _, reason in done.warnings] == ([] if cut else [RETURN])
+
+
+@pytest.mark.parametrize("cron", CRONS)
+def test_a_last_line_without_a_newline(cron: str) -> None:
+    """Debian's cron rejects the file and cronie the line; the others read it."""
+    done = wrapped("0 2 * * * x\n0 3 * * * y", cron)
+    refused = {"debian": (0, 1), "cronie": (2, 0)}.get(cron, (2, 0))
+    assert (done.changed, len(done.errors)) == refused
+    assert bool(done.unchanged) == (cron == "cronie")
 
 
 # Which cron a host has

@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.crontab.derived_key import derived_key
+from oncecron.crontab.firing_times import schedule_of
 from oncecron.crontab.leading_test import leading_test
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
 from oncecron.crontab.scanner import Crontab, Problem, scan
-from oncecron.crontab.wrap import Rewritten, WrapSettings, schedule_of, unwrap, wrap
+from oncecron.crontab.wrap import Rewritten, WrapSettings, unwrap, wrap
 
 GUARDING = WrapSettings("/usr/bin/oncecron", "Europe/Berlin")
 EVERYTHING = GUARDING._replace(only=("*",))
@@ -502,9 +503,12 @@ def test_a_variable_without_a_value_is_no_reason_to_refuse() -> None:
 def test_a_file_that_cron_refuses_is_refused() -> None:
     """Every line of it is named."""
     assert refused("@daily x\n* * * * x\n@dayly y") == [
-        Problem(2, "cron rejects this file: bad day-of-week"),
-        Problem(3, "cron rejects this file: bad time specifier"),
-        Problem(3, "cron rejects this file: no newline at the end of the file"),
+        Problem(2, "Debian's cron cannot read this line, and rejects the file: bad day-of-week"),
+        Problem(3, "Debian's cron cannot read this line, and rejects the file: bad time specifier"),
+        Problem(
+            3,
+            "Debian's cron cannot read this line, and rejects the file: no newline at the end of the file",
+        ),
     ]
 
 

@@ -10,6 +10,7 @@ from oncecron.cli.command import FORMAT, JSON, KEYS, TableCommand, output_format
 from oncecron.cli.pause import named_key, near
 from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
+from oncecron.core.errors import EX_CONFIG
 from oncecron.core.log_rows import ConfiguredValue
 
 if TYPE_CHECKING:
@@ -38,7 +39,20 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     if key is not None and settings.file.path and key not in settings.file.jobs:
         _note_missing_section(settings, key)
     output.Writer(tables.CONFIGURED_VALUES, style, stream).write(rows)
-    return 0
+    return EX_CONFIG if _complain(settings, key) else 0
+
+
+def _complain(settings: Settings, key: str | None) -> bool:
+    """Print what `config check` finds, of the other sections only without a key; return whether there is any."""
+    from oncecron.config.check import check_file
+    from oncecron.core.stderr import complain
+
+    path = settings.file.path
+    problems = check_file(path) if path else []
+    found = [each for each in problems if key is None or not each.keys or key in each.keys]
+    for problem in found:
+        complain(str(problem))
+    return bool(found)
 
 
 def _note_missing_section(settings: Settings, key: str) -> None:
@@ -106,7 +120,8 @@ COMMAND = TableCommand(
     short="Show every value of the configuration, and where it comes from.",
     about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would use, "
     "and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. The last lines are the services "
-    "that are pinged, and the channels of `oncecron notify`. No store is contacted.",
+    "that are pinged, and the channels of `oncecron notify`. If `oncecron config check` finds a mistake in the file, "
+    "with KEY in what concerns the key, it is printed too, and the exit status is 78. No store is contacted.",
     examples=("oncecron config show", "oncecron config show billing-nightly"),
     words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
 )

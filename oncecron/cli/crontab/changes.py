@@ -52,13 +52,15 @@ def _records(plan: Plan, command: str) -> Iterator[dict[str, object]]:
     refused = {problem.number: problem.reason for problem in rewritten.errors}
     reasons = {problem.number: problem.reason for problem in rewritten.warnings}
     left = {problem.number: problem.reason for problem in rewritten.unchanged}
-    new = scan(rewritten.data, system=crontab.system).lines
+    new = scan(rewritten.data, system=crontab.system, cron=crontab.cron).lines
     for line, after in zip(crontab.lines, new, strict=True):
         number = line.number
         if number in refused:
             action, reason = "refuse", refused[number]
         elif not isinstance(line, Entry):
-            continue
+            if number not in left:
+                continue
+            action, reason = "leave", left[number]
         elif line.raw != after.raw:
             action, reason = command, reasons.get(number, "")
         else:

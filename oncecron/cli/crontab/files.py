@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import fcntl
 import io
 import os
 import stat
@@ -21,7 +22,7 @@ _LARGEST = 16 << 20
 SYSTEM_FILE = "/etc/crontab"
 SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")
 """Where cron keeps the crontabs of users, by their names."""
-_SYSTEM_DIRECTORY = "/etc/cron.d"
+SYSTEM_DIRECTORY = "/etc/cron.d"
 
 
 class CrontabFile(NamedTuple):
@@ -40,7 +41,7 @@ class CrontabFile(NamedTuple):
     @property
     def is_system(self) -> bool:
         """Whether cron reads this file as a system crontab, whose lines name a user."""
-        return self.path == SYSTEM_FILE or os.path.dirname(self.path) == _SYSTEM_DIRECTORY
+        return self.path == SYSTEM_FILE or os.path.dirname(self.path) == SYSTEM_DIRECTORY
 
     @property
     def owner(self) -> str | None:
@@ -110,7 +111,7 @@ def in_directory(path: str, *, system: bool) -> Directory | None:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     paths = [os.path.join(path, name) for name in names if name[0] != "." and name[-1] != "~"]
     paths = list(filter(os.path.isfile, paths))
-    system = system or real(path) == _SYSTEM_DIRECTORY
+    system = system or real(path) == SYSTEM_DIRECTORY
     not_read = [each for each in paths if system and not cron_reads(os.path.basename(each))]
     return Directory([each for each in paths if each not in not_read], not_read)
 
@@ -151,43 +152,46 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
     The backup and the new file are first written to disk beside it, under names that no cron reads, not even in
     /etc/cron.d: Debian's cron reads names of letters, digits, `-` and `_`; cronie ignores a dot in front and a `~` at
     the end, bcron and systemd-cron a dot in front, dcron any dot. The spool of busybox holds the names of users. One
-    rename replaces the file. Raises `OutputError`: then the file is unchanged.
+    rename replaces the file, directly after the file has been compared once more, under a lock for which other runs of
+    oncecron wait. Raises `OutputError`: then the file is unchanged.
     """
     directory, name = os.path.split(source.path)
-    status = source.status
-    assert status is not None  # noqa: S101 - standard input is never replaced
     try:
-        backup = backups.keep(
-            source.data, os.path.join(directory, f".{name}."), "~", like=source.path
-        )
-        if _changed(source.path, status):
-            raise OutputError(
-                f"{source.path} changed while it was read, so it is left unchanged; run the command again"
+        with open(source.path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            backup = backups.keep(
+                source.data, os.path.join(directory, f".{name}."), "~", like=source.path
             )
-        _put(source.path, new)
+            _put(source, new)
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""  # a write to a full disk names none
+        reason = ": ".join(filter(None, (error.strerror, error.filename)))
         raise OutputError(
-            f"cannot replace {source.path}: {error.strerror}{where}; the file is unchanged"
+            f"cannot replace {source.path}: {reason}; the file is unchanged"
         ) from error
     return backup
 
 
-def _changed(path: str, before: os.stat_result) -> bool:
-    now = os.stat(path)
-    return (now.st_ino, now.st_size, now.st_mtime_ns) != (
-        before.st_ino,
-        before.st_size,
-        before.st_mtime_ns,
-    )
+def _refuse_changed(source: CrontabFile) -> None:
+    """Raise `OutputError` if the file is not the one that was read: another one, or with another content."""
+    before = source.status
+    assert before is not None  # noqa: S101 - standard input is never replaced
+    with open(source.path, "rb") as file:
+        now = os.fstat(file.fileno())
+        same = (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
+        if not same or file.read() != source.data:
+            raise OutputError(
+                f"{source.path} changed while it was read, so it is left unchanged; run the command again"
+            )
 
 
-def _put(path: str, data: bytes) -> None:
-    """Replace a file in one step. Raises `OSError`."""
+def _put(source: CrontabFile, data: bytes) -> None:
+    """Replace a file in one step. Raises `OSError`, and `OutputError` if it has changed."""
+    path = source.path
     directory, name = os.path.split(path)
     number, temporary = tempfile.mkstemp("~", f".{name}.", directory)
     try:
         backups.fill(number, data, path)
+        _refuse_changed(source)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

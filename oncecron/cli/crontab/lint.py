@@ -15,6 +15,7 @@ from oncecron.config.options import CONFIG, Option
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint import Diagnostic, LintedCrontab
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -58,7 +59,7 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     units = [word for word in named if word.endswith(_UNIT)]
     own = given.get("config")
     found = lint(
-        [_source(word, system="user-field" in given) for word in named if word not in units],
+        [_source(word, cron, system="user-field" in given) for word in named if word not in units],
         file.jobs,
         required="require-guard" in given,
         compared="compare" in given,
@@ -79,13 +80,13 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     return FOUND if found else 0
 
 
-def _source(word: str, *, system: bool) -> LintedCrontab:
+def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:
     """Read a crontab; an empty word means standard input. Raises `InputError`, `UsageError`."""
     from oncecron.crontab.lint import LintedCrontab
     from oncecron.crontab.scanner import scan
 
     file = read_source([word] if word else [], "lint")
-    crontab = scan(file.data, system=system or file.is_system)
+    crontab = scan(file.data, system=system or file.is_system, cron=cron)
     refuse_wrong_kind(crontab, file)
     return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file), file.not_read())
 

@@ -53,7 +53,7 @@ def _has_store(prefix: Prefix, environment: Mapping[str, str], user: str) -> boo
             data = tomllib.load(file)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError):  # `oncecron run` says what is wrong with it
+    except (OSError, ValueError, RecursionError):  # `oncecron run` says what is wrong with it
         return True
     job: Any = data.get("job")
     section = job.get(prefix.options["key"]) if isinstance(job, dict) else None

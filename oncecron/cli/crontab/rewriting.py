@@ -19,12 +19,14 @@ from oncecron.config.options import Option
 from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
+from oncecron.crontab.crons import CRONS
 from oncecron.crontab.masking import masked_line
 from oncecron.crontab.scanner import WRITE_HERE, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from oncecron.crontab.crons import Cron
     from oncecron.crontab.scanner import Crontab, Problem
     from oncecron.crontab.wrap import Rewritten
 
@@ -98,14 +100,21 @@ def rewrite(
     words: list[str],
     change: Callable[[Crontab, files.CrontabFile], Rewritten],
     *,
+    cron: Cron | None,
     command: str,
     done: str,
 ) -> int:
-    """Carry out a rewriting command; return its exit status. `done`: what was done to a line, for the summary."""
+    """Carry out a rewriting command; return its exit status.
+
+    `cron` is the one that reads the crontabs, `done` what was done to a line, for the summary.
+    """
     from oncecron.cli.crontab import changes
 
     _check(given, words, command)
-    plans = [_plan(given, source, change) for source in _sources(given, words, command)]
+    plans = [
+        _plan(given, source, change, cron or CRONS["debian"])
+        for source in _sources(given, words, command)
+    ]
     errors = sum(len(plan.rewritten.errors) for plan in plans)
     if "json" in given:
         changes.give_records(plans, command)
@@ -206,10 +215,11 @@ def _plan(
     given: Mapping[str, str],
     source: files.CrontabFile,
     change: Callable[[Crontab, files.CrontabFile], Rewritten],
+    cron: Cron,
 ) -> Plan:
     """Rewrite a crontab. After an error, the original is written to standard output if the new one belongs there."""
     try:
-        crontab = scan(source.data, system="user-field" in given)
+        crontab = scan(source.data, system="user-field" in given, cron=cron)
         refuse_wrong_kind(crontab, source)
         return Plan(source, crontab, change(crontab, source))
     except OncecronError:
@@ -316,7 +326,7 @@ def _warn_of_missing_store(plan: Plan) -> None:
         return
     from oncecron.cli.crontab.missing_store import users_without_store
 
-    after = scan(rewritten.data, system=crontab.system)
+    after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
     for user in users_without_store(after, source.user):
         complain(
             f"{visible(source.path)}: no store is configured for {visible(user)}, so the wrapped lines will exit 78; "
@@ -326,15 +336,14 @@ def _warn_of_missing_store(plan: Plan) -> None:
 
 def _warn_of_shared_keys(plans: Sequence[Plan]) -> None:
     """Warn if lines of two users get one key, as lint does."""
-    from oncecron.crontab.crons import CRONS
     from oncecron.crontab.lint.keys import check_users
     from oncecron.crontab.lint.linted_entry import LintedCrontab, linted_entries
 
     lines = []
     for source, crontab, rewritten in plans:
-        after = scan(rewritten.data, system=crontab.system)
+        after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
         linted = LintedCrontab(source.path, after, source.owner)
-        lines += linted_entries(linted, {}, CRONS["debian"])
+        lines += linted_entries(linted, {}, crontab.cron)
     sources = {plan.source.path: plan.source for plan in plans}
     for found in check_users(lines):
         complain(

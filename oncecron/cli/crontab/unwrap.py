@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
+from oncecron.cli.crontab.installed_cron import installed_cron
 from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def _unwrap(given: dict[str, str], words: list[str]) -> int:
 
         return unwrap(crontab)
 
-    return rewrite(given, words, unwrapped, command="unwrap", done="no longer run by oncecron")
+    done = "no longer run by oncecron"
+    return rewrite(given, words, unwrapped, cron=installed_cron(), command="unwrap", done=done)
 
 
 COMMAND = TableCommand(

@@ -58,6 +58,8 @@ _PROGRAM = "oncecron"
 def _wrap(given: dict[str, str], words: list[str]) -> int:
     import functools
 
+    cron = chosen_cron(given)
+
     @functools.cache  # for all crontabs: the host's zone is doubted once
     def settings() -> WrapSettings:
         from oncecron.crontab.wrap import WrapSettings
@@ -67,7 +69,7 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
         return WrapSettings(
-            *(program_path(), zone, only, chosen_cron(given)),
+            *(program_path(), zone, only, cron),
             zone_given="tz" in given,
             unlock="unlock" in given,
             strict="strict" in given,
@@ -78,7 +80,7 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
 
         return wrap(crontab, settings()._replace(user=_user_of(source)))
 
-    return rewrite(given, words, wrapped, command="wrap", done="now run by oncecron")
+    return rewrite(given, words, wrapped, cron=cron, command="wrap", done="now run by oncecron")
 
 
 def _user_of(source: CrontabFile) -> str:

@@ -1,7 +1,7 @@
 """Find unsafe or surprising lines in crontabs: text in, findings out; a finding names the line, the fault and the cure.
 
-Lines are read as Debian's cron reads them (`scanner`), percent signs and variables as the cron of the hosts does, and
-commands as a shell reads them (`simple_commands`). Nothing is run and no store is read. Files with the same name, or
+Lines are read as the cron of the hosts reads them (`scanner`), and commands as a shell reads them
+(`simple_commands`). Nothing is run and no store is read. Files with the same name, or
 all files with `compared`, belong to different hosts.
 """
 
@@ -28,7 +28,7 @@ from oncecron.crontab.lint import (
 from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
 from oncecron.crontab.lint.systemd_units import check_unit, keys_of_unit
 from oncecron.crontab.prefix import read_prefix
-from oncecron.crontab.scanner import NUL
+from oncecron.crontab.scanner import OWN_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from oncecron.crontab.lint.linted_entry import LintedEntry
 
 _NEWLINE = "no newline"
-_INVALID = "{}: Debian's cron rejects the whole file"
 _CURES = {
     "bad username": "name a user of this system; if this is a user's own crontab, leave out --user-field",
     "command too long": "move the command to a script, or to `command` in [job.KEY] of the configuration file",
@@ -64,7 +63,7 @@ def lint(
     `configuration` is the name and the text of the file with `jobs`, if it is for these crontabs and units alone: then
     a section that none of them uses is a finding. `required`: every line must use oncecron. `compared`: the
     files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
-    `cron` is the cron of the hosts: it decides what percent signs, backslashes and `CRON_TZ` mean.
+    `cron` is the cron of the hosts, as which the crontabs were read: it decides what they mean.
     """
     lines = [linted_entries(source, jobs or {}, cron) for source in sources]
     found: list[Diagnostic] = []
@@ -128,16 +127,17 @@ def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
         if reason.startswith(_NEWLINE):
             yield Diagnostic(
                 *(source.name, number, "newline"),
-                "the last line has no newline: Debian's cron rejects the file or ignores the line",
+                f"the last line has no newline: {source.crontab.cron.title} rejects the file or ignores the line",
                 "add a newline at the end of the file",
             )
-        elif reason == NUL:
+        elif reason in OWN_REASONS:
             message, _, cure = reason.partition("; ")
             yield Diagnostic(source.name, number, "invalid", message, cure)
         else:
-            yield Diagnostic(
-                source.name, number, "invalid", _INVALID.format(reason), _CURES.get(reason, _CURE)
-            )
+            cron = source.crontab.cron
+            does = cron.bad_line.replace("the file", "the whole file")
+            message = f"{reason}: {cron.title} {does}"
+            yield Diagnostic(source.name, number, "invalid", message, _CURES.get(reason, _CURE))
     directives, problems = read_directives(source.crontab)
     for entry in source.crontab.entries():
         prefix, wanted = read_prefix(entry.command), directives.get(entry.number)

@@ -28,7 +28,18 @@ def check_command(line: LintedEntry) -> Iterator[Diagnostic]:
     before, behind = split_command(
         prefix.command if prefix else line.entry.command, line.cron.percent
     )
-    if behind is not None and not _is_meant(before.decode("utf-8", "surrogateescape")):
+    if behind is None:
+        return
+    if line.cron.percent.mark != ord("%"):
+        if simple_commands(
+            before.decode("utf-8", "surrogateescape")
+        ) is None or not before.endswith((b" ", b"\t")):
+            yield line.diagnostic(
+                "percent",
+                f"{line.cron.title} ends the command at the first #, also within quotes",
+                "move the command to a script",
+            )
+    elif not _is_meant(before.decode("utf-8", "surrogateescape")):
         yield line.diagnostic(
             "percent",
             "cron ends the command at the first % and passes the rest to its standard input",

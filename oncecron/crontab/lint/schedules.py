@@ -1,4 +1,4 @@
-"""Findings on when a line runs: time fields that Debian's cron reads in an unexpected way, and `--schedule`."""
+"""Findings on when a line runs: time fields that cron reads in an unexpected way, and `--schedule`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from oncecron.config.file import job_section
 from oncecron.core.time_zone import canonical
 from oncecron.crontab.crons import zone_variable
-from oncecron.crontab.fields import NAMES, Field, either_day, read_field, without_empty_day
+from oncecron.crontab.fields import NAMES, Field, read_field, without_empty_day
+from oncecron.crontab.firing_times import schedule_of
 from oncecron.crontab.scanner import Entry, scan
-from oncecron.crontab.wrap import schedule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,14 +45,17 @@ def check_fields(line: LintedEntry) -> Iterator[Diagnostic]:
     for position, field in enumerate(line.entry.fields):
         yield from _check_field(line, position, field)
     if line.entry.fields and all(field.values for field in line.entry.fields):
-        yield from _check_days(line, *line.entry.fields[_DAY:])
+        yield from _check_days(line, *line.entry.fields[_DAY:5])
 
 
 def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Diagnostic]:
     what = f"{field.written} in the {NAMES[position]} field"
-    large = next(_large_steps(position, field.written), None)
+    large = None if line.cron.rules else next(_large_steps(position, field.written), None)
     if not field.values:
-        never = not all(each.values for each in without_empty_day(line.entry.fields))
+        never = not all(
+            each.values
+            for each in without_empty_day(line.entry.fields, either=line.entry.either_day)
+        )
         yield line.diagnostic(
             "never" if never else "field",
             f"{what} is a falling range: cron "
@@ -77,6 +80,14 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
             f"{what} is {values}: before it begins again, the last gap is only {gap} {unit}",
             f"write {values} if that is meant, or a step that divides {_UNITS[position][0]}",
         )
+    elif line.cron.rules:
+        usual = read_field(position, field.written.encode())
+        if usual and not field.foreign and usual.text != field.text:
+            yield line.diagnostic(
+                "field",
+                f"{line.cron.title} reads {what} as {field.text}, and other crons as {usual.text}",
+                "write the values that are meant",
+            )
     elif field.text != field.written:
         yield line.diagnostic(
             "field",
@@ -111,6 +122,8 @@ def check_minutes(line: LintedEntry) -> Iterator[Diagnostic]:
 
 def check_count(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield lines with six fields, as Quartz and others have them: cron takes the sixth for the command or the user."""
+    if len(line.cron.fields) > 1:
+        return
     user = (line.entry.user or b"").decode(errors="replace")
     first = user or line.command.partition(" ")[0]
     if line.entry.fields and _ANY_FIELD.fullmatch(first):
@@ -151,7 +164,7 @@ def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
 def _check_days(
     line: LintedEntry, day: Field, month: Field, weekday: Field
 ) -> Iterator[Diagnostic]:
-    both = not either_day(day, weekday)
+    both = not line.entry.either_day
     restricted = day.values != _EVERY_DAY and len(_weekdays(weekday)) < len(_WEEK)
     if both and all(
         number > _LONGEST.get(each, 31) for number in day.values for each in month.values
@@ -160,6 +173,13 @@ def _check_days(
             "never",
             f"month {month.written} has no day {day.written}: cron never runs the line",
             "use a day that exists",
+        )
+    elif restricted and line.cron.days == "both":
+        yield line.diagnostic(
+            "days",
+            f"{line.cron.title} runs it only on days that match both day-of-month {day.written} and day-of-week "
+            f"{weekday.written}",
+            "set one of them to * and test for it in the command",
         )
     elif restricted and both:
         star = day if day.has_star else weekday
@@ -194,6 +214,8 @@ def check_schedule(line: LintedEntry, invocation: Invocation) -> Iterator[Diagno
                 if invocation.subcommand == "each"
                 else "use --no-tick; to prevent a second run when another host boots later, also --min-gap",
             )
+    elif any(field.foreign for field in line.entry.fields):
+        return
     elif written is not None and meaning(line.entry) != _meaning_of(written):
         yield line.diagnostic(
             "schedule",
@@ -214,10 +236,11 @@ def meaning(entry: Entry) -> tuple[object, ...] | None:
         return None
     if not entry.fields:
         return _meaning_of(_FIELDS[entry.schedule])
-    fields = without_empty_day(entry.fields)
+    fields = without_empty_day(entry.fields, either=entry.either_day)
+    either = entry.either_day and not (fields[_DAY].has_star or fields[_WEEKDAY].has_star)
     values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
     wild = fields[0].has_star or fields[1].has_star
-    return *values, wild, fields[_DAY].has_star or fields[_WEEKDAY].has_star
+    return *values, wild, either
 
 
 def _meaning_of(schedule: str) -> tuple[object, ...] | None:
@@ -230,7 +253,10 @@ def _weekdays(field: Field) -> frozenset[int]:
 
 
 def _write(line: LintedEntry, invocation: Invocation) -> str:
-    schedule = schedule_of(line.entry)
+    try:
+        schedule = schedule_of(line.entry)
+    except ValueError:
+        return "write fields that --schedule has, too"
     if invocation.is_shell and invocation.key and schedule:
         return f"set schedule = '{schedule}' in {job_section(invocation.key)} of the configuration file"
     return f"use --schedule '{schedule}'" if schedule else "remove the line"

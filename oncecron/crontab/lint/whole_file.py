@@ -21,7 +21,7 @@ def check_file(source: LintedCrontab) -> Iterator[Diagnostic]:
         message, _, cure = source.not_read.partition("; ")
         yield Diagnostic(source.name, 1, "not-read", message, cure)
     ended = [line.number for line in source.crontab.lines if line.raw.endswith(_CRLF)]
-    if ended:
+    if ended and b"\r" not in source.crontab.cron.trimmed:
         yield Diagnostic(
             *(source.name, ended[0], "crlf"),
             f"lines end with CR LF ({len(ended)} of {len(source.crontab.lines)}): for cron and the shell, the CR is a "
