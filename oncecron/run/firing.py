@@ -19,6 +19,7 @@ from oncecron.core.errors import (
     EX_NOT_EXECUTABLE,
     EX_NOT_FOUND,
     CommandError,
+    shortage_of,
 )
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING

@@ -149,9 +149,7 @@ class Connection:
         return schema.explain(told, self._namespace, None, self._url)
 
 
-def _connect(
-    url: str, settings: Mapping[str, str | None]
-) -> psycopg.Connection[tuple[Any, ...]]:
+def _connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection[tuple[Any, ...]]:
     given = psycopg.conninfo.conninfo_to_dict(url)
     wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", settings)
     unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
