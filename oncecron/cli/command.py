@@ -244,11 +244,9 @@ class TableCommand(_Helpful):
         from oncecron.config.run_parser import is_option  # noqa: PLC0415 - not for --help
         from oncecron.core.errors import UsageError  # noqa: PLC0415 - likewise
 
-        named = {f"--{option.name}": option for option in self.table if option.takes_value}
-        named |= {f"-{option.short}": option for option in named.values() if option.short}
         words = iter(args)
         for word in words:
-            option = named.get(word)
+            option = self._option_before_its_value(word)
             if word == "--" or (not word.startswith("-") and not ctx.allow_interspersed_args):
                 return
             value = next(words, "") if option else ""
@@ -257,6 +255,22 @@ class TableCommand(_Helpful):
                     f"--{option.name} has no value before {value!r} (an unset variable?); "
                     f"a value that begins with - is written --{option.name}=VALUE"
                 )
+
+    def _option_before_its_value(self, word: str) -> Option | None:
+        """Return the option whose value is the next word: that of `--key`, `-c`, or `-vc`."""
+        valued = [option for option in self.table if option.takes_value]
+        if word.startswith("--"):
+            return next((option for option in valued if f"--{option.name}" == word), None)
+        if not word.startswith("-"):
+            return None
+        found = (
+            (at, option)
+            for at, each in enumerate(word)
+            for option in valued
+            if option.short == each
+        )
+        at, option = next(found, (0, None))
+        return option if at == len(word) - 1 else None
 
     def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
         """Raise `UsageError` for an option whose first value click would drop without a word."""
