@@ -52,19 +52,10 @@ from oncecron.stores.sqlite.connection import (
 )
 from oncecron.stores.sqlite.items import identities_of, mend
 from oncecron.stores.sqlite.kept_connection import Handle
-from oncecron.stores.sqlite.retention import (
-    NAMES_KEPT,
-    at_least,
-    expire_executions,
-    expire_hosts,
-    expire_items,
-    expire_names,
-    expire_skips,
-    least_retention,
-)
+from oncecron.stores.sqlite.retention import NAMES_KEPT, least_retention, prune
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from oncecron.core.items import MendedState
@@ -72,11 +63,6 @@ if TYPE_CHECKING:
     from oncecron.core.model import Request, Retention
     from oncecron.core.tick import Tick
     from oncecron.stores.sqlite.connection import Connection
-    from oncecron.stores.sqlite.retention import Part
-
-ROWS_PER_STEP = 500
-"""Rows that one transaction removes; firings can run between two transactions of a prune."""
-ITEMS_PER_STEP = 5000
 
 _SIGNATURE = b"SQLite format 3\0"
 """The first bytes of a database; its -wal and -shm files, which have names like a namespace's, begin differently."""
@@ -374,23 +360,7 @@ class SQLiteInspector:
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
-        with self._handle.until(_deadline()) as store:
-            kept = at_least(store, retention)
-        now = clock.wall()
-        before = now - kept.executions
-        most = ROWS_PER_STEP
-        executions = self._in_steps(lambda store: expire_executions(store, before, most=most))
-        skips = self._in_steps(lambda store: expire_skips(store, now - kept.skips, most=most))
-        for part in self._parts_with_names():
-
-            def step(store: Connection, part: Part = part) -> int:
-                return expire_names(store, part, before, names_kept=names_kept, most=most)
-
-            executions += self._in_steps(step)
-        self._in_steps(lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP))
-        with self._handle.until(_deadline()) as store, store.writing(durable=False):
-            expire_hosts(store, now)
-        return executions, skips
+        return prune(lambda: self._handle.until(_deadline()), retention, names_kept)
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create what is missing of the file and its schema, and set what is given; return a sentence about it."""
@@ -439,20 +409,6 @@ class SQLiteInspector:
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
-
-    def _parts_with_names(self) -> list[Part]:
-        with self._handle.until(_deadline()) as store:
-            return [(row["key"], row["shard"]) for row in store.execute("parts_with_names")]
-
-    def _in_steps(self, step: Callable[[Connection], int]) -> int:
-        """Repeat a step, each in a transaction of its own, until it removes nothing."""
-        removed = 0
-        while True:
-            with self._handle.until(_deadline()) as store, store.writing(durable=False):
-                more = step(store)
-            if not more:
-                return removed
-            removed += more
 
 
 def _deadline() -> float:

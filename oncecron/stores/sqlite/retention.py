@@ -6,17 +6,27 @@ ticks that are instants the high-water mark on the key's row does that. A runnin
 
 from __future__ import annotations
 
+from oncecron.core import clock
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from oncecron.stores.sqlite.connection import Connection
+
+    Open = Callable[[], AbstractContextManager[Connection]]
+    """Gives the store for one transaction."""
 
 NAMES_KEPT = 1000
 MOST_PER_FINISH = 100
 SKIPS_PER_FINISH = 1000
 """More than the hosts add at a tick."""
+ROWS_PER_STEP = 500
+"""Rows that one transaction of a prune removes; firings can run between two."""
+ITEMS_PER_STEP = 5000
 
 Part = tuple[str, int]
 """A key and a shard."""
@@ -92,3 +102,37 @@ def expire_items(store: Connection, before: float, now: float, *, most: int) -> 
             store.execute("expire_list", list_id=found[0])
         removed += max(gone, 1)
     return removed
+
+
+def prune(open_store: Open, wanted: Retention, names_kept: int) -> tuple[int, int]:
+    """Remove all that has expired; return how many executions and how many skips were removed."""
+    with open_store() as store:
+        kept = at_least(store, wanted)
+        parts: list[Part] = [
+            (row["key"], row["shard"]) for row in store.execute("parts_with_names")
+        ]
+    now, most = clock.wall(), ROWS_PER_STEP
+    before = now - kept.executions
+    executions = _in_steps(open_store, lambda store: expire_executions(store, before, most=most))
+    skips = _in_steps(open_store, lambda store: expire_skips(store, now - kept.skips, most=most))
+    for part in parts:
+
+        def step(store: Connection, part: Part = part) -> int:
+            return expire_names(store, part, before, names_kept=names_kept, most=most)
+
+        executions += _in_steps(open_store, step)
+    _in_steps(open_store, lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP))
+    with open_store() as store, store.writing(durable=False):
+        expire_hosts(store, now)
+    return executions, skips
+
+
+def _in_steps(open_store: Open, step: Callable[[Connection], int]) -> int:
+    """Repeat a step, each in a transaction of its own, until it removes nothing."""
+    removed = 0
+    while True:
+        with open_store() as store, store.writing(durable=False):
+            more = step(store)
+        if not more:
+            return removed
+        removed += more
