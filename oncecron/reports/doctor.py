@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import KeyHost
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint import LintedCrontab
-    from oncecron.reports.wrong_times import Told
+    from oncecron.reports.wrong_times import Suspicion
     from oncecron.run.spool import Spool
 
 _CRON_PATH = "/usr/bin:/bin"
@@ -164,13 +164,13 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
 
 
-def of_keys(told: Mapping[str, Iterable[Told]]) -> Iterator[Diagnosis]:
+def of_keys(suspicions: Mapping[str, Iterable[Suspicion]]) -> Iterator[Diagnosis]:
     """Say what is known of keys: by what was looked at, each key with what is wrong."""
     well = {
         "marks": "no tick, start or pause is in the future",
         "zones": "no key starts some quarters of an hour after its ticks",
     }
-    for name, of_name in told.items():
+    for name, of_name in suspicions.items():
         wrong = list(of_name)
         for key, text, cure in wrong[:_NAMED]:
             yield Diagnosis("warn", name, visible(f"{key} {text}" if key else text), visible(cure))

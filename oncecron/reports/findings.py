@@ -53,14 +53,14 @@ def look(
     found = list(asked(store, log, now, keys or None, judged=judged))
     others = [] if keys else list(failing_channels(store.notices(channels), now))
     hosts, drained = _hosts(store, pauses, limits.states)
-    for kind, told in (
+    for kind, suspicions in (
         ("future", of_the_future(known, pauses, now, clock)),
         ("zone", after_their_ticks(log, known, recent(hosts, now))),
     ):
         if limits.states[kind]:
             others += [
                 finding(kind, each.key, 1, f"{each.text}; {each.cure}")
-                for each in told
+                for each in suspicions
                 if not keys or each.key in keys
             ]
     checked = check(found, leases, spooled, limits, now, clock, hosts, drained, others, lists=lists)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _TWICE = 2
 
 
-class Told(NamedTuple):
-    """What is to be told about a key."""
+class Suspicion(NamedTuple):
+    """Something about a key that is probably wrong."""
 
     key: str | None
     """None: all of them."""
@@ -39,10 +39,10 @@ class Told(NamedTuple):
 
 def of_the_future(
     keys: Iterable[JobKey], pauses: Iterable[Pause], now: float, clock: Clock
-) -> Iterator[Told]:
+) -> Iterator[Suspicion]:
     """Yield what a clock that was ahead has written about keys."""
-    told: dict[str | None, Told] = {}
-    names = set()
+    found: dict[str | None, Suspicion] = {}
+    names = {ALL_KEYS}
     for known in keys:
         names.add(known.key)
         mark = known.high_water or 0.0
@@ -54,21 +54,21 @@ def of_the_future(
             continue
         text = f"has a {what} in the future: a clock was ahead"
         cure = f"it does not count, and `oncecron release {known.key}` removes it"
-        told.setdefault(known.key, Told(known.key, text, cure))
+        found.setdefault(known.key, Suspicion(known.key, text, cure))
     for pause in pauses:
-        if pause.key in (*names, ALL_KEYS) and is_ahead(pause.since, now):
+        if pause.key in names and is_ahead(pause.since, now):
             everything = pause.key == ALL_KEYS
             which, name = ("all keys are", "--all") if everything else ("is", pause.key)
             since = clock.seconds(pause.since)
             text = f"{which} paused since {since}, which is in the future: a clock was ahead"
             key = None if everything else pause.key
-            told[key] = Told(key, text, f"`oncecron resume {name}` ends the pause")
-    yield from told.values()
+            found[key] = Suspicion(key, text, f"`oncecron resume {name}` ends the pause")
+    yield from found.values()
 
 
 def after_their_ticks(
     log: Inspector, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
-) -> Iterator[Told]:
+) -> Iterator[Suspicion]:
     """Yield the keys whose last two ticks were first fired the same number of quarters of an hour too late.
 
     `rows` say when a host first reached the store with a tick. Where that is suspicious, the log says when it fired.
@@ -83,7 +83,7 @@ def after_their_ticks(
         if late and all(_is_scheduled(text, plan) for text, _ in fired):
             zone = f"--tz {plan.zone}" if plan.zone else "the time zone of the host"
             text = f"starts {plain_duration(late)} after its ticks: is {zone} that of cron?"
-            yield Told(key, text, "give --tz the zone in which cron reads the line")
+            yield Suspicion(key, text, "give --tz the zone in which cron reads the line")
 
 
 def _late_by(fired: Sequence[tuple[str, float | None]]) -> float:
