@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from servers.cron import CronHost
-from servers.other_crons import _by_its_own_library, daemons, generator, unpacked
+from servers.other_crons import by_its_own_library, daemons, generator, unpacked
 from servers.process import end, spawn
 from servers.waiting import eventually
 
@@ -34,7 +34,7 @@ class Reading(NamedTuple):
 
 def read_by_cronie(lines: Sequence[str], directory: Path) -> list[bool]:
     """Return which lines cronie accepts."""
-    command = _by_its_own_library(unpacked(), "usr/bin/crontab")
+    command = by_its_own_library(unpacked(), "usr/bin/crontab")
     found = []
     for line in lines:
         (directory / "cronie").write_text(f"{line}\n")
