@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
+from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.reports.due import Due, Known, dues
@@ -90,7 +91,7 @@ def gather(sources: Sources, key: str, wanted: str | None, *, suggests: bool = T
     newest = (
         list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT))) if wanted is None else []
     )
-    text = _newest(sources.log, key, newest, spooled) if wanted is None else _canonical(wanted)
+    text = _newest(sources, key, newest, spooled) if wanted is None else _canonical(wanted)
     leases = [lease for lease in sources.leases if lease.key == key]
     executions = _executions(sources.log, key, text)
     skips = _skips(sources.log, key, text)
@@ -150,20 +151,24 @@ def _canonical(wanted: str) -> str:
 
 
 def _newest(
-    log: Inspector, key: str, newest: Iterable[Execution], spooled: Iterable[dict[str, Any]]
+    sources: Sources, key: str, newest: Iterable[Execution], spooled: Iterable[dict[str, Any]]
 ) -> str | None:
-    """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired."""
+    """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired.
+
+    What a clock has written that was ahead is not the newest.
+    """
     query = HistoryQuery(key=key, limit=_LOOKED_AT)
     fired: list[tuple[float, str | None]] = [(e.started_at, e.tick) for e in newest]
-    fired += [(skip.at, skip.tick) for skip in log.skips(query)]
+    fired += [(skip.at, skip.tick) for skip in sources.log.skips(query)]
     fired += [(record["fired_at"], record["tick"]) for record in spooled]
     instants = [
         (instant, text) for text in {text for _, text in fired} if text is not None
         for instant in [tick.instant_of(text)] if instant is not None
     ]  # fmt: skip
+    ranked: Iterable[tuple[float, str | None]] = fired
     if instants and len(instants) == len({text for _, text in fired}):
-        return max(instants)[1]
-    return max(fired, key=lambda pair: pair[0], default=(0.0, None))[1]
+        ranked = instants
+    return max(ranked, key=lambda pair: believed(pair[0], sources.now), default=(0.0, None))[1]
 
 
 def _executions(log: Inspector, key: str, text: str | None) -> list[Traced]:

@@ -55,6 +55,8 @@ def test_a_clock_that_was_ahead_silences_no_key(any_store: Store, new_host: Host
         assert host.run(key, *options, "--", "echo", "runs").out == b"runs\n"
         assert host.run(key, *options, "--", "echo", "runs").out == b""
         assert found(host) == []
+        [newest] = json.loads(host("why", key, "--json").out)["executions"]
+        assert newest["command"] == "echo runs"
     [well] = diagnosed(host, "marks")
     assert well["state"] == "ok"
     assert json.loads(host("audit", "--json").out) == []
