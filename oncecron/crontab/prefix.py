@@ -61,6 +61,7 @@ def with_prefix(
         command, before = command[len(before) - len(there.rest) :], there.rest
     if simple_words(shell_command(command, rule)):
         return begin + _COMMAND + b" " + command
+    _refuse_option("the command", before.decode(errors="replace"))
     string = b"'" + before.replace(b"'", b"'\\''") + b"'"
     return begin + _STRING + b" " + string + command[len(before) :]
 
@@ -73,11 +74,7 @@ def prefix_alone(program: bytes, options: dict[str, str]) -> bytes:
 def _render(program: bytes, options: dict[str, str]) -> bytes:
     words = [program, b"run"]
     for name, value in options.items():
-        if is_option(value, RUN_OPTIONS):
-            raise ValueError(
-                f"{name} is {value!r}, which `oncecron run` takes for an option; "
-                "set it in the configuration file"
-            )
+        _refuse_option(name, value)
         words += [b"--" + name.encode()] + ([] if name in _FLAGS else [value.encode()])
     for word in words:
         if _NOT_IN_WORDS.intersection(word):
@@ -87,6 +84,14 @@ def _render(program: bytes, options: dict[str, str]) -> bytes:
                 "written in a crontab; set it in the configuration file"
             )
     return b"".join(quoted(word) + b" " for word in words)
+
+
+def _refuse_option(name: str, value: str) -> None:
+    if is_option(value, RUN_OPTIONS):
+        raise ValueError(
+            f"{name} is {value!r}, which `oncecron run` takes for an option; "
+            "set it in the configuration file"
+        )
 
 
 def read_prefix(command: bytes) -> Prefix | None:

@@ -28,8 +28,8 @@ SERIES = "with recursive n(n) as (select 1 union all select n + 1 from n where n
 IN_SQLITE = """
 insert into job_key (key, shard, schedule, zone, expected_shards, expected_since)
   {series} select 'junk-' || n, 0, '* * * * *', 'UTC', 1, {now} - 86400 from n;
-insert into key_host (key, shard, host, seen_at, version, ticks, ticks_at, command, hour, wins, skips)
-  {series} select 'junk-1', 0, 'ghost-' || n, {now}, '0.1', 't' || n, {now}, 'true', 0, '0', '0' from n;
+insert into key_host (key, shard, host, seen_at, version, ticks, ticks_at, command, hour, wins, skips, twice)
+  {series} select 'junk-1', 0, 'ghost-' || n, {now}, '0.1', 't' || n, {now}, 'true', 0, '0', '0', '' from n;
 insert into skip (key, shard, tick, host, reason, pid, at, count)
   {series} select 'junk-1', 0, 't' || n, 'ghost-' || n, 'held', 1, {now}, 1 from n;
 insert into item_list (key, tick, loaded_at) {series} select 'junk-' || n, 't', {now} from n;

@@ -145,16 +145,16 @@ def test_a_role_that_may_not_create_the_schema_is_told_what_to_run(
 def test_a_schema_of_another_version_is_refused_before_the_claim(
     fire: Callable[..., Ended], database: Database, public_path: Path
 ) -> None:
-    """Both versions and the command are named: exit 78, and nothing has run."""
+    """Both versions and the cure are named: exit 78, and nothing has run."""
     with database.connect("owner") as connection:
         connection.execute("create schema oncecron")
-        connection.execute("create table oncecron.meta (version int)")
+        connection.execute("create table oncecron.meta (version int, oldest int)")
         connection.execute("insert into oncecron.meta values (99)")
     ended = fire(database.url())
     assert ended.status == 78
     line = one_line(ended)
-    assert "99" in line
-    assert "oncecron init" in line
+    assert "version 99" in line
+    assert "is for version 1; upgrade oncecron on this host" in line
     assert not (public_path / "ran").exists()
 
 

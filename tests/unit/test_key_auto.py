@@ -55,3 +55,8 @@ def test_other_firings_do_not_import_the_rule() -> None:
     code += "\nkey_of(oncecron.config.run_parser.ParsedRun({'key': '%s'}, ['x']))"
     assert "oncecron.crontab.derived_key" not in loaded_by(code % "k")
     assert "oncecron.crontab.derived_key" in loaded_by(code % "auto")
+
+
+def test_a_command_that_run_takes_for_an_option_is_left() -> None:
+    """Cron would start it, and oncecron would not."""
+    assert not any(map(assert_one_key, (b"--", b"-v", b"--help")))
