@@ -421,6 +421,7 @@ class RedisInspector:
     def _upgrade(self) -> int:
         """Bring the data to the version of this program, whole or not at all; return the version that they had."""
         where = f"Redis {self._target.shown}"
+        self._pipeline.close()
         self._pipeline = Pipeline(self._target, self._names)
         name = self._names.of_namespace("namespace")
         [(layout, oldest)] = self._pipeline.ask([("HMGET", name, "layout", "oldest")])
