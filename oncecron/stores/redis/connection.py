@@ -335,9 +335,8 @@ def _connected(place: Host | str, transport: Transport, deadline: float) -> _soc
     if isinstance(place, str):
         return _opened(_socket.AF_UNIX, place, transport, deadline)
     host, port = place
-    transport.remaining(
-        deadline
-    )  # of several names: a name server that hangs has time limits of its own
+    # Of several names: a name server that hangs has time limits of its own.
+    transport.remaining(deadline)
     # Bytes, because text would import the IDNA codec.
     name = host.encode("ascii" if host.isascii() else "idna")
     found = _socket.getaddrinfo(name, port, _socket.AF_UNSPEC, _socket.SOCK_STREAM)
