@@ -122,9 +122,12 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         elif settings["follow"]:
             _follow(store, query, writer)
         else:
-            shown = writer.write(_records(settings, store, query))
+            records = _records(settings, store, query)
+            hosts: set[str] = set()
+            shown = writer.write(_noted(records, hosts) if stream.isatty() else records)
             if stream.isatty():
                 _note_what_is_missing(settings, store, query, shown)
+                _note_shared_names(settings, hosts)
     return incomplete(store)
 
 
@@ -170,6 +173,27 @@ def _note_what_is_missing(
         complain(f"no {matching}{what} on record" + (f" for key {query.key}" if query.key else ""))
     elif shown == query.limit and not settings.typed("limit"):
         complain(f"these are the newest {shown}; add --limit 0 to show all")
+
+
+def _noted(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
+    for record in records:
+        hosts.add(record.host)
+        yield record
+
+
+def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
+    """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
+    from oncecron.core.errors import StoreError
+    from oncecron.core.stderr import complain
+    from oncecron.reports.hosts import NAMES_CURE, same_names
+
+    try:
+        with store_inspector(settings) as store:
+            shared = same_names(row for row in store.host_ticks() if row.host in hosts)
+    except StoreError:
+        return  # a role that may read the log alone
+    for sentence in shared.values():
+        complain(f"{sentence}: {NAMES_CURE}")
 
 
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:

@@ -1,13 +1,15 @@
-"""Shells in which somebody presses TAB: bash and zsh at a terminal of their own, fish by its own question."""
+"""Terminals: of a command, and of bash and zsh in which somebody presses TAB; fish answers a question of its own."""
 
 import os
 import pty
 import select
+import subprocess
 import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.process import end, spawn
 from servers.require import program
 
@@ -105,3 +107,24 @@ def terminal(shell: str, setup: str, environment: Mapping[str, str]) -> Iterator
         os.close(ours)
         os.close(its)
         end(process)
+
+
+def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tuple[str, str]:
+    """Return what a command writes on a terminal of 100 columns, and beside it."""
+    ours, theirs = pty.openpty()
+    subprocess.run(["stty", "cols", "100"], stdin=theirs, check=True)
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, *map(str, arguments)],
+        env={**host.environment, "TERM": "xterm", **environment},
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    try:
+        while block := os.read(ours, 65536):
+            seen += block
+    except OSError:  # EIO: everybody has closed it
+        pass
+    os.close(ours)
+    _, err = process.communicate(timeout=30)
+    return seen.decode().replace("\r\n", "\n"), err.decode()

@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import os
-import pty
 import shlex
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from answers import answer, refused
 from log_of import Store
 from servers import Database, Journal, eventually, job, skewed
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
+from terminals import on_a_terminal
 
 from oncecron.core.log_rows import owner_digest
 
@@ -199,27 +199,6 @@ def test_what_does_not_go_together_is_a_usage_error(
 
 
 # On a terminal
-
-
-def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tuple[str, str]:
-    """Return what a command writes on a terminal of 100 columns, and beside it."""
-    ours, theirs = pty.openpty()
-    subprocess.run(["stty", "cols", "100"], stdin=theirs, check=True)
-    process = subprocess.Popen(
-        [CONSOLE_SCRIPT, *map(str, arguments)],
-        env={**host.environment, "TERM": "xterm", **environment},
-        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    os.close(theirs)
-    seen = b""
-    try:
-        while block := os.read(ours, 65536):
-            seen += block
-    except OSError:  # EIO: everybody has closed it
-        pass
-    os.close(ours)
-    _, err = process.communicate(timeout=30)
-    return seen.decode().replace("\r\n", "\n"), err.decode()
 
 
 def test_a_terminal_gets_colour_for_the_outcome_and_lines_that_fit(past: Oncecron) -> None:

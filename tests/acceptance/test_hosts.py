@@ -9,6 +9,7 @@ from answers import refused
 from log_of import Store
 from servers.oncecron import Oncecron
 from servers.require import require_root
+from terminals import on_a_terminal
 
 from oncecron import __version__
 
@@ -70,6 +71,8 @@ def test_two_machines_of_one_name_are_told_apart(new_host: Hosts, operator: Once
     ]
     assert named["state"] == "warn"
     assert "localhost is the name of two machines" in named["text"]
+    _, noted = on_a_terminal(one, "history")
+    assert "localhost is the name of two machines or more, which have fired the same" in noted
     drained = operator("drain", "localhost")
     assert drained.status == 0
     assert "two machines or more: all of them are drained" in drained.err
