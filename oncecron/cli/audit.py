@@ -41,7 +41,7 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
-    from oncecron.reports.audit import Question, audit
+    from oncecron.log.overlap import Question, audit
 
     settings = Settings(OPTIONS, given)
     since = None if settings["since"] is None else moment(settings["since"], time.time())

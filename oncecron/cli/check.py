@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncecron.alerts.kinds import OPTIONS as WHAT_COUNTS
 from oncecron.cli.command import (
     JSON,
     KEYS,
@@ -18,7 +19,6 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
-from oncecron.config.findings import OPTIONS as WHAT_COUNTS
 from oncecron.config.options import Option
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import TextIO
 
+    from oncecron.alerts.findings import Checked
     from oncecron.config.settings import Settings
-    from oncecron.reports.check import Checked
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -70,7 +70,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     if as_json:
         output.write_text(_as_json(checked, settings["utc"]), stream)
     else:
-        from oncecron.reports.check import lines
+        from oncecron.alerts.findings import lines
 
         output.say("\n".join(lines(checked, states)), stream)
     return checked.state
@@ -78,7 +78,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
 
 def _states(settings: Settings) -> Mapping[str, int]:
     """Return the state of each kind of finding. Raises `UsageError` for an unknown kind."""
-    from oncecron.config.findings import states_of
+    from oncecron.alerts.kinds import states_of
     from oncecron.core.errors import UsageError
 
     try:
@@ -88,13 +88,13 @@ def _states(settings: Settings) -> Mapping[str, int]:
 
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
+    from oncecron.alerts.findings import Limits
+    from oncecron.alerts.look import look
+    from oncecron.alerts.settings import channel_names
     from oncecron.cli.pause import named_key, near
-    from oncecron.config.notify import channel_names
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError, StoreError
     from oncecron.core.text import Clock
-    from oncecron.reports.check import Limits
-    from oncecron.reports.findings import look
 
     keys = {named_key(word) for word in words}
     now = clock.wall()
@@ -118,8 +118,8 @@ def spooled_records(settings: Settings) -> int:
 
 
 def _as_json(checked: Checked, utc: bool) -> str:
+    from oncecron.alerts.kinds import STATES
     from oncecron.cli import output
-    from oncecron.config.findings import STATES
     from oncecron.core.text import Clock
 
     shown = Clock(utc)
@@ -166,7 +166,7 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
         }
         output.write_text(output.json_text(unknown, 1), stream)
     else:
-        from oncecron.reports.check import without_bars
+        from oncecron.alerts.findings import without_bars
 
         output.say(without_bars(f"ONCECRON UNKNOWN: {why}"), stream)
 

@@ -174,7 +174,7 @@ class LazyGroup(_Helpful, click.Group):
 
 def _pasted(line: Sequence[str]) -> str:
     """Return a command line for a shell, without passwords."""
-    from oncecron.crontab.masking import masked_words  # noqa: PLC0415 - not for --help
+    from oncecron.core.masking import masked_words  # noqa: PLC0415 - not for --help
     from oncecron.stores.address import has_password, shell_quoted  # noqa: PLC0415 - not for --help
 
     words, before = [], ""

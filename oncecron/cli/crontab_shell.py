@@ -20,7 +20,7 @@ import sys
 from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, OWN_SHELL
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
-from oncecron.crontab.words import guard_in, is_off, per_host_program, simple_words
+from oncecron.core.shell_words import guard_in, is_off, per_host_program, simple_words
 
 _USAGE = f"""\
 Run each line of a crontab once per tick, on one host.
@@ -61,7 +61,7 @@ def run_line(arguments: list[str]) -> int:
     given = {"key": AUTO_KEY}
     words = simple_words(bare)
     if words is None:
-        from oncecron.crontab.leading_test import leading_test  # noqa: PLC0415 - only where a shell is needed
+        from oncecron.core.leading_test import leading_test  # noqa: PLC0415 - only where a shell is needed
 
         there = leading_test(bare)
         if there:

@@ -55,10 +55,10 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     from oncecron.cli.crontab.installed_cron import installed_cron
     from oncecron.cli.crontab.of_host import crontabs_of_host
+    from oncecron.cli.diagnoses import of_cron, of_path, of_spool, of_zone
     from oncecron.core.errors import ConfigurationError
     from oncecron.core.log_rows import Diagnosis
     from oncecron.crontab.crons import CRONS
-    from oncecron.reports.doctor import of_cron, of_path, of_spool, of_zone
     from oncecron.run.sandbox import diagnoses, refused
     from oncecron.run.spool import spool_of
 
@@ -84,14 +84,14 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
 
 def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
     """Judge the store, or the log beside it; an error ends what can be known of it."""
-    from oncecron.config.notify import channel_names
+    from oncecron.alerts.settings import channel_names
+    from oncecron.cli.diagnoses import of_hosts, of_keys, of_notices
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
     from oncecron.core.log_rows import Diagnosis
     from oncecron.core.text import Clock
-    from oncecron.reports.doctor import of_hosts, of_keys, of_notices
-    from oncecron.reports.hosts import recent
-    from oncecron.reports.wrong_times import after_their_ticks, of_the_future
+    from oncecron.log.hosts import recent
+    from oncecron.log.wrong_times import after_their_ticks, of_the_future
     from oncecron.stores.address import masked
 
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")

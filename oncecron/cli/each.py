@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron.cli.command import TableCommand
-from oncecron.config.each_options import EACH_OPTIONS
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.units import format_duration
+from oncecron.each.options import EACH_OPTIONS
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-    from oncecron.core.items import ItemCounts
+    from oncecron.each.values import ItemCounts
 
 
 def _each(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.run.items.host import each  # noqa: PLC0415 - not for --help
+    from oncecron.each.slots import each  # noqa: PLC0415 - not for --help
 
     bar = _Bar() if os.isatty(2) else None
     try:

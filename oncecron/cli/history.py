@@ -136,7 +136,7 @@ def _records(
 ) -> Iterator[Execution] | Iterator[Skip]:
     """Return the records to show; only the store, not a log beside it, knows what is still running."""
     from oncecron.core import clock
-    from oncecron.reports.jobs import dead_letters
+    from oncecron.log.jobs import dead_letters
 
     if settings["skips"]:
         return _with_shards(log, query)
@@ -185,7 +185,7 @@ def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
     """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
     from oncecron.core.errors import StoreError
     from oncecron.core.stderr import complain
-    from oncecron.reports.hosts import NAMES_CURE, same_names
+    from oncecron.log.hosts import NAMES_CURE, same_names
 
     try:
         with store_inspector(settings) as store:

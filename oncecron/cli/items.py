@@ -17,14 +17,14 @@ from oncecron.cli.command import (
     store_inspector,
 )
 from oncecron.config.options import Option
-from oncecron.core.items import ITEM_STATES, MENDABLE_STATES
+from oncecron.each.values import ITEM_STATES, MENDABLE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.config.settings import Settings
-    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import ItemQuery, ListView
+    from oncecron.each.values import MendedState
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can

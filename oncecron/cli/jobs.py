@@ -21,7 +21,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
-    from oncecron.reports.jobs import jobs
+    from oncecron.log.jobs import jobs
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()

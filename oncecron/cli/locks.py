@@ -33,7 +33,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
-    from oncecron.reports.item_lists import with_items
+    from oncecron.each.reports import with_items
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()

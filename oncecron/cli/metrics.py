@@ -12,9 +12,9 @@ from oncecron.config.options import Option
 from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
 
 if TYPE_CHECKING:
+    from oncecron.alerts.metrics import Reading
     from oncecron.config.settings import Settings
     from oncecron.core.errors import OncecronError
-    from oncecron.reports.metrics import Reading
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -52,7 +52,7 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     reader = _Reader(settings)
     if address:
         return _serve(reader, *address)
-    from oncecron.reports.metrics import text_of
+    from oncecron.alerts.metrics import text_of
 
     reading = reader.read()
     text = text_of(reading)
@@ -140,21 +140,21 @@ class _Question(threading.Thread):
 
 
 def _failed(error: OncecronError) -> Reading:
+    from oncecron.alerts.metrics import Reading
     from oncecron.core import clock
-    from oncecron.reports.metrics import Reading
 
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
 
 
 def _reading(settings: Settings) -> Reading:
+    from oncecron.alerts.findings import Limits
+    from oncecron.alerts.kinds import KINDS
+    from oncecron.alerts.look import look
+    from oncecron.alerts.metrics import Reading
+    from oncecron.alerts.settings import channel_names
     from oncecron.cli.check import spooled_records
-    from oncecron.config.findings import KINDS
-    from oncecron.config.notify import channel_names
     from oncecron.core import clock
     from oncecron.core.text import Clock
-    from oncecron.reports.check import Limits
-    from oncecron.reports.findings import look
-    from oncecron.reports.metrics import Reading
 
     now = clock.wall()
     spooled = spooled_records(settings)
@@ -198,9 +198,9 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
 
     from prometheus_client import start_http_server
 
+    from oncecron.alerts.metrics import registry_of
     from oncecron.cli import output
     from oncecron.core.errors import ConfigurationError
-    from oncecron.reports.metrics import registry_of
 
     ends = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it

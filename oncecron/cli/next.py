@@ -60,7 +60,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output, tables
     from oncecron.config.settings import Settings
     from oncecron.core.errors import UsageError
-    from oncecron.reports.upcoming import FIRST, LAST, coming
+    from oncecron.log.upcoming import FIRST, LAST, coming
 
     key = words[0] if words else None
     settings = Settings(OPTIONS, given, key)
@@ -85,7 +85,7 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     """Return a schedule and its zone: typed, else configured, else from the last claim, which asks the store."""
     from oncecron.config.file import job_section
     from oncecron.core.errors import ConfigurationError, NotFoundError, UsageError
-    from oncecron.reports.upcoming import known_schedule
+    from oncecron.log.upcoming import known_schedule
 
     if (key is None) != settings.typed("schedule"):
         raise UsageError("give either a KEY or a schedule, such as --schedule '0 2 * * *'")

@@ -18,9 +18,9 @@ from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncecron.config.notify import Notify
+    from oncecron.alerts.notify import Context, Result
+    from oncecron.alerts.settings import Notify
     from oncecron.config.settings import Settings
-    from oncecron.reports.notify.deliver import Context, Result
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -51,7 +51,7 @@ _WAIT = "60s"
 
 
 def _notify(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.config.notify import NOTIFY_KEY, read_notify
+    from oncecron.alerts.settings import NOTIFY_KEY, read_notify
     from oncecron.config.settings import Settings
     from oncecron.core.errors import UsageError
 
@@ -72,7 +72,7 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
-    from oncecron.config.notify import NOTIFY_KEY
+    from oncecron.alerts.settings import NOTIFY_KEY
     from oncecron.config.run_parser import ParsedRun
     from oncecron.run.firing import run
 
@@ -92,7 +92,7 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
 
 def _pass(settings: Settings, notify: Notify) -> int:
     """Make the pass; return 1 if a row of the store cannot be read, or with --now if a channel has not acknowledged."""
-    from oncecron.reports.notify.deliver import deliver, prepare
+    from oncecron.alerts.notify import deliver, prepare
 
     with store_and_log(settings) as (store, log):
         context = _context(settings, store, log)
@@ -124,8 +124,8 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
 
 def _context(settings: Settings, store: Inspector, log: Inspector) -> Context:
+    from oncecron.alerts.notify import Context
     from oncecron.core import clock
-    from oncecron.reports.notify.deliver import Context
     from oncecron.run.spec import host_name
 
     return Context(store, log, settings["namespace"], host_name(), clock.wall())
@@ -133,9 +133,9 @@ def _context(settings: Settings, store: Inspector, log: Inspector) -> Context:
 
 def _show(settings: Settings, notify: Notify) -> int:
     """Print what a pass would send."""
+    from oncecron.alerts.channels import rendered
+    from oncecron.alerts.notify import prepare
     from oncecron.cli import output
-    from oncecron.reports.notify.channels import rendered
-    from oncecron.reports.notify.deliver import prepare
 
     stream = output.standard_output()
     with store_and_log(settings) as (store, log):
@@ -152,9 +152,9 @@ def _show(settings: Settings, notify: Notify) -> int:
 
 def _test(settings: Settings, notify: Notify) -> int:
     """Send a message that says that nothing is wrong."""
+    from oncecron.alerts.notify import sent, tests_of
     from oncecron.cli import output
     from oncecron.core.stderr import complain
-    from oncecron.reports.notify.deliver import sent, tests_of
 
     status = 0
     with store_and_log(settings) as (store, log):

@@ -32,8 +32,8 @@ OPTIONS = (
 
 
 def _prune(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.alerts.settings import channel_names
     from oncecron.cli import output
-    from oncecron.config.notify import channel_names
     from oncecron.config.settings import Settings
     from oncecron.core.stderr import complain
 

@@ -15,9 +15,9 @@ from oncecron.core.timing import ASSUMED_GRACE, RELEASE_MARGIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oncecron.cli.stop_request import Fate
     from oncecron.config.settings import Settings
     from oncecron.core.log_rows import LeaseView, Released, Unblocked
-    from oncecron.reports.stop_request import Fate
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -88,9 +88,9 @@ class _Release:
         """Ask the holders, wait as long as they could answer; return the fates in the same order."""
         from signal import SIGTERM
 
+        from oncecron.cli.stop_request import ttl_of
         from oncecron.core.model import Request
         from oncecron.core.timing import HEARTBEATS_PER_TTL
-        from oncecron.reports.stop_request import ttl_of
 
         def timeout(lease: LeaseView, silent: bool) -> float:
             acknowledged_within = 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
@@ -105,7 +105,7 @@ class _Release:
 
     def _freed(self, lease: LeaseView, fate: Fate | None) -> tuple[bool, str]:
         """Release a shard whose execution, or lease, has ended."""
-        from oncecron.reports.stop_request import name_of
+        from oncecron.cli.stop_request import name_of
 
         name = name_of(lease)
         if fate is not None and fate.answer == "alive":
@@ -125,7 +125,7 @@ class _Release:
         return False, self._why_not(name, lease, answer)
 
     def _why_not(self, name: str, lease: LeaseView, answer: Released) -> str:
-        from oncecron.reports.stop_request import typed_name
+        from oncecron.cli.stop_request import typed_name
 
         if answer.answer == "alive":
             return f"{name} is not released: its lease was renewed and {_lasts(answer.ends_in)}"
@@ -193,8 +193,8 @@ def _still_alive(name: str, fate: Fate) -> str:
 
 
 def _not_by_force(lease: LeaseView) -> tuple[bool, str]:
+    from oncecron.cli.stop_request import name_of
     from oncecron.core.text import visible
-    from oncecron.reports.stop_request import name_of
 
     left = (lease.expires_at or 0.0) - (lease.asked_at or 0.0)
     return False, (

@@ -15,11 +15,11 @@ from oncecron.core.timing import ASSUMED_GRACE, STOP_MARGIN, TAKEOVER_WITHIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oncecron.cli.stop_request import Fate
     from oncecron.config.settings import Settings
     from oncecron.core.log_rows import LeaseView
     from oncecron.core.model import Request
     from oncecron.core.text import Clock
-    from oncecron.reports.stop_request import Fate
     from oncecron.stores.api import Inspector
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
@@ -85,7 +85,7 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
 
 def _ended_before(store: Inspector, over: Sequence[LeaseView]) -> list[Fate]:
     """Return the fates of executions that were over before the stop."""
-    from oncecron.reports.stop_request import fate_of
+    from oncecron.cli.stop_request import fate_of
 
     numbers = ((lease, lease.execution_id) for lease in over)
     return [
@@ -97,7 +97,7 @@ def found(store: Inspector, key: str, shard: int | None) -> tuple[list[LeaseView
     """Return a key's active leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError
-    from oncecron.reports.jobs import is_living
+    from oncecron.log.jobs import is_living
 
     now = clock.wall()
     leases = [
@@ -122,8 +122,8 @@ def _stopped(store: Inspector, living: Sequence[LeaseView], settings: Settings) 
     """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
     from signal import Signals
 
+    from oncecron.cli.stop_request import ttl_of
     from oncecron.core.model import Request
-    from oncecron.reports.stop_request import ttl_of
 
     grace = settings["grace"] if settings.typed("grace") else None
     request = Request("stop", author(), int(Signals[f"SIG{settings['signal']}"]), grace)
@@ -141,8 +141,8 @@ def asked(
     store: Inspector, living: Sequence[LeaseView], request: Request, **how: object
 ) -> list[Fate]:
     """Ask the holders, with one line per event on standard error; return the fates of their executions."""
+    from oncecron.cli.stop_request import Asking
     from oncecron.core.stderr import complain
-    from oncecron.reports.stop_request import Asking
 
     asking = Asking(store, request, tell=complain, **how)  # type: ignore[arg-type]
     try:
@@ -157,8 +157,8 @@ def asked(
 
 
 def _sentence(fate: Fate, clock: Clock) -> str:
+    from oncecron.cli.stop_request import name_of
     from oncecron.core.text import visible
-    from oncecron.reports.stop_request import name_of
 
     who = f"{name_of(fate)}: execution {fate.execution_id} on {visible(fate.host or '-')} (pid {fate.pid})"
     if fate.answer == "gone":
@@ -177,8 +177,8 @@ def how_it_ended(fate: Fate) -> str:
 
 def _gone(lease: LeaseView, clock: Clock, settings: Settings) -> str:
     """Return the sentence for a lease that had already expired, or for a session lock without a lease."""
+    from oncecron.cli.stop_request import DEAD_BY_THEN, name_of, typed_name
     from oncecron.core.text import visible
-    from oncecron.reports.stop_request import DEAD_BY_THEN, name_of, typed_name
 
     name = typed_name(lease)
     if lease.execution_id is None:
@@ -195,10 +195,10 @@ def _gone(lease: LeaseView, clock: Clock, settings: Settings) -> str:
 
 def _complain_of(alive: Sequence[Fate], clock: Clock) -> int:
     """Report what is still running; return the exit status."""
+    from oncecron.cli.stop_request import name_of
     from oncecron.core.errors import EX_TEMPFAIL
     from oncecron.core.stderr import complain
     from oncecron.core.text import visible
-    from oncecron.reports.stop_request import name_of
 
     for fate in alive:
         progress = (

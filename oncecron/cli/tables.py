@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncecron.cli.stop_request import Fate
 from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import (
     ConfiguredValue,
@@ -16,14 +17,13 @@ from oncecron.core.log_rows import (
     Pause,
     Skip,
 )
+from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
-from oncecron.reports.audit import Finding
-from oncecron.reports.due import MISSED_AT_MOST
-from oncecron.reports.hosts import HostSummary
-from oncecron.reports.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
-from oncecron.reports.stop_request import Fate
-from oncecron.reports.upcoming import Coming
+from oncecron.log.hosts import HostSummary
+from oncecron.log.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
+from oncecron.log.overlap import Finding
+from oncecron.log.upcoming import Coming
 
 if TYPE_CHECKING:
     from collections.abc import Callable

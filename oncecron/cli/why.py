@@ -21,8 +21,8 @@ from oncecron.config.options import Option
 if TYPE_CHECKING:
     from oncecron.config.settings import Settings
     from oncecron.core.text import Clock
-    from oncecron.reports.explain import Account
-    from oncecron.reports.tick_history import Facts
+    from oncecron.log.account import Account
+    from oncecron.log.tick_history import Facts
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -46,8 +46,8 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.text import Clock, visible
-    from oncecron.reports.explain import account
-    from oncecron.reports.tick_history import Sources, gather
+    from oncecron.log.account import account
+    from oncecron.log.tick_history import Sources, gather
 
     settings = Settings(OPTIONS, given)
     key, tick = named_key(words[0]), _tick(settings)

@@ -45,7 +45,7 @@ _TEXT_OR_NUMBER = frozenset((str, int))
 
 def _job_keys() -> dict[str, Option]:
     """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
-    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
+    from oncecron.each.options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
 
     items = {option.name: option for option in ITEM_OPTIONS if option.config != "never"}
     return {**_JOB_KEYS, **items}
@@ -81,7 +81,7 @@ class File(NamedTuple):
     redis: tuple[tuple[str, str], ...] = ()
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
     notify: Mapping[str, Any] = {}
-    """The table [notify] as it stands there; see `oncecron.config.notify`."""
+    """The table [notify] as it stands there; see `oncecron.alerts.settings`."""
     mode: int = 0
     """The permissions of the file."""
     problems: tuple[FileProblem, ...] = ()

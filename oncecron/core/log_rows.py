@@ -11,7 +11,7 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Literal
 
-    from oncecron.core.items import ItemCounts, ItemList
+    from oncecron.each.values import ItemCounts, ItemList
 
 
 class Execution(NamedTuple):
@@ -308,7 +308,7 @@ class Notice(NamedTuple):
     version: int
     """How often the document was written; 0: never."""
     document: str
-    """JSON; see `oncecron.reports.notify.notified`."""
+    """JSON; see `oncecron.alerts.notified`."""
 
 
 class Released(NamedTuple):
@@ -446,13 +446,13 @@ class ListView(NamedTuple):
     @property
     def items_of(self) -> ItemList:
         """Return what the list belongs to."""
-        from oncecron.core.items import ItemList  # noqa: PLC0415 - no firing of `run` needs it
+        from oncecron.each.values import ItemList  # noqa: PLC0415 - no firing of `run` needs it
 
         return ItemList(self.key, self.tick)
 
     @property
     def counts(self) -> ItemCounts:
         """Return how many items are in which state."""
-        from oncecron.core.items import ItemCounts  # noqa: PLC0415 - no firing of `run` needs it
+        from oncecron.each.values import ItemCounts  # noqa: PLC0415 - no firing of `run` needs it
 
         return ItemCounts(*self[2:9])

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.crontab.words import BLANK, OPERATOR, REDIRECTION, WORD, UnclosedError, tokens
+from oncecron.core.shell_words import BLANK, OPERATOR, REDIRECTION, WORD, UnclosedError, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron.crontab.words import Token
+    from oncecron.core.shell_words import Token
 
 
 class _Form(NamedTuple):

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.shell_words import OPERATOR, WORD, UnclosedError, per_host_program, tokens
 from oncecron.crontab.programs import Program, lines_within, program_of
 from oncecron.crontab.simple_commands import simple_commands, to_bytes, to_text
-from oncecron.crontab.words import OPERATOR, WORD, UnclosedError, per_host_program, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import is_option
-from oncecron.crontab.leading_test import leading_test, whole_command
-from oncecron.crontab.masking import masked_words
+from oncecron.core.leading_test import leading_test, whole_command
+from oncecron.core.masking import masked_words
+from oncecron.core.shell_words import Token, quoted, simple_words, tokens
 from oncecron.crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_command, split_command
-from oncecron.crontab.words import Token, quoted, simple_words, tokens
 
 _COMMAND = b"--"
 _STRING = b"--shell"

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.crontab.launchers import LINE, entry_of, follow_console, without_arguments
+from oncecron.core.launchers import LINE, entry_of, follow_console, without_arguments
 from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oncecron.crontab.words import (
+from oncecron.core.shell_words import (
     BLANK,
     COMMENT,
     OPERATOR,

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.shell_words import SHELL_BUILTINS
 from oncecron.crontab.scanner import Entry, scan
-from oncecron.crontab.words import SHELL_BUILTINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

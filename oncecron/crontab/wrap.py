@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.file import job_section
 from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
+from oncecron.core.derived_key import PREFIX_VARIABLE, derived_key, digest
+from oncecron.core.leading_test import remaining_test
+from oncecron.core.shell_words import canonical, guard_in, is_bourne_shell, is_off
 from oncecron.crontab.crons import CRONS
-from oncecron.crontab.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.firing_times import (
     never_runs,
@@ -34,7 +36,6 @@ from oncecron.crontab.firing_times import (
     zones_without_effect,
 )
 from oncecron.crontab.generators import generated_lines
-from oncecron.crontab.leading_test import remaining_test
 from oncecron.crontab.lockers import (
     find_lockers,
     random_delay,
@@ -53,7 +54,6 @@ from oncecron.crontab.scanner import (
     Problem,
     scan,
 )
-from oncecron.crontab.words import canonical, guard_in, is_bourne_shell, is_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

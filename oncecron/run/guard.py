@@ -43,12 +43,12 @@ from oncecron.run.store_thread import StoreThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from oncecron.alerts.pinger import EventKind, Pinger
     from oncecron.core.model import Lease
+    from oncecron.each.spec import ItemsSpec
     from oncecron.run.capture.capture import Capture
     from oncecron.run.events import Event
-    from oncecron.run.items.spec import ItemsSpec
     from oncecron.run.kill_deadlines import Trust
-    from oncecron.run.pings.pinger import EventKind, Pinger
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -232,7 +232,7 @@ class Guard:
         self, items: ItemsSpec, lease: Lease, environment: dict[str, str]
     ) -> Callable[[], int]:
         """Return what runs in place of the command: it loads the list, or runs the command for each batch."""
-        from oncecron.run.items.runner import body  # noqa: PLC0415 - only `each` has items
+        from oncecron.each.runner import body  # noqa: PLC0415 - only `each` has items
 
         items.page.begin_slot(items.number, lease.shard)
         return body(self.spec, items, lease, environment)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oncecron.config.rules import Conflict
     from oncecron.config.run_parser import ParsedRun
     from oncecron.core.model import Lease, Retention
-    from oncecron.run.items.spec import ItemsSpec
+    from oncecron.each.spec import ItemsSpec
     from oncecron.run.spool import Spool
     from oncecron.stores.address import Address
 
@@ -263,7 +263,7 @@ def key_of(parsed: ParsedRun) -> str:
 
 def _derived_key(parsed: ParsedRun) -> str:
     # Only this rule needs these modules.
-    from oncecron.crontab.derived_key import (  # noqa: PLC0415
+    from oncecron.core.derived_key import (  # noqa: PLC0415
         PREFIX_VARIABLE,
         command_of,
         derived_key,
@@ -373,7 +373,7 @@ def shown_words(command: list[str], how: str) -> list[str]:
         words = [" ".join(words[0].split()[:1])]  # a whole line as one word
     if how == "full" or not may_hold_secret(" ".join(words)):
         return words
-    from oncecron.crontab.masking import masked_words  # noqa: PLC0415 - most commands hold no secret
+    from oncecron.core.masking import masked_words  # noqa: PLC0415 - most commands hold no secret
 
     return masked_words(words)
 

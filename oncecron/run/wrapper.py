@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from oncecron.alerts.pinger import Pinger
     from oncecron.core.model import LostByHolder
     from oncecron.run.capture.capture import Capture
-    from oncecron.run.pings.pinger import Pinger
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -122,7 +122,7 @@ def _pinger(spec: RunSpec) -> Pinger | None:
     """Start what pings services; None if none is pinged for the key, or if the host is short of processes."""
     if not spec.pings:
         return None
-    from oncecron.run.pings.pinger import Pinger  # noqa: PLC0415 - only a key with a [[ping]] pays
+    from oncecron.alerts.pinger import Pinger  # noqa: PLC0415 - only a key with a [[ping]] pays
 
     try:
         return Pinger(spec)

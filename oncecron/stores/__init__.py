@@ -66,16 +66,16 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
     """Return the items of a firing; it connects at the first call. `ttl` is in seconds."""
     if address.kind == "sqlite":
-        from oncecron.stores.sqlite.items import SQLiteItemStore
+        from oncecron.each.sqlite_store import SQLiteItemStore
 
         return SQLiteItemStore(address.target, namespace=namespace)
     if address.kind == "redis":
+        from oncecron.each.redis_store import RedisItemStore
         from oncecron.stores.redis.address import parse
-        from oncecron.stores.redis.items import RedisItemStore
 
         target = parse(address.target, address.options)
         return RedisItemStore(target, namespace=namespace, ttl=ttl)
-    from oncecron.stores.postgres.items import PostgresItemStore
+    from oncecron.each.postgres_store import PostgresItemStore
 
     return PostgresItemStore(address.target, namespace=namespace, ttl=ttl)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.claim import PlainSkip
-    from oncecron.core.items import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded, MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
         Execution,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
+    from oncecron.each.values import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded, MendedState
 
 
 class LeaseStore(Protocol):

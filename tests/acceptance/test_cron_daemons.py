@@ -31,7 +31,7 @@ from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
 from servers.process import public_directory, remove_directory
 from true_time import TrueServer, TrueTime, at
 
-from oncecron.config.notify import NOTIFY_KEY
+from oncecron.alerts.settings import NOTIFY_KEY
 
 MINUTES = int(os.environ.get("ONCECRON_TEST_MINUTES", "2"))
 KEYS = ("by-minute", "by-schedule", "fails", "on-redis")

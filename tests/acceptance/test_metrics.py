@@ -102,8 +102,8 @@ def test_forged_keys_are_no_metrics(store: Store, host: Oncecron) -> None:
 
 def test_every_finding_of_a_key_is_a_metric() -> None:
     """A new kind of finding has to be one, too."""
-    from oncecron.config.findings import KINDS
-    from oncecron.reports.metrics import FINDINGS
+    from oncecron.alerts.kinds import KINDS
+    from oncecron.alerts.metrics import FINDINGS
 
     assert set(FINDINGS) | {"channel", "clock", "same-name", "spooled"} == set(KINDS)
 

@@ -10,7 +10,7 @@ from answers import refused
 from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
-from oncecron.crontab.derived_key import derived_key
+from oncecron.core.derived_key import derived_key
 from oncecron.run.spec import user_name
 
 SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")

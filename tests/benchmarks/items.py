@@ -38,10 +38,10 @@ from servers import PostgresServer, RedisServer, descendants
 from servers.process import place_of_servers, public_directory, spawn
 
 from oncecron.core import clock
-from oncecron.core.items import Chunk, Draw, Item, ItemList
 from oncecron.core.log_rows import Roles
 from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import named_tick
+from oncecron.each.values import Chunk, Draw, Item, ItemList
 from oncecron.stores import open_inspector, open_item_store, open_lease_store
 from oncecron.stores.address import parse_address
 

@@ -14,8 +14,8 @@ from redis_stores import RedisKind
 
 from oncecron.core import clock
 from oncecron.core.log_rows import LeastRetention, Roles
+from oncecron.each.sqlite_store import SQLiteItemStore
 from oncecron.stores.sqlite.inspector import SQLiteInspector
-from oncecron.stores.sqlite.items import SQLiteItemStore
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hosts import KEY, Host
 
 from oncecron.core import clock
-from oncecron.core.items import Chunk, Draw, Drawn, Item, ItemCounts, ItemList, ItemResult, Loaded
 from oncecron.core.log_rows import ItemQuery, ItemRow
 from oncecron.core.tick import Tick, named_tick
+from oncecron.each.values import Chunk, Draw, Drawn, Item, ItemCounts, ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

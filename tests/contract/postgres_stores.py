@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
+from oncecron.each.postgres_store import PostgresItemStore
 from oncecron.stores.postgres.inspector import PostgresInspector
-from oncecron.stores.postgres.items import PostgresItemStore
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncecron.core import clock
+from oncecron.each.redis_store import RedisItemStore
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.inspector import RedisInspector
-from oncecron.stores.redis.items import RedisItemStore
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:

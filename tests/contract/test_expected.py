@@ -12,8 +12,8 @@ from oncecron.core.model import Retention
 from oncecron.core.text import Clock
 from oncecron.core.tick import named_tick
 from oncecron.core.units import DAY
-from oncecron.reports.audit import Finding, Question, audit
-from oncecron.reports.jobs import JobSummary, jobs
+from oncecron.log.jobs import JobSummary, jobs
+from oncecron.log.overlap import Finding, Question, audit
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -10,7 +10,8 @@ import pytest
 from item_hosts import CAMPAIGN, LIST, Field, all_drawn, deadline, items, many, positions, put
 
 from oncecron.core.errors import StoreError
-from oncecron.core.items import (
+from oncecron.core.log_rows import ItemQuery
+from oncecron.each.values import (
     Chunk,
     Draw,
     Drawn,
@@ -22,7 +23,6 @@ from oncecron.core.items import (
     Loaded,
     item_id,
 )
-from oncecron.core.log_rows import ItemQuery
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

@@ -11,7 +11,7 @@ from item_hosts import Field, Slot, deadline, many
 from test_items import counts
 
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.items import Draw, Drawn, ItemResult
+from oncecron.each.values import Draw, Drawn, ItemResult
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

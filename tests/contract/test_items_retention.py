@@ -9,9 +9,9 @@ from hosts import KEY, Host, minute
 from item_hosts import LIST, Field, Slot, many
 from test_items import counts
 
-from oncecron.core.items import ItemList, ItemResult, Loaded
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Retention
+from oncecron.each.values import ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

@@ -10,9 +10,9 @@ from hosts import KEY, Host
 from item_hosts import CAMPAIGN, LIST, LOADER, Slot, deadline, many, put
 
 from oncecron.core.errors import StoreRefusesError
-from oncecron.core.items import Chunk, Draw
+from oncecron.each.redis_store import RedisItemStore
+from oncecron.each.values import Chunk, Draw
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.items import RedisItemStore
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease
 from oncecron.core.text import Clock
 from oncecron.core.tick import scheduled_tick
-from oncecron.reports.audit import Question, audit
-from oncecron.reports.explain import account
-from oncecron.reports.jobs import jobs
-from oncecron.reports.tick_history import Sources, gather
+from oncecron.log.account import account
+from oncecron.log.jobs import jobs
+from oncecron.log.overlap import Question, audit
+from oncecron.log.tick_history import Sources, gather
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.reports.audit import Finding
+    from oncecron.log.overlap import Finding
 
 QUERIES = [
     HistoryQuery(),

@@ -16,9 +16,9 @@ from servers import eventually
 
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreError
-from oncecron.core.items import Chunk, Draw, Item, ItemList, ItemResult
 from oncecron.core.log_rows import HistoryQuery, ItemQuery
 from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
+from oncecron.each.values import Chunk, Draw, Item, ItemList, ItemResult
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

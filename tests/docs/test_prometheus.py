@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 from servers.prometheus import promtool
 
-from oncecron.reports.check import Finding
-from oncecron.reports.jobs import JobSummary
-from oncecron.reports.metrics import FINDINGS, OF_JOBS, Reading, text_of
+from oncecron.alerts.findings import Finding
+from oncecron.alerts.metrics import FINDINGS, OF_JOBS, Reading, text_of
+from oncecron.log.jobs import JobSummary
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RULES = DOCS / "prometheus" / "rules.yml"

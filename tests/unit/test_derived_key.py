@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncecron.config.options import is_key
-from oncecron.crontab import launchers
-from oncecron.crontab.derived_key import derived_key
-from oncecron.crontab.launchers import entry_of
-from oncecron.crontab.words import canonical, simple_words
+from oncecron.core import launchers
+from oncecron.core.derived_key import derived_key
+from oncecron.core.launchers import entry_of
+from oncecron.core.shell_words import canonical, simple_words
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "crontabs.md"
 

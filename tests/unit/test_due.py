@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from oncecron.core.log_rows import Expectation, JobKey, SkipReason
-from oncecron.reports.due import MISSED_AT_MOST, Due, Known, dues
+from oncecron.core.missed import MISSED_AT_MOST, Due, Known, dues
 
 if TYPE_CHECKING:
     from oncecron.stores.api import Inspector

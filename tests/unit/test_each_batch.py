@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.core.items import DrawnItem, ItemList, item_id
 from oncecron.core.retry import RetryPolicy
-from oncecron.run.items.batch import Command, Report, results_of, said_of
-from oncecron.run.items.processes import CommandEnd
+from oncecron.each.batch import Command, Report, results_of, said_of
+from oncecron.each.processes import CommandEnd
+from oncecron.each.values import DrawnItem, ItemList, item_id
 
 LIST = ItemList("k", "one")
 POLICY = RetryPolicy(2, (1.0, 1.0), frozenset({65}))

@@ -2,10 +2,10 @@
 
 import os
 
-from oncecron.core.items import ItemCounts
 from oncecron.core.model import REFUSAL_REASONS
-from oncecron.run.items.host import progress_line
-from oncecron.run.items.page import VERDICTS, Page
+from oncecron.each.page import VERDICTS, Page
+from oncecron.each.slots import progress_line
+from oncecron.each.values import ItemCounts
 
 
 def test_a_new_page_says_nothing() -> None:

@@ -21,9 +21,9 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
-from oncecron.reports.explain import account
-from oncecron.reports.jobs import JobSummary, jobs
-from oncecron.reports.tick_history import Facts
+from oncecron.log.account import account
+from oncecron.log.jobs import JobSummary, jobs
+from oncecron.log.tick_history import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

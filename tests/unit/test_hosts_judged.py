@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_hosts_report import NOW, row
 
-from oncecron.config.findings import KINDS
+from oncecron.alerts.findings import Limits, check
+from oncecron.alerts.kinds import KINDS
+from oncecron.cli.diagnoses import of_hosts
 from oncecron.core.log_rows import HostTicks
 from oncecron.core.text import Clock
 from oncecron.core.units import DAY, HOUR
-from oncecron.reports.check import Limits, check
-from oncecron.reports.doctor import of_hosts
-from oncecron.reports.jobs import JobSummary
+from oncecron.log.jobs import JobSummary
 
 if TYPE_CHECKING:
+    from oncecron.alerts.findings import Finding
     from oncecron.core.log_rows import KeyHost
-    from oncecron.reports.check import Finding
 
 WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 0, "overruns": 0,
                      "streak": 0, "outcome": "succeeded"})  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from oncecron.core.log_rows import KeyHost, Pause
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY, HOUR
-from oncecron.reports.hosts import HostSummary, Silence, hosts, last_ticks, of_last_day, recent
+from oncecron.log.hosts import HostSummary, Silence, hosts, last_ticks, of_last_day, recent
 
 NOW = 1.8e9
 

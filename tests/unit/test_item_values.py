@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from oncecron.core.items import (
+from oncecron.core.retry import RetryPolicy
+from oncecron.each.values import (
     LARGEST_ITEM,
     DrawnItem,
     Item,
@@ -20,7 +21,6 @@ from oncecron.core.items import (
     item_of_line,
     state_of,
 )
-from oncecron.core.retry import RetryPolicy
 
 LIST = ItemList("digest", "2026-11-20T02:00Z")
 POLICY = RetryPolicy(retries=2, delay=(5.0, 300.0), permanent=frozenset({64}))

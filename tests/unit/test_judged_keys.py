@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.config.findings import KINDS
+from oncecron.alerts.findings import Limits, check
+from oncecron.alerts.kinds import KINDS
 from oncecron.core.log_rows import Execution, Expectation, JobKey, LeaseView, Pause, SkipReason
 from oncecron.core.text import Clock
-from oncecron.reports.check import Limits, check
-from oncecron.reports.jobs import jobs
+from oncecron.log.jobs import jobs
 
 if TYPE_CHECKING:
-    from oncecron.reports.check import Finding
+    from oncecron.alerts.findings import Finding
     from oncecron.stores.api import Inspector
 
 MINUTE, HOUR = 60.0, 3600.0

@@ -53,8 +53,8 @@ def test_other_firings_do_not_import_the_rule() -> None:
 
     code = FIRING.format("sqlite") + "\nfrom oncecron.run.spec import key_of"
     code += "\nkey_of(oncecron.config.run_parser.ParsedRun({'key': '%s'}, ['x']))"
-    assert "oncecron.crontab.derived_key" not in loaded_by(code % "k")
-    assert "oncecron.crontab.derived_key" in loaded_by(code % "auto")
+    assert "oncecron.core.derived_key" not in loaded_by(code % "k")
+    assert "oncecron.core.derived_key" in loaded_by(code % "auto")
 
 
 def test_a_command_that_run_takes_for_an_option_is_left() -> None:

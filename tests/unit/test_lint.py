@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_lint_mistakes import MISTAKES
 
+from oncecron.core.derived_key import derived_key
 from oncecron.crontab.cron_directory import why_not_read
 from oncecron.crontab.crons import CRONS
-from oncecron.crontab.derived_key import derived_key
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, check_unit, lint
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.simple_commands import simple_commands

@@ -4,7 +4,7 @@ import pytest
 from crontabs import commands
 from hypothesis import given
 
-from oncecron.crontab.derived_key import derived_key
+from oncecron.core.derived_key import derived_key
 from oncecron.crontab.lockers import find_lockers, random_delay, without_lockers
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, unwrap, wrap

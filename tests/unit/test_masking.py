@@ -10,8 +10,8 @@ from crontabs import commands
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncecron.core.masking import _PROGRAMS, masked_line, masked_words
 from oncecron.core.secrets import may_hold_secret
-from oncecron.crontab.masking import _PROGRAMS, masked_line, masked_words
 from oncecron.run.spec import quoted_line, shown_words
 
 if TYPE_CHECKING:

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron.config.notify import Channel
-from oncecron.core.bounds import LONGEST_DOCUMENT
-from oncecron.core.log_rows import Notice
-from oncecron.core.timing import CHANNEL_FORGOTTEN
-from oncecron.reports.check import finding
-from oncecron.reports.notify.changes import acknowledged, changes, message_id, tried, with_ids
-from oncecron.reports.notify.notified import (
+from oncecron.alerts.changes import acknowledged, changes, message_id, tried, with_ids
+from oncecron.alerts.findings import finding
+from oncecron.alerts.notified import (
     Failing,
     Notified,
     failed,
@@ -23,10 +19,14 @@ from oncecron.reports.notify.notified import (
     read,
     written,
 )
+from oncecron.alerts.settings import Channel
+from oncecron.core.bounds import LONGEST_DOCUMENT
+from oncecron.core.log_rows import Notice
+from oncecron.core.timing import CHANNEL_FORGOTTEN
 
 if TYPE_CHECKING:
-    from oncecron.reports.check import Finding
-    from oncecron.reports.notify.changes import Change
+    from oncecron.alerts.changes import Change
+    from oncecron.alerts.findings import Finding
 
 NOW = 1_795_400_000.0
 DAY = 86400.0

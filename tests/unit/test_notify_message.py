@@ -8,11 +8,11 @@ import json
 
 import pytest
 
-from oncecron.config.notify import Channel
-from oncecron.reports.check import finding
-from oncecron.reports.notify.changes import Change
-from oncecron.reports.notify.channels import mail_of, rendered
-from oncecron.reports.notify.message import Evidence, Message, as_json, summary, text
+from oncecron.alerts.changes import Change
+from oncecron.alerts.channels import mail_of, rendered
+from oncecron.alerts.findings import finding
+from oncecron.alerts.message import Evidence, Message, as_json, summary, text
+from oncecron.alerts.settings import Channel
 
 NOW = 1_795_400_000.0
 FORMS = ("text", "json", "slack", "mattermost")

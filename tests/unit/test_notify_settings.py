@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oncecron.alerts.settings import NOTIFY_KEY, Channel, parsed_notify, read_notify
 from oncecron.config.check import check_file
 from oncecron.config.file import read_file
-from oncecron.config.notify import NOTIFY_KEY, Channel, parsed_notify, read_notify
 from oncecron.core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from oncecron.config import convert
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import parse_run
-from oncecron.core import secrets, tick, units
+from oncecron.core import derived_key, secrets, tick, units
+from oncecron.core import shell_words as words
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, UsageError
 from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
-from oncecron.crontab import derived_key, directives, fields, percent_sign, scanner, words
+from oncecron.crontab import directives, fields, percent_sign, scanner
 from oncecron.run import requests, spool_records
 from oncecron.stores import check_address, check_with_driver
 from oncecron.stores.address import parse_address

@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers import Answer, Recorder
 
+from oncecron.alerts.http_request import Request, RequestError, send
+from oncecron.alerts.ping_channel import Channel
+from oncecron.alerts.ping_delivery import Story
+from oncecron.alerts.ping_services import request_for, run_id, summary
+from oncecron.alerts.pinger import events_in
 from oncecron.config.pings import Ping
 from oncecron.core.log_rows import owner_digest
-from oncecron.run.pings.channel import Channel
-from oncecron.run.pings.delivery import Story
-from oncecron.run.pings.pinger import events_in
-from oncecron.run.pings.request import Request, RequestError, send
-from oncecron.run.pings.services import request_for, run_id, summary
 
 OWNER = "3e4f6ad1-08b7-4c52-9a0e-111111111111"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncecron.reports.shards import Division, listed
+from oncecron.log.shards import Division, listed
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from oncecron.cli import release, stop
+from oncecron.cli.stop_request import fate_of
 from oncecron.config.settings import Settings
 from oncecron.core.log_rows import LeaseView, Released
 from oncecron.core.text import Clock
-from oncecron.reports.stop_request import fate_of
 
 if TYPE_CHECKING:
     from oncecron.stores.api import Inspector

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncecron.reports.upcoming import Coming, coming
+from oncecron.log.upcoming import Coming, coming
 
 
 def at(text: str) -> float:

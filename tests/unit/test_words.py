@@ -9,7 +9,7 @@ from crontabs import commands
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oncecron.crontab import words
+from oncecron.core import shell_words as words
 
 # Tokens
 

@@ -10,7 +10,7 @@ import pytest
 from oncecron.core.log_rows import Expectation, HostTicks, JobKey
 from oncecron.core.tick import minute_tick
 from oncecron.core.units import DAY, HOUR, MINUTE
-from oncecron.reports.wrong_times import after_their_ticks
+from oncecron.log.wrong_times import after_their_ticks
 
 NIGHT = 1_799_978_400.0
 """02:00 UTC on a day in January 2027."""

@@ -8,10 +8,10 @@ import click
 
 from oncecron.cli.command import FORMAT, JSON, KEYS, TableCommand, output_format
 from oncecron.cli.pause import named_key, near
-from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.core.errors import EX_CONFIG
 from oncecron.core.log_rows import ConfiguredValue
+from oncecron.each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 
 def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
-    from oncecron.config.notify import channel_section, parsed_notify
+    from oncecron.alerts.settings import channel_section, parsed_notify
     from oncecron.run.spec import shown_words
 
     for channel in parsed_notify(settings.file)[0].channels:

@@ -17,10 +17,10 @@ from oncecron.cli.command import FILES
 from oncecron.cli.crontab import files
 from oncecron.config.options import Option
 from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
+from oncecron.core.masking import masked_line
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
 from oncecron.crontab.crons import CRONS
-from oncecron.crontab.masking import masked_line
 from oncecron.crontab.scanner import WRITE_HERE, scan
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import AUTO_KEY, OWN_SHELL
 from oncecron.config.run_parser import parse_run
-from oncecron.crontab import words
-from oncecron.crontab.derived_key import PREFIX_VARIABLE, command_of, derived_key
+from oncecron.core import shell_words as words
+from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
+from oncecron.core.leading_test import leading_test, whole_command
+from oncecron.core.masking import masked_line
+from oncecron.core.shell_words import guard_in, is_guard, is_off, per_host_program, quoted
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.generators import generated_lines
-from oncecron.crontab.leading_test import leading_test, whole_command
 from oncecron.crontab.lint.run_arguments import usage_error_of
-from oncecron.crontab.masking import masked_line
 from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.programs import SHELLS, STRING_FOLLOWS
 from oncecron.crontab.scanner import Entry, Variable
 from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
-from oncecron.crontab.words import guard_in, is_guard, is_off, per_host_program, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.core.masking import secrets_in
 from oncecron.core.secrets import hidden_in_url, is_secret_name
-from oncecron.crontab.masking import secrets_in
 from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.core.shell_words import BLANK, OPERATOR, REDIRECTION, WORD, UnclosedError, tokens
 from oncecron.crontab.simple_commands import simple_commands, to_bytes, to_text
-from oncecron.crontab.words import BLANK, OPERATOR, REDIRECTION, WORD, UnclosedError, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from oncecron.core.shell_words import Token
     from oncecron.crontab.lint.linted_entry import Diagnostic, LintedEntry
-    from oncecron.crontab.words import Token
 
 _SH = frozenset(("sh", "dash"))
 _COMMANDS = frozenset(

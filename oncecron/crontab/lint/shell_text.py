@@ -6,9 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.crontab.lint.linted_entry import shown
-from oncecron.crontab.simple_commands import to_bytes, to_text
-from oncecron.crontab.words import (
+from oncecron.core.shell_words import (
     BLANK,
     OPERATOR,
     REDIRECTION,
@@ -17,12 +15,14 @@ from oncecron.crontab.words import (
     is_bourne_shell,
     tokens,
 )
+from oncecron.crontab.lint.linted_entry import shown
+from oncecron.crontab.simple_commands import to_bytes, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oncecron.core.shell_words import Token
     from oncecron.crontab.lint.linted_entry import Diagnostic, LintedEntry
-    from oncecron.crontab.words import Token
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _LETTERS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oncecron.core.shell_words import guard_in
 from oncecron.crontab.lint.linted_entry import (
     Diagnostic,
     Invocation,
@@ -13,7 +14,6 @@ from oncecron.crontab.lint.linted_entry import (
 )
 from oncecron.crontab.lint.sections import UsedKey, key_of
 from oncecron.crontab.simple_commands import simple_commands, to_bytes
-from oncecron.crontab.words import guard_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

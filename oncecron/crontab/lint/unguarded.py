@@ -7,13 +7,13 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
+from oncecron.core.shell_words import is_bourne_shell
 from oncecron.crontab.lint.broken_jobs import bound_to_a_host, mended_first
 from oncecron.crontab.lint.linted_entry import STANDARD_INPUT, shown
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.lint.skipped_effects import not_run_on_skip
 from oncecron.crontab.per_host import objections
 from oncecron.crontab.simple_commands import simple_commands
-from oncecron.crontab.words import is_bourne_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

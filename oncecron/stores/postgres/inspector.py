@@ -16,7 +16,6 @@ import psycopg
 
 from oncecron.core import bounds
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
-from oncecron.core.items import ITEM_STATES, mended
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
@@ -45,6 +44,7 @@ from oncecron.core.timing import (
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
+from oncecron.each.values import ITEM_STATES, mended
 from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     Value = TypeVar("Value")
 
-    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
         HostTicks,
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.model import Request
     from oncecron.core.tick import Tick
+    from oncecron.each.values import MendedState
     from oncecron.stores.address import Hold
 
 _PAGE = 1000

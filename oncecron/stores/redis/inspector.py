@@ -16,12 +16,12 @@ from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.each import redis_lists as item_lists
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
 from oncecron.stores.redis import (
     dead_letters,
     holding,
-    item_lists,
     key_hosts,
     look,
     notices,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.errors import StoreError
-    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import (
         Diagnosis,
         HistoryQuery,
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.model import Output, Request
     from oncecron.core.tick import Tick
+    from oncecron.each.values import MendedState
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.pipeline import Command
     from oncecron.stores.redis.resp import Reply

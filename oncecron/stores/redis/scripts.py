@@ -21,7 +21,7 @@ from oncecron.stores.redis.resp import ReplyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from oncecron.core.items import ItemList
+    from oncecron.each.values import ItemList
     from oncecron.stores.redis.resp import Reply, Word
 
 LAYOUT = 1

@@ -39,6 +39,7 @@ from oncecron.core.model import LEAST, MOST_CHANNELS, Output
 from oncecron.core.readable import Unreadable
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
 from oncecron.core.units import HOUR
+from oncecron.each.sqlite_store import identities_of, mend
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite import plain_skips
 from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
@@ -50,7 +51,6 @@ from oncecron.stores.sqlite.connection import (
     file_of,
     statements,
 )
-from oncecron.stores.sqlite.items import identities_of, mend
 from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import NAMES_KEPT, least_retention, prune
 
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.items import MendedState
     from oncecron.core.log_rows import HostTicks, ItemQuery, JobKey, KeyHost, LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.tick import Tick
+    from oncecron.each.values import MendedState
     from oncecron.stores.sqlite.connection import Connection
 
 _SIGNATURE = b"SQLite format 3\0"

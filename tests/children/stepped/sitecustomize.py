@@ -12,7 +12,7 @@ from collections import Counter
 from types import FrameType
 
 STOP_AT = os.environ.get("STOP_AT")
-PLACES = ("/oncecron/reports/notify/", "/oncecron/cli/notify.py")
+PLACES = ("/oncecron/alerts/", "/oncecron/cli/notify.py")
 seen: Counter[str] = Counter()
 
 

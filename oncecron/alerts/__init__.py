@@ -1,0 +1,1 @@
+"""Who is told of what is wrong: findings, `check`, `notify`, pings, metrics."""

@@ -1,0 +1,112 @@
+"""Ping monitoring services when a job starts and when it ends (`[[ping]]`): the part of the wrapper and of the guard.
+
+- The wrapper forks one process for all pings of the firing, before it forks the guard. It is no child of the wrapper,
+  so the end of wrapper, guard or job neither waits for it nor ends it.
+- Guard and wrapper append events to memory that this process reads. They never wait for it.
+- The process sleeps until the first event (`ping_delivery`). It decides which events are pings, and exits when wrapper
+  and guard have exited and the last ping has been sent. A firing that starts nothing sends nothing.
+- Each service has a thread (`ping_channel`), so one that hangs does not delay another. A ping has two tries of five
+  seconds.
+- A ping that fails is reported in the system log, and with -v on standard error. It changes nothing else.
+
+No URL is in the arguments of any process, because this one only forks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import select
+import time
+
+from oncecron.core.light_modules import signal
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import LONGEST_SLEEP, PINGS_END_WITHIN
+from oncecron.run.detached import detach, start_detached
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, NoReturn
+
+    from oncecron.run.process_tree import Signals
+    from oncecron.run.spec import RunSpec
+
+    EventKind = Literal["start", "keep", "end"]
+    """`start`: an attempt has started. `keep`: it has ended, and another is to follow. `end`: none follows."""
+
+_LENGTH = 4  # bytes before an event
+_LEAVE_AT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_INIT = 1
+
+
+class Pinger:
+    """The events of a firing, and the process that reads them."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        """Fork the process. To be called before this one is a subreaper, and before any thread starts.
+
+        Raises `OSError`.
+        """
+        try:
+            self._events = os.memfd_create("oncecron-pings")
+        except OSError:
+            from oncecron.run.unnamed_file import unnamed_file  # noqa: PLC0415 - almost never
+
+            self._events = unnamed_file()
+        fcntl.fcntl(self._events, fcntl.F_SETFL, os.O_APPEND)  # guard and wrapper both write
+        woken, self._wake = os.pipe()
+        self._over, over = os.pipe()
+        os.set_blocking(self._wake, False)
+        start_detached(lambda: _deliver(spec, self._events, woken, over))
+        os.close(woken)
+        os.close(over)
+
+    def send(self, kind: EventKind, record: dict[str, Any]) -> None:
+        """Report an event with the record of its execution; drop it if the process or the memory is gone."""
+        try:
+            event = marshal.dumps((kind, record))
+            os.write(self._events, len(event).to_bytes(_LENGTH, "little") + event)
+            os.write(self._wake, b"\0")
+        except (OSError, ValueError):  # also a full pipe: then the process is awake
+            return
+
+    def close(self, signals: Signals) -> None:
+        """Let the process finish. In the wrapper, when the guard has exited and nothing more will be reported.
+
+        Wait for it only if the end of this process would end it: as the first process of a container, or as the child
+        of that. The lease has been released by then. A signal that ends the firing ends the wait.
+        """
+        os.close(self._wake)
+        if _INIT not in (os.getpid(), os.getppid()):
+            return
+        deadline = time.monotonic() + PINGS_END_WITHIN
+        poll = select.poll()
+        poll.register(self._over, select.POLLIN)
+        poll.register(signals.fd, select.POLLIN)
+        while (remaining := deadline - time.monotonic()) > 0:
+            found = dict(poll.poll(min(remaining, LONGEST_SLEEP) * 1000))
+            if self._over in found or any(one.number in _LEAVE_AT for one in signals.read()):
+                return
+
+
+def events_in(data: bytes) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]:
+    """Return the whole events at the beginning of the bytes of the memory, and how many bytes they take."""
+    events, at = [], 0
+    while at + _LENGTH <= len(data):
+        end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
+        if end > len(data):  # still being written
+            break
+        events.append(marshal.loads(data[at + _LENGTH : end]))  # noqa: S302 - written by this program's own fork
+        at = end
+    return events, at
+
+
+def _deliver(spec: RunSpec, events: int, woken: int, over: int) -> NoReturn:
+    try:
+        detach((events, woken, over), empty=(0, 1) if spec.verbose else (0, 1, 2))
+        if os.read(woken, 1):  # else no job was started
+            from oncecron.alerts.ping_delivery import deliver  # noqa: PLC0415 - of a winner alone
+
+            deliver(spec, events, woken)
+    finally:
+        os._exit(0)

@@ -1,0 +1,255 @@
+"""What keeps oncecron from working on this host: its configuration, its store, its spool, its cron.
+
+Each thing that was looked at is a `Diagnosis`: ok, warn or fail, with the cure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from oncecron.core.errors import OncecronError
+from oncecron.core.log_rows import Diagnosis
+from oncecron.core.safe_paths import unsafe
+from oncecron.core.text import visible
+from oncecron.core.time_zone import host_zone
+from oncecron.core.timing import NOTABLE_CLOCK_SKEW
+from oncecron.core.units import DAY
+from oncecron.log.hosts import (
+    NAMES_CURE,
+    clock_difference,
+    newest_rows,
+    of_last_day,
+    recent,
+    same_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import KeyHost
+    from oncecron.crontab.crons import Cron
+    from oncecron.crontab.lint import LintedCrontab
+    from oncecron.log.wrong_times import Suspicion
+    from oncecron.run.spool import Spool
+
+_CRON_PATH = "/usr/bin:/bin"
+"""PATH in the environment of cron's jobs, unless the crontab sets it."""
+
+_DAEMONS = ("cron", "crond", "bcron-start", "bcron-sched", "supercronic", "fcron", "busybox")
+_NAMED = 5
+_SHOWN = 100
+"""So many characters of a command are shown."""
+
+
+def of_spool(spool: Spool) -> Iterator[Diagnosis]:
+    """Judge the directory in which records wait for the store."""
+    try:
+        why = unsafe(spool.root) if os.path.lexists(spool.root) else None
+        waiting = sum(1 for _ in spool.pending())
+        aside = spool.set_aside()
+    except (OncecronError, OSError) as error:
+        yield Diagnosis("fail", "spool", str(error), None)
+        return
+    if why:
+        yield Diagnosis("fail", "spool", "records cannot be kept while the store is away", why)
+    elif waiting:
+        text = f"{waiting} record{'s' * (waiting != 1)} in {spool.root}: the store was unreachable"
+        yield Diagnosis("warn", "spool", text, "`oncecron flush`")
+    else:
+        yield Diagnosis("ok", "spool", f"nothing waits in {spool.root}")
+    if aside:
+        text = f"{len(aside)} set aside in {spool.root}: the store refused, or could not be read"
+        yield Diagnosis("warn", "spool", text, "`oncecron flush` names each of them")
+
+
+def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
+    """Judge the cron daemon of this host."""
+    running = sorted({name for name in _processes(proc) if name in _DAEMONS})
+    if running:
+        yield Diagnosis("ok", "cron", f"{', '.join(running)} is running")
+    else:
+        which = f"{cron.title} is installed, but" if cron else "a cron daemon"
+        text = f"{which} does not run: nothing fires the crontabs of this host"
+        yield Diagnosis("warn", "cron", text, "start it, for example `systemctl enable --now cron`")
+
+
+def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
+    """Judge whether the lines of crontabs find the oncecron that they name."""
+    from oncecron.crontab.lint.linted_entry import linted_entries  # noqa: PLC0415 - for doctor alone
+
+    found: set[str] = set()
+    missing: list[str] = []
+    for source in crontabs:
+        for line in linted_entries(source, {}, cron):
+            path = line.environment.get("PATH", _CRON_PATH)
+            for invocation in line.invocations:
+                program = invocation.program
+                if _is_there(program, path):
+                    found.add(program)
+                else:
+                    where = "" if "/" in program else f" in its PATH ({path})"
+                    missing.append(
+                        f"{source.name} line {line.entry.number} finds no {program}{where}"
+                    )
+    if missing:
+        here = os.path.abspath(sys.argv[0])
+        return Diagnosis(
+            "warn", "path", _listed(missing), f"write {here} there, as `oncecron crontab wrap` does"
+        )
+    if found:
+        return Diagnosis("ok", "path", f"the crontabs find {_listed(sorted(found))}")
+    return Diagnosis(
+        "ok", "path", "no line of the crontabs that this user may read starts oncecron"
+    )
+
+
+def _is_there(program: str, path: str) -> bool:
+    """Return whether a line finds a program, or may find it: where a shell must expand it, or nobody may look."""
+    if "/" not in program:
+        return shutil.which(program, path=path) is not None
+    if not program.startswith("/"):
+        return True
+    try:
+        os.stat(program)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return os.access(program, os.X_OK)
+
+
+def _processes(proc: str) -> Iterator[str]:
+    for entry in os.listdir(proc) if os.path.isdir(proc) else ():
+        if entry.isdigit():
+            try:
+                with open(f"{proc}/{entry}/comm", encoding="utf-8", errors="replace") as file:
+                    yield file.read().strip()
+            except OSError:  # it has ended
+                continue
+
+
+def of_zone() -> Diagnosis:
+    """Name the time zone in which a schedule without --tz is read."""
+    try:
+        return Diagnosis("ok", "zone", f"schedules without --tz are in {host_zone()}")
+    except (OncecronError, ValueError) as error:
+        return Diagnosis("warn", "zone", str(error), "give --tz, or correct /etc/localtime")
+
+
+def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
+    """Compare the hosts that fired in the last day: versions, clocks, and the crontabs of each key."""
+    rows = list(recent(rows, now))
+    found = newest_rows(rows, now - DAY)
+    yield _of_versions(found)
+    yield _of_clocks(found)
+    yield _of_names(rows)
+    crontabs = of_last_day(rows)
+    schedules = _different(crontabs, lambda row: (row.schedule, row.zone))
+    if schedules:
+        text = f"hosts fire {_listed(schedules)} by different schedules, or in different zones"
+        yield Diagnosis(
+            "warn", "schedules", text, _crontabs_cure(crontabs, schedules[0], _schedule)
+        )
+    else:
+        yield Diagnosis("ok", "schedules", "all hosts fire each key by the same schedule")
+    commands = _different(crontabs, lambda row: row.command)
+    if commands:
+        text = f"hosts have different commands under {_listed(commands)}"
+        cure = _crontabs_cure(crontabs, commands[0], lambda row: row.command or "-")
+        yield Diagnosis("warn", "commands", text, f"{cure}, or give each job its own key")
+    else:
+        yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
+
+
+def of_keys(suspicions: Mapping[str, Iterable[Suspicion]]) -> Iterator[Diagnosis]:
+    """Say what is known of keys: by what was looked at, each key with what is wrong."""
+    well = {
+        "marks": "no tick, start or pause is in the future",
+        "zones": "no key starts some quarters of an hour after its ticks",
+    }
+    for name, of_name in suspicions.items():
+        wrong = list(of_name)
+        for key, text, cure in wrong[:_NAMED]:
+            yield Diagnosis("warn", name, visible(f"{key} {text}" if key else text), visible(cure))
+        if not wrong:
+            yield Diagnosis("ok", name, well[name])
+
+
+def of_notices(others: int) -> Iterator[Diagnosis]:
+    """Say how many channels of `notify` the store knows that the configuration file does not name."""
+    if others:
+        text = (
+            f"the store has records of {others} channels that the configuration file does not name"
+        )
+        yield Diagnosis(
+            "warn", "notify", text, "`oncecron prune` as the store's owner removes them"
+        )
+
+
+def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
+    versions: dict[str, list[str]] = {}
+    for row in hosts:
+        versions.setdefault(row.version, []).append(row.host)
+    if not versions:
+        return Diagnosis("ok", "versions", "no host has fired in the last day")
+    if len(versions) == 1:
+        text = (
+            f"oncecron {visible(*versions)} on every host that fired in the last day ({len(hosts)})"
+        )
+        return Diagnosis("ok", "versions", text)
+    named = (
+        f"{visible(version)} ({_listed(names)})" for version, names in sorted(versions.items())
+    )
+    text = f"hosts have different versions: {', '.join(named)}"
+    return Diagnosis("warn", "versions", text, "upgrade oncecron on the other hosts")
+
+
+def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
+    wrong = [row for row in hosts if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW]
+    if not wrong:
+        return Diagnosis("ok", "clocks", "the clocks of all hosts agree with the store's")
+    named = _listed(
+        [f"the clock of {row.host} {clock_difference(row.clock_ahead)}" for row in wrong]
+    )
+    return Diagnosis("warn", "clocks", named, "start a time service (chrony) on each host")
+
+
+def _of_names(rows: Sequence[KeyHost]) -> Diagnosis:
+    same = same_names(rows)
+    if same:
+        return Diagnosis("warn", "names", _listed([*same.values()]), NAMES_CURE)
+    return Diagnosis("ok", "names", "no two machines fire under one name, as far as is known")
+
+
+def _different(
+    crontabs: Mapping[str, Sequence[KeyHost]], part: Callable[[KeyHost], object]
+) -> list[str]:
+    """Return the keys whose hosts differ in a part of their crontabs."""
+    return sorted(key for key, rows in crontabs.items() if len({part(row) for row in rows}) > 1)
+
+
+def _crontabs_cure(
+    crontabs: Mapping[str, Sequence[KeyHost]], key: str, part: Callable[[KeyHost], str]
+) -> str:
+    """Show a part of the crontabs of a key, and say what to do."""
+    hosts: dict[str, list[str]] = {}
+    for row in crontabs[key]:
+        hosts.setdefault(part(row), []).append(row.host)
+    shown = "; ".join(
+        f"{visible(text[:_SHOWN])} on {_listed(names)}" for text, names in sorted(hosts.items())
+    )
+    return f"make the crontabs equal: {visible(key)} is {shown}"
+
+
+def _schedule(row: KeyHost) -> str:
+    if row.schedule is None:
+        return "without --schedule"
+    return f"{row.schedule!r} in {row.zone or 'the zone of the host'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return visible(", ".join(names[:_NAMED]) + more)

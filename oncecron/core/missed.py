@@ -1,0 +1,210 @@
+"""What was due of a key since its newest start: overdue or missed ticks, overruns, and the next tick."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import math
+
+from oncecron.core import tick
+from oncecron.core.clock import believed, is_ahead
+from oncecron.core.expected import expected_shards, grace_of, was_held_back
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import LEAST_SILENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from oncecron.core.expected import Reasons
+    from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason
+    from oncecron.stores.api import Inspector
+
+MISSED_AT_MOST = 1000
+"""Ticks since the newest start that are looked at."""
+
+GAPS_OF = 20
+"""The newest starts whose gaps say how often a key without a schedule runs."""
+
+FEWEST_STARTS = 3
+"""With fewer starts, a key has no habit."""
+
+
+class Due(NamedTuple):
+    """What was due since the newest start of a key, and what is due next."""
+
+    next_at: float | None = None
+    overdue: str | None = None
+    """The first tick that is due and not started, as long as none is missed."""
+    missed: int = 0
+    """How many ticks are missed; at most `MISSED_AT_MOST`."""
+    first_missed: str | None = None
+    last_missed: str | None = None
+    overruns: int = 0
+    """How many ticks were skipped because an earlier run was still running."""
+    silent_since: float | None = None
+    """Of a key without a schedule: its newest start, if the next one should have come long ago."""
+
+
+class Known(NamedTuple):
+    """What is known of a key."""
+
+    shards: Sequence[JobKey]
+    """All of them."""
+    newest: Sequence[Execution]
+    """Its newest executions; of a key that is well, perhaps one alone."""
+    paused: float | None
+    """Since when it is paused."""
+
+
+def dues(
+    keys: Mapping[str, Known],
+    log: Inspector,
+    now: float,
+    more: Callable[[Collection[str]], Mapping[str, Sequence[Execution]]] | None = None,
+) -> dict[str, Due]:
+    """Return what is due of each key. The log is asked once.
+
+    `more` reads the newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their
+    hosts count.
+    """
+    calendar = _Calendar(now)
+    scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
+    since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
+    skips: dict[str, list[SkipReason]] = {}
+    for skip in log.reasons(since) if since else ():
+        skips.setdefault(skip.key, []).append(skip)
+    drained = [
+        key for key, found in skips.items() if any(skip.reason == "drained" for skip in found)
+    ]
+    read = more(drained) if more and drained else {}
+    return {
+        key: _due(
+            known._replace(newest=read.get(key, known.newest)),
+            scheduled[key],
+            skips.get(key, ()),
+            now,
+        )
+        for key, known in keys.items()
+    }
+
+
+class _Scheduled(NamedTuple):
+    """What the schedule says of a key."""
+
+    ticks: Sequence[tick.Tick]
+    """That are due, and that no shard or not every shard has started, in their order; at most `MISSED_AT_MOST`."""
+    late_before: float
+    """An older tick is missed, a younger one overdue."""
+    next_at: float | None
+
+
+class _Calendar:
+    """The ticks of schedules up to now. Many keys have the same schedule, and stop running at the same time."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._ticks: dict[tuple[str, str | None, float], Sequence[tick.Tick]] = {}
+        self._next: dict[tuple[str, str | None], float] = {}
+
+    def scheduled(self, known: Known) -> _Scheduled:
+        """Return what the schedules of all shards of a key say."""
+        expected = list(expected_shards(known.shards))
+        of_shards = [
+            self._since(each, _start(shard, each, known.newest, self._now))
+            for shard, each in expected
+        ]
+        ticks = of_shards[0] if of_shards else ()
+        if any(each != ticks for each in of_shards[1:]):
+            ticks = sorted({*itertools.chain(*of_shards)}, key=_instant)[:MISSED_AT_MOST]
+        if known.paused is not None:
+            paused = believed(known.paused, self._now)
+            ticks = ticks[: bisect.bisect_left(ticks, paused, key=_instant)]
+        grace = min((grace_of(each) for _, each in expected), default=0.0)
+        coming = min((self._following(each) for _, each in expected), default=math.inf)
+        return _Scheduled(ticks, self._now - grace, None if math.isinf(coming) else coming)
+
+    def _since(self, expected: Expectation, start: float) -> Sequence[tick.Tick]:
+        """Return the ticks after a start; none if this host does not know the zone."""
+        which = (expected.schedule, expected.zone, start)
+        if which not in self._ticks:
+            found: list[tick.Tick] = []
+            with contextlib.suppress(ValueError):
+                coming = tick.next_ticks(*which)
+                due = itertools.takewhile(lambda each: _instant(each) <= self._now, coming)
+                found = list(itertools.islice(due, MISSED_AT_MOST))
+            self._ticks[which] = found
+        return self._ticks[which]
+
+    def _following(self, expected: Expectation) -> float:
+        which = (expected.schedule, expected.zone)
+        if which not in self._next:
+            self._next[which] = math.inf
+            with contextlib.suppress(ValueError, StopIteration):
+                self._next[which] = _instant(next(tick.next_ticks(*which, self._now)))
+        return self._next[which]
+
+
+def _instant(each: tick.Tick) -> float:
+    return each.instant or 0.0
+
+
+def _due(known: Known, scheduled: _Scheduled, skips: Sequence[SkipReason], now: float) -> Due:
+    ticks, late_before, next_at = scheduled
+    if not ticks:
+        return Due(next_at, silent_since=_silent_since(known, now))
+    reasons = _reasons(ticks, skips)
+    hosts = {each.host for each in known.newest} | {each.host for each in skips}
+    held_back = {text for text, found in reasons.items() if was_held_back(found, hosts)}
+    held = {text for text, found in reasons.items() if "held" in found} - held_back
+    if reasons:
+        ticks = [each for each in ticks if each.text not in held | held_back]
+    missed = ticks[: bisect.bisect_left(ticks, late_before, key=_instant)]
+    return Due(
+        next_at,
+        overdue=None if missed or not ticks else ticks[0].text,
+        missed=len(missed),
+        first_missed=missed[0].text if missed else None,
+        last_missed=missed[-1].text if missed else None,
+        overruns=len(held),
+    )
+
+
+def _silent_since(known: Known, now: float) -> float | None:
+    """Return the newest start of a key without a schedule, if three times its longest recent gap have passed."""
+    recorded = {each.started_at for each in known.newest[:GAPS_OF]}
+    starts = sorted((each for each in recorded if not is_ahead(each, now)), reverse=True)
+    scheduled = any(each.expected for each in known.shards)
+    if scheduled or known.paused is not None or len(starts) < FEWEST_STARTS:
+        return None
+    forgotten = max((each.forgotten_at or 0.0 for each in known.shards), default=0.0)
+    longest = max(later - earlier for later, earlier in itertools.pairwise(starts))
+    if forgotten > starts[0] or now - starts[0] <= max(3 * longest, LEAST_SILENCE):
+        return None
+    return starts[0]
+
+
+def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution], now: float) -> float:
+    """Return the instant since which ticks of a shard are due: its newest start that was not given back.
+
+    What a wrong clock has written counts no further than now: since then, nothing was due.
+    """
+    started, since = known.high_water or -math.inf, min(expected.since, now)
+    attempts = [each for each in newest if each.shard == known.shard and each.tick]
+    if is_ahead(started, now) or (attempts and attempts[0].outcome == "not-started"):
+        instants = [
+            tick.instant_of(each.tick) for each in attempts if each.outcome != "not-started"
+        ]
+        right = [each for each in instants if each is not None and not is_ahead(each, now)]
+        started = max(right, default=now if is_ahead(started, now) else -math.inf)
+    return max(since, started)
+
+
+def _reasons(ticks: Sequence[tick.Tick], skips: Sequence[SkipReason]) -> dict[str, Reasons]:
+    """Return why ticks were skipped, of those that were."""
+    texts = {each.text for each in ticks} if skips else ()
+    reasons: dict[str, Reasons] = {}
+    for skip in skips:
+        if skip.tick in texts:
+            reasons.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
+    return reasons

@@ -1,0 +1,230 @@
+"""The lists of items as people see them, and their retention."""
+
+from __future__ import annotations
+
+import bisect
+import json
+
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.log_rows import ItemRow, ListView
+from oncecron.each.redis_store import short_id, value_of
+from oncecron.each.values import ITEM_STATES, ItemList, mended, state_of
+from oncecron.stores.redis import scripts
+from oncecron.stores.redis.resp import pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from oncecron.core.log_rows import ItemQuery
+    from oncecron.core.readable import Unreadable
+    from oncecron.each.values import MendedState
+    from oncecron.stores.redis.holding import Values
+    from oncecron.stores.redis.pipeline import Pipeline
+
+    Step = dict[str, Any]
+
+_PAGE = 500
+
+
+def listed(pipeline: Pipeline, key: str | None, unreadable: Unreadable) -> list[ListView]:
+    """Return the lists of a key, or of all keys, with their counts; the newest first."""
+    [members] = pipeline.ask([("ZREVRANGE", pipeline.names.of_namespace("lists"), 0, -1)])
+    views = []
+    for member in members:
+        name = f"the items {member.decode('utf-8', 'replace')}"
+        items_of = unreadable.read(name, list_named, member)
+        if items_of and key in (None, items_of.key):
+            view = unreadable.read(name, _view, pipeline, items_of)
+            views += [view] if view else []
+    return sorted(views, key=lambda view: (-view.loaded_at, view.items_of))
+
+
+def list_named(member: bytes) -> ItemList:
+    """Return the list of a name. Raises `ValueError`: oncecron uses no other names."""
+    key, sign, tick = member.decode().partition("#")
+    if not sign:
+        raise ValueError("the name is not KEY#TICK")
+    return ItemList(key, tick)
+
+
+def _view(pipeline: Pipeline, items_of: ItemList) -> ListView | None:
+    """Return a list with its counts, None if retention is removing it. It runs no script, which a reader may not."""
+    reader = _Reader(pipeline, items_of)
+    return reader.view() if reader.is_loaded else None
+
+
+def mend(pipeline: Pipeline, query: ItemQuery, state: MendedState, author: str) -> int:
+    """Queue items again, or mark them as done; see `Inspector.mend_items`."""
+    values: Values = {
+        "states": json.dumps(query.states),
+        "state": state,
+        "reason": mended(state, author),
+    }
+    if query.identities is not None:
+        ids = [short_id(query.items_of, identity) for identity in query.identities]
+        values["ids"] = json.dumps(ids)
+    return int(_step(pipeline, "mend", query.items_of, values))
+
+
+def expire(pipeline: Pipeline, member: bytes, values: Values) -> int:
+    """Remove some items of a list if it has expired; return 0 if it stays, else how many are left, and 1 more."""
+    items_of = list_named(member)
+    told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
+    told["most"] = scripts.ITEMS_PER_STEP
+    return int(_step(pipeline, "expire_items", items_of, told, of_slots="ticks"))
+
+
+def _step(
+    pipeline: Pipeline, step: str, items_of: ItemList, values: Values, *, of_slots: str = "lease"
+) -> Any:
+    """Run a step on a list, with the first shard of its key."""
+    shard = scripts.shard_of(items_of.key, 0)
+    name = pipeline.names.of_shard("list", scripts.list_of(items_of))
+    [slots] = pipeline.ask([("HGET", name, "slots")])
+    keys = pipeline.names.of_list(
+        shard, scripts.list_of(items_of), int(slots or 1), of_slots=of_slots
+    )
+    return pipeline.step_of_keys(step, keys, {**values, "part": shard})
+
+
+def items(pipeline: Pipeline, query: ItemQuery, unreadable: Unreadable) -> Iterator[ItemRow]:
+    """Yield the items of one list, in the order of the list."""
+    reader = _Reader(pipeline, query.items_of)
+    for place, value, mark in reader.rows(query.identities):
+        name = f"item {place} of key {query.items_of.key}"
+        row = unreadable.read(name, reader.row, place, value, mark)
+        if row and (not query.states or row.state in query.states):
+            yield row
+
+
+class _Reader:
+    """One list, with what its slots have taken at this moment."""
+
+    def __init__(self, pipeline: Pipeline, items_of: ItemList) -> None:
+        self._pipeline = pipeline
+        self._list = items_of
+        names = ("list", "slots", "batches")
+        (now, micros), *found = pipeline.ask(
+            [("TIME",), *(("HGETALL", self._name(name)) for name in names)]
+        )
+        known, slots, batches = (dict(pairs(flat)) for flat in found)
+        self.is_loaded = b"loaded_at" in known
+        self._known = known
+        self._total = int(known.get(b"total", 0)) if self.is_loaded else 0
+        self._next = int(known.get(b"next", 1))
+        self._slots: dict[str, Step] = {
+            shard.decode(): json.loads(text) for shard, text in slots.items()
+        }
+        self._batches = sorted((int(first), json.loads(text)) for first, text in batches.items())
+        self._holders = self._living(int(now) + int(micros) / 1e6)
+
+    def _name(self, name: str) -> str:
+        return self._pipeline.names.of_shard(name, scripts.list_of(self._list))
+
+    def _living(self, now: float) -> dict[str, str]:
+        """Return the executions that have their lease, by shard."""
+        shards = list(self._slots)
+        names = [scripts.shard_of(self._list.key, int(shard)) for shard in shards]
+        leases = self._pipeline.ask(
+            [
+                (
+                    "HMGET",
+                    self._pipeline.names.of_shard("lease", name),
+                    "execution_id",
+                    "expires_at",
+                )
+                for name in names
+            ]
+        )
+        return {
+            shard: lease[0].decode()
+            for shard, lease in zip(shards, leases, strict=True)
+            if lease[0] and float(lease[1]) > now
+        }
+
+    def view(self) -> ListView:
+        """Return the list with its counts, as progress.lua counts them."""
+        marked = {
+            state: int(self._known.get(f"marked_{state}".encode(), 0)) for state in ITEM_STATES
+        }
+        sizes = {shard: int(slot.get("size", 0)) for shard, slot in self._slots.items()}
+        taken = {
+            shard: size + len(self._slots[shard].get("marks", ())) for shard, size in sizes.items()
+        }
+        held = sum(
+            count
+            for shard, count in taken.items()
+            if self._holders.get(shard) == self._slots[shard]["execution_id"]
+        )
+        return ListView(
+            *self._list,
+            self._total,
+            queued=self._total - self._next + 1 + marked["queued"],
+            taken=held,
+            done=self._next - 1 - sum(sizes.values()) - sum(marked.values()) + marked["done"],
+            failed=marked["failed"],
+            lost=marked["lost"] + sum(taken.values()) - held,
+            dead=marked["dead"],
+            loaded_at=float(self._known[b"loaded_at"]),
+        )
+
+    def rows(self, identities: Sequence[str] | None) -> Iterator[tuple[int, bytes, bytes | None]]:
+        """Yield position, value and mark of all items, or of some, in the order of the list."""
+        places = range(1, self._total + 1) if identities is None else self._places(identities)
+        for first in range(0, len(places), _PAGE):
+            yield from self._page(places[first : first + _PAGE])
+
+    def _places(self, identities: Sequence[str]) -> list[int]:
+        ids = [short_id(self._list, identity) for identity in identities]
+        pages = [ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE)]
+        answers = self._pipeline.ask([("HMGET", self._name("ids"), *page) for page in pages])
+        found = {int(place) for answer in answers for place in answer if place}
+        return sorted(place for place in found if place <= self._total)
+
+    def _page(self, places: Any) -> Iterator[tuple[int, bytes, bytes | None]]:
+        if places:
+            names = self._name("items"), self._name("marks")
+            values, marks = self._pipeline.ask([("HMGET", name, *places) for name in names])
+            found = zip(places, values, marks, strict=True)
+            yield from ((place, value, mark) for place, value, mark in found if value is not None)
+
+    def row(self, place: int, value: bytes, mark: bytes | None) -> ItemRow:
+        """Return an item."""
+        name, identity, payload = value_of(value)
+        step = json.loads(mark) if mark else self._first_draw(place)
+        state = state_of(step["state"], is_held=self._is_held(step))
+        since, not_before, execution = (
+            step.get(field) for field in ("changed_at", "not_before", "execution_id")
+        )
+        return ItemRow(
+            *(*self._list, place, identity, name, state, int(step["attempts"])),
+            None if execution is None else int(execution),
+            None if since is None else float(since),
+            float(not_before) if state == "failed" and not_before else None,
+            step.get("reason"),
+            payload,
+        )
+
+    def _is_held(self, step: Step) -> bool:
+        return self._holders.get(step.get("shard", "")) == step.get("execution_id")
+
+    def _first_draw(self, place: int) -> Step:
+        """Return what a mark would say of an item that has none."""
+        if place >= self._next:
+            return {"state": "queued", "attempts": 0}
+        for shard, slot in self._slots.items():
+            first = int(slot.get("first", 0))
+            if first and first <= place < first + int(slot["size"]):
+                return _step_of(slot, "taken", slot["taken_at"], shard)
+        at = bisect.bisect_right(self._batches, place, key=lambda batch: batch[0]) - 1
+        if at < 0:
+            return {"state": "done", "attempts": 1}
+        batch = self._batches[at][1]
+        return _step_of(batch, "done", batch["settled_at"], "")
+
+
+def _step_of(row: Step, state: str, since: str, shard: str) -> Step:
+    execution = row["execution_id"]
+    known = {"state": state, "attempts": 1, "changed_at": since}
+    return {**known, "execution_id": execution, "shard": shard}

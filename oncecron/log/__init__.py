@@ -1,0 +1,1 @@
+"""Reading what happened: history, jobs, hosts, audit, why."""

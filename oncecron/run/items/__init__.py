@@ -1,1 +1,0 @@
-"""The items of a tick: one firing of `oncecron each` on one host."""
