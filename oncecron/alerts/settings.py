@@ -15,7 +15,7 @@ from oncecron.config.options import Option, is_key
 from oncecron.config.pings import is_like, wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.secrets import MASK, in_web_hook, masked
+from oncecron.core.masking import MASK, in_web_hook, masked
 from oncecron.core.timing import CHANNEL_TIMEOUT, LONGEST_CHANNEL_TIMEOUT, SHORTEST_REMINDER
 from oncecron.stores.address import shell_quoted
 

@@ -20,7 +20,8 @@ import sys
 from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, OWN_SHELL
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
-from oncecron.core.shell_words import guard_in, is_off, per_host_program, simple_words
+from oncecron.core.shell_words import simple_words
+from oncecron.crontab.guards import guard_in, is_off, per_host_program
 
 _USAGE = f"""\
 Run each line of a crontab once per tick, on one host.
@@ -61,13 +62,11 @@ def run_line(arguments: list[str]) -> int:
     given = {"key": AUTO_KEY}
     words = simple_words(bare)
     if words is None:
-        from oncecron.core.leading_test import leading_test  # noqa: PLC0415 - only where a shell is needed
+        from oncecron.crontab.leading_test import leading_test  # noqa: PLC0415 - only where a shell is needed
 
-        there = leading_test(bare)
-        if there:
-            given["only-if"] = there.test.decode()
-            bare = bare if there.rest is None else there.rest
-            words = simple_words(bare)
+        test = leading_test(bare)
+        if test:
+            given["only-if"] = test.decode()
     # Another shell may read files that set the command's environment: bash $BASH_ENV, zsh .zshenv.
     if words and shell == BOURNE_SHELL:
         _set_pwd()

@@ -78,7 +78,7 @@ def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
 
 def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
     """Judge whether the lines of crontabs find the oncecron that they name."""
-    from oncecron.crontab.lint.linted_entry import linted_entries  # noqa: PLC0415 - for doctor alone
+    from oncecron.crontab.lint.line import linted_entries  # noqa: PLC0415 - for doctor alone
 
     found: set[str] = set()
     missing: list[str] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oncecron.config.options import KEY_LETTERS
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.secrets import MASK
+from oncecron.core.masking import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,317 +1,485 @@
-"""Find and mask the secrets in a command: one rule for what is recorded, for messages and for `crontab lint`.
+"""Mask secrets, in addresses, in commands and in messages: `***` stands for what may be a password.
 
-A secret is the value of a variable, an option, a header or a parameter whose name says so, the password in a URL, and
-the value of a short option of a program that is known for it (`mysql -pSECRET`, `curl -u USER:SECRET`). A masked value
-ends where its word ends: it is better to hide too much of a word than to show the end of a password with blanks or
-signs in it. A word that is a command line itself, such as the string of `sh -c`, is divided as a shell divides it.
+    address     of a store, or a URL: an address that cannot be read is hidden rather than shown. A password of only
+                digits in place of a port, or one in place of a user name, cannot be told from what it looks like
+    command     NAME=VALUE and NAME: VALUE whose name says that it is a secret, --NAME VALUE, a password in a URL,
+                `mysql -pSECRET`, `curl -u USER:SECRET`, `sshpass -p SECRET`. A masked value ends where its word ends.
+                The string of `sh -c` is divided as a shell divides it
+    message     a URL in it, whatever somebody mistyped
 
-A secret without such a name (`login hunter2`) is not found. `oncecron run` imports this module only for a command that
-`may_hold_secret`, and it does not import `re`.
+Any other secret of a command (`login hunter2`) is not found: `--record-command program` records no arguments.
 """
 
 from __future__ import annotations
 
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.secrets import (
-    MASK,
-    hidden_in_url,
-    in_web_hook,
-    is_secret_name,
-    may_hold_secret,
-    name_before,
-)
-from oncecron.core.shell_words import (
-    BLANK,
-    COMMENT,
-    OPERATOR,
-    REDIRECTION,
-    WORD,
-    UnclosedError,
-    quoted,
-    tokens,
-)
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+MASK = "***"
 
-class Secret(NamedTuple):
-    """Where a secret is in the words of a command."""
+# Names
 
-    place: str
-    """What it belongs to, for messages."""
-    word: int
-    start: int
-    end: int
-    sure: bool = True
-    """False: only likely, so it is hidden but not reported."""
+_ENDS = (
+    *("password", "passwd", "passphrase", "passwort", "secret", "token", "apikey", "accesskey"),
+    *("privatekey", "secretkey", "authkey", "credential", "pwd", "pass", "passwrd", "pasword"),
+)
+_PARTS = frozenset(
+    ("pw", "psw", "psk", "auth", "authorization", "cookie", "cred", "jwt", "passin", "passout")
+)
+_KEYS = frozenset(
+    (
+        "access", "account", "api", "app", "auth", "deploy", "encryption", "hmac", "license", "master",
+        "private", "secret", "session", "shared", "signing", "storage", "webhook",
+    )
+)  # fmt: skip
+_PUBLIC_KEYS = ("public", "oncecron")
+_NO_SECRETS = frozenset(("bypass", "compass", "encompass", "trespass"))
+_QUESTIONS = frozenset(("no", "ask", "prompt", "without"))
+"""With these in front, an option is a flag: `--ask-become-pass`, `--no-password`."""
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
-class _Login(NamedTuple):
-    """The short options of a program whose value is a login."""
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable, an option, a header or a parameter with this name holds a secret."""
+    plain = name.lower().replace("-", "_").replace(".", "_").strip("_0123456789")
+    parts = plain.split("_")
+    last = parts[-1]
+    if parts[0] in _QUESTIONS or last in _NO_SECRETS:
+        return False
+    if last in _PARTS or last.removesuffix("s").endswith(_ENDS) or last.endswith(_ENDS):
+        return True
+    of = parts[-2] if parts[1:] else ""
+    if last.removesuffix("s") != "key" or not of:
+        return False
+    return of in _KEYS or (name.isupper() and of not in _PUBLIC_KEYS)
 
-    letters: str
-    user_before: str = ""
-    """The sign between a user and the secret; empty: the whole value is secret."""
-    attached: bool = False
-    """The value is always a part of the word, as in `-pSECRET`."""
+
+def _name_before(text: str, at: int) -> str:
+    """Return the name that ends before an index, also with quotes, a bracket or blanks behind it."""
+    end = at
+    while end and text[end - 1] in " \t\"']":
+        end -= 1
+    start = end
+    while start and text[start - 1] in _NAME:
+        start -= 1
+    return text[start:end]
 
 
-_MYSQL, _MONGO, _LDAP = _Login("p", attached=True), _Login("p"), _Login("w")
-_HTTP = _Login("a", ":")
-_PROGRAMS = {
-    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlcheck", "mysqlimport"), _MYSQL),
-    **dict.fromkeys(("mysqlshow", "mysqlbinlog", "mariadb", "mariadb-dump"), _MYSQL),
-    **dict.fromkeys(("mariadb-admin", "mariadb-check", "xtrabackup", "mariabackup"), _MYSQL),
-    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport"), _MONGO),
-    **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), _LDAP),
-    **dict.fromkeys(("redis-cli", "valkey-cli"), _Login("a")),
-    **dict.fromkeys(("7z", "7za", "7zr"), _Login("p", attached=True)),
-    **dict.fromkeys(("zip", "unzip", "sqlcmd", "bcp", "ipmitool"), _Login("P")),
-    **dict.fromkeys(("mosquitto_pub", "mosquitto_sub"), _Login("P")),
-    **dict.fromkeys(("snmpget", "snmpwalk", "snmpset"), _Login("cAX")),
-    **dict.fromkeys(("http", "https", "xh"), _HTTP),
-    **dict.fromkeys(("docker", "podman", "buildah", "skopeo", "helm"), _Login("p")),
-    **dict.fromkeys(("sqlplus", "exp", "imp", "expdp", "impdp", "sqlldr"), _Login("")),
-    "ab": _Login("A", ":"),
-    "curl": _Login("uUb", ":"),
-    "find": _Login(""),  # because `find /var/lib/mysql -print` does not start mysql
-    "lftp": _Login("u", ","),
-    "openssl": _Login("kK"),
-    "smbclient": _Login("U", "%"),
-    "sshpass": _Login("p"),
-}
-_ONLY_LOGIN = frozenset(("docker", "podman", "buildah", "skopeo", "helm"))
-_ORACLE = frozenset(("sqlplus", "exp", "imp", "expdp", "impdp", "sqlldr"))
-_LONG_LOGINS = frozenset(("--user", "--proxy-user"))  # of curl
-_BEFORE_A_NAME = frozenset(("-u", "--user", "--name"))  # `sudo -u mysql`, `docker run --name mysql`
-_BEFORE_A_PROGRAM = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
-_BEFORE_A_LINE = frozenset(("--shell", "--command", "eval"))
-_HEADERS = ("authorization", "cookie")
-_AUTHORIZATIONS = frozenset(("bearer", "basic", "token"))
+# Addresses
 
+_STORES = frozenset(
+    ("postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "unix", "sqlite")
+)
+_WEB_HOOKS = (
+    *("hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
+    *("api.telegram.org/bot", ".webhook.office.com/", "chat.googleapis.com/v1/spaces/"),
+)
+"""Hosts and beginnings of paths; the rest of the path is secret."""
+_MISTYPED = ("postgres", "redis", "valkey")
+_FILES = ("unix", "sqlite")
+_SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
+_NOT_IN_A_USER = frozenset(" \t\r\n/\\?#;,|='\"&<>()[]{}^`")
+_SHOWN = frozenset(
+    (
+        "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
+        "fallback_application_name", "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr", "keepalives",
+        "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname", "load_balance_hosts",
+        "options", "passfile", "port", "replication", "require_auth", "requirepeer", "requiressl", "service",
+        "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcertmode", "sslcompression",
+        "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni",
+        "target_session_attrs", "tcp_user_timeout", "user", "db", "keep", "sentinel_username", "ssl_ca_certs",
+        "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile", "username", "wait",
+    )
+)  # fmt: skip
+"""The parameters of libpq and of a Redis store that hold no secret. The value of any other one is hidden."""
+
+
+def masked(text: str, *, store: bool = True) -> str:
+    """Return an address without what may be a password. `store`: a store's; any other URL has other parameters."""
+    return _with_mask(text, _spans(text, store))
+
+
+def _spans_in_word(word: str) -> list[tuple[int, int]]:
+    """Return what is hidden of the URL in a word of a command: `psql postgresql://...`, `--store=redis://...`."""
+    at = word.find("://")
+    while at > 0 and word[at - 1] in _SCHEME:
+        at -= 1
+    if at < 0:
+        lower = word.lower()
+        starts = (lower.find(name) for name in _MISTYPED) if "@" in word else ()
+        at = next((start for start in starts if start >= 0), -1)
+    if at < 0:
+        return []
+    store = word[at:].lower().startswith(_MISTYPED)
+    return [(at + start, at + end) for start, end in _spans(word[at:], store)]
+
+
+def without_logins(message: str) -> str:
+    """Return a message without the passwords of the URLs in it: the last safeguard, for what somebody mistyped."""
+    if "://" not in message:
+        return message
+    words = message.split(" ")
+    for number, word in enumerate(words):
+        bare = word.rstrip("'\"`;:,.()")
+        for start, end in reversed(_spans_in_word(bare)):
+            if bare[end : end + 1] == "@" or is_secret_name(_name_before(bare, start - 1)):
+                words[number] = words[number][:start] + MASK + words[number][end:]
+    return " ".join(words)
+
+
+def without(message: str, address: str) -> str:
+    """Return an error about the address of a store without what is hidden in it, wherever that stands.
+
+    What the message quotes may be a part of a password, or one around which a library has cut the URL in another way.
+    So it is shown only where the masked address shows it.
+    """
+    hidden = [address[start:end] for start, end in _spans(address, True)]
+    if not hidden:
+        return message
+    from urllib.parse import unquote  # noqa: PLC0415 - for error messages alone
+
+    forms = {form for piece in hidden for form in (piece, unquote(piece))}
+    forms |= {form for piece in forms for form in (" ".join(piece.split()), repr(piece)[1:-1])}
+    for form in sorted(filter(None, forms), key=len, reverse=True):
+        message = message.replace(f'"{form}"', f'"{MASK}"').replace(f"'{form}'", f"'{MASK}'")
+        if len(form) >= _SEARCHED:
+            message = message.replace(form, MASK)
+    return message
+
+
+_SEARCHED = 4
+"""A shorter secret is replaced only in quotes: its letters are in every sentence."""
+
+
+def quoting(message: str, address: str) -> str:
+    """Return what `without` does; what is between the first and the last quote must be in the masked address.
+
+    For errors about the text of an address, which quote any part of it. Raises nothing.
+    """
+    message = without(message, address)
+    shown = masked(address)
+    if shown == address:
+        return message
+    starts = (
+        at
+        for at, sign in enumerate(message)
+        if sign in "'\"" and not message[at - 1 : at].isalnum()
+    )
+    start = next(starts, -1)
+    end = message.rfind(message[start]) if start >= 0 else -1
+    if end <= start or message[start + 1 : end] in shown:
+        return message
+    return message[: start + 1] + MASK + message[end:]
+
+
+def login_secret(address: str) -> str:
+    """Return what `masked` hides in front of the @ in the address of a store, or the empty text."""
+    begin = _after_scheme(address)
+    span = _login(address, begin, _scheme_of(address, begin), True)
+    return address[span[0] : span[1]] if span else ""
+
+
+def _spans(text: str, store: bool) -> list[tuple[int, int]]:
+    """Return where something is hidden, from left to right."""
+    begin = _after_scheme(text)
+    found = [*_in_pairs(text)] if store and not begin else []
+    scheme = _scheme_of(text, begin)
+    login = _login(text, begin, scheme, store)
+    at = begin
+    if login:
+        found.append(login)
+        at = login[1]
+    if not _is_path(text, begin, scheme):
+        found += _behind_hosts(text, at)
+    if store and begin:
+        found += _behind_parameter(text, begin)
+    found += _in_web_hook(text, begin)
+    query = text.find("?", at)
+    if begin and query >= 0:  # a path of SQLite may contain one
+        found += _in_parameters(text, query + 1, store and scheme != "sqlite")
+    return _merged(found)
+
+
+def in_web_hook(text: str) -> bool:
+    """Return whether a text has the address of a web hook: who knows its path may use it."""
+    return any(place in text for place in _WEB_HOOKS)
+
+
+def _in_web_hook(text: str, begin: int) -> Iterator[tuple[int, int]]:
+    """Yield the path of a web hook."""
+    for place in _WEB_HOOKS:
+        at = text.find(place, begin)
+        if begin and at >= 0:
+            end = min(
+                end for end in (text.find("?", at), text.find("#", at), len(text)) if end >= 0
+            )
+            yield at + len(place), end
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if start == end:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _behind_hosts(text: str, at: int) -> list[tuple[int, int]]:
+    """Return what is neither a host nor a port, and all that is behind it."""
+    at = max(text.rfind("@", at, _end_of_authority(text, at)) + 1, at)
+    end = _end_of_authority(text, at)
+    colon = text.find(":", at, end if at else len(text))
+    if colon < 0:
+        return []
+    if colon < end and _are_hosts(text[at:end]) and (at or text[colon + 1 : end].isdigit()):
+        return []
+    return [(colon + 1, len(text))]
+
+
+def _behind_parameter(text: str, begin: int) -> Iterator[tuple[int, int]]:
+    """Yield all that is behind the first secret parameter if there is an @: it may be a part of the value."""
+    at = text.find("=", max(text.find("?", begin), 0)) if "?" in text[begin:] else -1
+    while 0 <= at < text.rfind("@"):
+        if is_secret_name(_name_before(text, at)):
+            yield at + 1, len(text)
+            return
+        at = text.find("=", at + 1)
+
+
+def _is_path(text: str, begin: int, scheme: str) -> bool:
+    """Return whether an address has an absolute path only, in whose first name there is no colon."""
+    colon, slash = text.find(":", begin), text.find("/", begin)
+    return scheme in _FILES and text[:begin].endswith("///") and (colon < 0 or 0 <= slash < colon)
+
+
+def _scheme_of(text: str, begin: int) -> str:
+    return text[:begin].partition(":")[0].rstrip("/").lower().partition("+")[0]
+
+
+def _after_scheme(text: str) -> int:
+    """Return the index behind `SCHEME://`, also with too few or too many signs; 0 without a scheme."""
+    end = next((at for at, sign in enumerate(text) if sign not in _SCHEME), len(text))
+    name = text[:end].lower()
+    known = name.partition("+")[0] in _STORES
+    at = end + 1 if text[end : end + 1] == ":" else end
+    if not (name and text[end : end + 1] and (known or text[end : end + 3] == "://")):
+        return 0
+    if at == end and text[end] not in "/\\":
+        return 0
+    while text[at : at + 1] in ("/", "\\"):
+        at += 1
+    return at
+
+
+def _login(text: str, begin: int, scheme: str, store: bool) -> tuple[int, int] | None:
+    """Return where the password in front of the @ is."""
+    end, query = len(text), text.find("?", begin)
+    if query >= 0 and _is_query(text, begin, query, store):
+        end = query
+    at = text.rfind("@", begin, end)
+    colon = text.find(":", begin, max(at, begin))
+    if at < 0 or _is_path(text, begin, scheme):
+        return None
+    host_end = _end_of_authority(text, begin)
+    if not store and at > host_end and (colon < 0 or _are_hosts(text[begin:host_end])):
+        return None
+    if colon >= 0:
+        return colon + 1, at
+    if scheme in ("http", "https"):
+        return begin, at  # a token
+    return (begin, at) if store and _NOT_IN_A_USER.intersection(text[begin:at]) else None
+
+
+def _end_of_authority(text: str, begin: int) -> int:
+    return next((at for at in range(begin, len(text)) if text[at] in "/?#"), len(text))
+
+
+def _are_hosts(text: str) -> bool:
+    """Return whether a text is HOST, HOST:PORT or several, without a login."""
+    for host in text.split(","):
+        if host.startswith("["):
+            host = host.partition("]")[2]  # noqa: PLW2901 - the address is left out
+        name, _, port = host.partition(":")
+        if _NOT_IN_A_USER.intersection(name) or not (port.isdigit() or not port):
+            return False
+    return True
+
+
+def _is_query(text: str, begin: int, query: int, store: bool) -> bool:
+    """Return whether a `?` begins the parameters, although an @ is behind it, and is no part of a password."""
+    authority = text[begin : _end_of_authority(text, begin)]
+    if not _are_hosts(authority.rpartition("@")[2]):
+        return False
+    before_at = text[query + 1 :].rpartition("@")[0]
+    names = [piece.partition("=") for piece in before_at.split("&")]
+    return all(
+        equals and (not store or name in _SHOWN or is_secret_name(name))
+        for name, equals, _ in names
+    )
+
+
+def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, int]]:
+    hidden: tuple[int, int] | None = None
+    for piece in text[start:].split("&"):
+        end = start + len(piece)
+        name, equals, _ = piece.partition("=")
+        secret = bool(equals) and is_secret_name(name) and _NAME.issuperset(name)
+        shown = name in _SHOWN if store else not secret and not (hidden and not equals)
+        if hidden and (shown or secret):
+            yield hidden
+            hidden = None
+        if hidden:  # the rest of a value with a raw &
+            hidden = hidden[0], end
+        elif not shown:
+            named = equals and name and _NAME.issuperset(name)
+            hidden = (start + len(name) + 1 if named else start), end
+        start = end + 1
+    if hidden and hidden[0] < hidden[1]:
+        yield hidden
+
+
+def _in_pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the end of a text `NAME=VALUE ...` from the first name on whose value may be a secret."""
+    at = text.find("=")
+    while at >= 0:
+        if _name_before(text, at) not in _SHOWN:
+            at += 1
+            while text[at : at + 1] == " ":
+                at += 1
+            yield at, len(text)
+            return
+        at = text.find("=", at + 1)
+
+
+# Commands
+
+_MARKS = (
+    *("pass", "pwd", "pw", "psw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "jwt"),
+    *("pasword", "://", "mysql", "maria", "curl", *_MISTYPED),
+)
+"""A command without one of these has no secret that is looked for."""
+_ATTACHED = frozenset(
+    (
+        *("mysql", "mysqldump", "mysqladmin", "mysqlcheck", "mysqlimport", "mysqlshow"),
+        *("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-check", "mariabackup", "sshpass"),
+    )
+)
+"""Programs with `-pSECRET`."""
+_PROGRAMS = frozenset((*_ATTACHED, "curl"))
+_LOGINS = ("-u", "-U", "--user", "--proxy-user")  # of curl
+_BEFORE_A_NAME = ("-u", "--user", "--name")  # `sudo -u mysql`, `docker run --name mysql`
+_BEFORE_A_LINE = ("--shell", "--command", "eval")
+_SIGNS = " \t\n;&|<>()"
 _DEEPEST, _LONGEST = 5, 20_000
-"""How deep command lines may nest, and how long a word may be, to be divided; beyond that, all is hidden."""
+"""How deep command lines may nest, and how long a line may be, to be divided; beyond that, all is hidden."""
 
 
 def masked_words(words: Sequence[str], depth: int = 0) -> list[str]:
     """Return the words of one command, or of a wrapper and the command it starts, without their secrets."""
-    found = list(secrets_in(words))
-    return [
-        _masked(word, [each for each in found if each.word == number], depth)
-        if not _is_line(words, number)
-        else masked_line(word, depth + 1)
-        for number, word in enumerate(words)
-    ]
-
-
-def _masked(word: str, secrets: list[Secret], depth: int) -> str:
-    shown, done = "", 0
-    for secret in sorted(secrets, key=lambda each: each.start):
-        if secret.end > done:
-            shown += word[done : secret.start] + (MASK if secret.start >= done else "")
-            done = secret.end
-    shown += word[done:]
-    if "$(" in shown or "`" in shown:
-        return _with_substitutions(shown, depth)
-    return masked_line(shown, depth + 1) if any(sign in shown for sign in " \t\n;&|") else shown
-
-
-def _with_substitutions(word: str, depth: int) -> str:
-    """Return a word whose substitutions are masked as command lines."""
-    signs = ("$(", "`", ")")
-    for sign in signs:
-        word = word.replace(sign, f"\0{sign}\0")
-    return "".join(
-        piece if piece in signs else masked_line(piece, depth + 1) for piece in word.split("\0")
-    )
+    shown, program, before = [], "", ""
+    for word in words:
+        directory, _, name = word.rpartition("/")
+        if name in _PROGRAMS and directory[-3:] in ("", "bin") and before not in _BEFORE_A_NAME:
+            program = name
+        shown.append(_masked_word(word, before, program, depth))
+        before = word
+    return shown
 
 
 def masked_line(line: str, depth: int = 0) -> str:
     """Return a command line without its secrets; a word that has one is quoted anew."""
-    if not may_hold_secret(line):
+    lower = line.lower()
+    if not any(mark in lower for mark in _MARKS):
         return line
     if depth > _DEEPEST or len(line) > _LONGEST:
         return MASK
+    from oncecron.core import shell_words  # noqa: PLC0415 - most commands hold no secret
+
     try:
-        found = tokens(line.encode("utf-8", "surrogateescape"))
-    except UnclosedError:
-        return _masked_crudely(line)
+        found = shell_words.tokens(line.encode("utf-8", "surrogateescape"))
+    except shell_words.UnclosedError:
+        words = line.split(" ")
+        shown = masked_words([word.strip("'\"\\(){}$`") for word in words], depth + 1)
+        first = next((at for at, word in enumerate(shown) if MASK in word), None)
+        return line if first is None else " ".join((*words[:first], MASK))
     texts = [token.text.decode("utf-8", "surrogateescape") for token in found]
-    values = [token.value.decode("utf-8", "surrogateescape") for token in found]
-    start = 0
-    for end in [*(at for at, token in enumerate(found) if token.kind == OPERATOR), len(found)]:
-        places = [at for at in range(start, end) if found[at].kind == WORD]
-        words = [values[at] for at in places]
-        for at, word, shown in zip(places, words, masked_words(words, depth), strict=True):
-            if shown != word:
-                texts[at] = _written(shown)
-        start = end
-    for at, token in enumerate(found):
-        if token.kind == COMMENT:
-            texts[at] = "#" + masked_line(texts[at][1:], depth + 1)
-        if token.kind == REDIRECTION and token.value == b"<<<":
-            target = at + 1 + (found[at + 1 : at + 2] != [] and found[at + 1].kind == BLANK)
-            texts[target : target + 1] = [MASK]
+    words_at: list[int] = []
+    for at, token in enumerate((*found, None)):
+        if token and token.kind in (shell_words.WORD, shell_words.COMMENT):
+            words_at.append(at)
+        elif token is None or token.kind == shell_words.OPERATOR:
+            values = [found[place].value.decode("utf-8", "surrogateescape") for place in words_at]
+            for place, word, shown_word in zip(
+                words_at, values, masked_words(values, depth), strict=True
+            ):
+                if shown_word != word:
+                    texts[place] = _written(shown_word)
+            words_at = []
     return "".join(texts)
 
 
 def _written(word: str) -> str:
-    plain = word.replace(MASK, "x")
-    if any(sign in plain for sign in "$`") and "'" not in plain:
-        return f'"{word}"' if any(sign in plain for sign in " \t\n;&|<>") else word
-    text = plain.encode("utf-8", "surrogateescape")
-    if quoted(text) == text:
-        return word
-    return quoted(word.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+    """Return a word as one of a command line."""
+    from oncecron.core.shell_words import quoted  # noqa: PLC0415 - most commands hold no secret
+
+    if "'" not in word and any(sign in word for sign in "$`"):
+        return f'"{word}"' if any(sign in word for sign in _SIGNS) else word
+    plain = word.replace(MASK, "x").encode("utf-8", "surrogateescape")
+    text = word.encode("utf-8", "surrogateescape")
+    return word if quoted(plain) == plain else quoted(text).decode("utf-8", "surrogateescape")
 
 
-def _masked_crudely(line: str) -> str:
-    """Return a line whose quotes are open up to its first secret."""
-    words = line.split(" ")
-    first = next(secrets_in([word.strip("'\"\\(){}$`") for word in words]), None)
-    if first is None:
-        return line
-    return " ".join([*words[: first.word], MASK])
-
-
-def _is_line(words: Sequence[str], number: int) -> bool:
-    """Return whether a word is a command line: behind `-c`, `-lc`, `--shell`."""
-    if not number or not any(sign in words[number] for sign in " \t\n;&|<>()"):
-        return False
-    before = words[number - 1]
+def _masked_word(word: str, before: str, program: str, depth: int) -> str:
+    """Return a word without its secrets; `before`: the word before it, `program`: the last known one before it."""
+    if before[1:] and before[0] == "-" and "=" not in before and is_secret_name(before):
+        return MASK
+    if program == "sshpass" and before == "-p":
+        return MASK
+    if program in _ATTACHED and word[:2] == "-p" and word[2:]:
+        return f"-p{MASK}"
+    if program == "curl" and (before in _LOGINS or _has_login(word)) and ":" in word:
+        return f"{word.partition(':')[0]}:{MASK}"
+    lines = any(sign in word for sign in _SIGNS)
     short = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
-    return short or before in _BEFORE_A_LINE
-
-
-# Within one command
-
-
-def secrets_in(words: Sequence[str]) -> Iterator[Secret]:
-    """Yield the secrets in the words of one command, not those of command lines within a word."""
-    program, before, second, open_url = "", "", "", False
-    for number, word in enumerate(words):
-        if open_url and (at := word.rfind("@")) >= 0:
-            yield Secret("the password in an address", number, 0, at, sure=False)
-            open_url = False
-        if number and _starts(word, before, program):
-            program = word.rpartition("/")[2]
-        elif not number:
-            program = word.rpartition("/")[2] if _starts(word, "", "") else ""
-        if not _is_line(words, number):
-            for found in _in_word(word, number):
-                yield found
-                open_url |= _is_cut_url(word, found, words[number + 1 :])
-        if (
-            before[:1] == "-" and "=" not in before and is_secret_name(before) and before[1:2]
-        ) or _in_sql(before, second):
-            yield Secret(before, number, 0, len(word), sure=before[:1] == "-")
-        yield from _in_options(words, number, program)
-        before, second = word, before
-
-
-def _starts(word: str, before: str, program: str) -> bool:
-    """Return whether a word is the known program, whatever starts it: nice, sudo, oncecron."""
-    directory, _, name = word.rpartition("/")
-    if name not in _PROGRAMS or before in _BEFORE_A_NAME:
-        return False
-    if directory and not directory.endswith("bin"):
-        return False
-    return not program or before in _BEFORE_A_PROGRAM
-
-
-def _in_sql(before: str, second: str) -> bool:
-    return before.lower() == "password" or (
-        before.lower() == "by" and second.lower() == "identified"
+    shown = word if lines and (short or before in _BEFORE_A_LINE) else _without_values(word)
+    if "$(" not in shown and "`" not in shown:
+        return masked_line(shown, depth + 1) if lines else shown
+    signs = ("$(", "`", ")")
+    for sign in signs:
+        shown = shown.replace(sign, f"\0{sign}\0")
+    return "".join(
+        piece if piece in signs else masked_line(piece, depth + 1) for piece in shown.split("\0")
     )
 
 
-def _is_cut_url(word: str, found: Secret, following: Sequence[str]) -> bool:
-    """Return whether a blank in the password has cut a URL in two."""
-    cut = "://" in word and found.end == len(word) and "@" not in word
-    return cut and any("@" in each for each in following[:3])
+def _has_login(word: str) -> bool:
+    """Return whether a word of curl has `USER:SECRET` behind an option, as in `-fsSLuUSER:SECRET`."""
+    name, equals, _ = word.partition("=")
+    letters = word.partition(":")[0]
+    return (bool(equals) and name in _LOGINS) or (
+        word[:1] == "-" != word[1:2] and ("u" in letters or "U" in letters)
+    )
 
 
-def _in_word(word: str, number: int) -> Iterator[Secret]:
-    for start, end in hidden_in_url(word):
-        hook = in_web_hook(word[:start])
-        place = "the address of a web hook" if hook else "the password in an address"
-        yield Secret(place, number, start, end, sure=hook or "@" in word[end:])
+def _without_values(word: str) -> str:
+    """Return a word without the passwords of a URL, and up to the first value of a name that says it is a secret."""
+    spans = _spans_in_word(word)
     for at, sign in enumerate(word):
-        if sign not in "=:" or at + 1 == len(word):
-            continue
-        name = name_before(word, at)
-        if not is_secret_name(name) and not (sign == "=" and _is_key_variable(name)):
-            continue
-        start = at + 1
-        while word[start : start + 1] == " ":
-            start += 1
-        if start == len(word):
-            continue
-        header = name.lower().endswith(_HEADERS)
-        kind, blank, rest = word[start:].partition(" ")
-        if header and rest and kind.lower() in _AUTHORIZATIONS:
-            start += len(kind + blank)
-        place = f"the {name} header" if header else word[:at] if name in word[:at] else name
-        yield Secret(
-            place, number, start, len(word), sure=header or (sign == "=" and is_secret_name(name))
-        )
-        return
+        value = word[at + 1 :].strip()
+        if sign in "=:" and value and is_secret_name(_name_before(word, at)):
+            spans.append((word.index(value, at + 1), len(word)))
+            break
+    return _with_mask(word, _merged(spans))
 
 
-def _is_key_variable(name: str) -> bool:
-    return (
-        name.isupper()
-        and name.endswith("_KEY")
-        and not name.endswith(("ONCECRON_KEY", "PUBLIC_KEY"))
-    )
-
-
-def _in_options(words: Sequence[str], number: int, program: str) -> Iterator[Secret]:
-    """Yield the secret of a short option of a known program."""
-    login, word = _PROGRAMS.get(program), words[number]
-    if login is None or (program in _ONLY_LOGIN and "login" not in words):
-        return
-    if program in _ORACLE and word[:1] not in ("-", "/", "@") and word.find("/") > 0:
-        yield Secret("the login", number, word.find("/") + 1, _end_of_login(word), sure=False)
-    value = _value_of(words, number, login, program)
-    if value is None:
-        return
-    place, at, start = value
-    if login.user_before and place != "-b":
-        sign = words[at].find(login.user_before, start)
-        if sign < 0:
-            return
-        start = sign + 1
-    if start < len(words[at]):
-        yield Secret(place, at, start, len(words[at]))
-
-
-def _end_of_login(word: str) -> int:
-    at = word.rfind("@")
-    return at if at > word.find("/") else len(word)
-
-
-def _value_of(
-    words: Sequence[str], number: int, login: _Login, program: str
-) -> tuple[str, int, int] | None:
-    """Return an option, the word with its value, and where that begins there."""
-    word = words[number]
-    if program == "curl" and word.startswith("--"):
-        name, equals, _ = word.partition("=")
-        if name not in _LONG_LOGINS:
-            return None
-        return (name, number, len(name) + 1) if equals else _following(words, number, name)
-    for at, letter in enumerate(word):
-        if at and letter in login.letters and word[0] == "-" and word[1] != "-":
-            option = f"-{letter}"
-            if at + 1 < len(word):
-                return option, number, at + 1
-            return None if login.attached else _following(words, number, option)
-        if at and (program != "curl" or not letter.isalpha()):
-            return None
-    return None
-
-
-def _following(words: Sequence[str], number: int, option: str) -> tuple[str, int, int] | None:
-    return (option, number + 1, 0) if number + 1 < len(words) else None
+def _with_mask(text: str, spans: list[tuple[int, int]]) -> str:
+    shown, done = "", 0
+    for start, end in spans:
+        shown, done = shown + text[done:start] + MASK, end
+    return shown + text[done:]

@@ -10,9 +10,6 @@ and a substitution is not divided. There are no here-documents, because they nee
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from oncecron.config.options import JOB_COMMANDS
 from oncecron.core.light_typing import NamedTuple
 
 BLANK, COMMENT, OPERATOR, REDIRECTION, WORD = "blank", "comment", "operator", "redirection", "word"
@@ -29,9 +26,6 @@ _ESCAPED_IN_QUOTES = frozenset(b'$`"\\')  # before these a backslash in double q
 _NOT_PLAIN_IN_QUOTES = frozenset(b"$`\\!\n\0")  # special within double quotes
 _SIGNS = b" \t\n;&|()<>{}'\"`!"
 _SIGNS_TO_BLANKS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
-_OPT_OUTS = (b"ONCECRON=off ", b"ONCECRON=off\t", b"ONCECRON=off;")
-_JOB_COMMANDS = frozenset(name.encode() for name in JOB_COMMANDS)
-_PER_HOST_PROGRAMS = (b"run-parts", b"anacron")
 _BOURNE_SHELLS = frozenset(
     b"sh bash dash ash ksh ksh93 mksh lksh pdksh yash zsh posh jailshell".split()
 )
@@ -214,12 +208,19 @@ def _is_program(word: Token) -> bool:
 
 
 def canonical(command: bytes) -> bytes:
-    """Return a command in canonical form: equal commands give equal texts, whatever their quotes and blanks.
+    """Return a command in canonical form: equal commands give equal texts, whatever the blanks between their words.
 
-    Derived keys depend on it, so this rule never changes. A command that needs a shell stays as it is written.
+    Nor do quotes count where no shell is needed. Derived keys depend on it, so this rule never changes.
     """
     words = simple_words(command)
-    return command.strip(b" \t\n") if words is None else b" ".join(map(quoted, words))
+    if words is not None:
+        return b" ".join(map(quoted, words))
+    command = command.strip(b" \t\n")
+    try:
+        found = tokens(command)
+    except UnclosedError:
+        return command
+    return b"".join(b" " if token.kind == BLANK else token.text for token in found)
 
 
 def fragments(command: bytes) -> list[bytes]:
@@ -228,31 +229,6 @@ def fragments(command: bytes) -> list[bytes]:
     Derived keys of commands with an open quote depend on these. It is not a tokenizer: it ignores quotes.
     """
     return command.translate(_SIGNS_TO_BLANKS).split()
-
-
-def is_off(command: bytes) -> bool:
-    """Return whether a command begins with ONCECRON=off: every host runs it."""
-    return command.lstrip().startswith(_OPT_OUTS)
-
-
-def guard_in(command: bytes) -> str | None:
-    """Return the first `oncecron run` or `oncecron each` anywhere in a command: somebody wrote it there by hand."""
-    words = [word.rpartition(b"/")[2] for word in fragments(command)]
-    guards = ((first, second) for first, second in pairwise(words) if is_guard(first, second))
-    return next((f"{first.decode()} {second.decode()}" for first, second in guards), None)
-
-
-def is_guard(program: bytes, following: bytes) -> bool:
-    """Return whether these two words start a job once per tick; `program` may be a path."""
-    return program.rpartition(b"/")[2] == b"oncecron" and following in _JOB_COMMANDS
-
-
-def per_host_program(command: bytes) -> str | None:
-    """Return the program because of which every host runs a command, None if there is none."""
-    names = [word.rpartition(b"/")[2] for word in fragments(command)]
-    if names[:1] == [b"oncecron"]:
-        return "oncecron"  # such as `flush`, which delivers the spool of this host
-    return next((name.decode() for name in _PER_HOST_PROGRAMS if name in names), None)
 
 
 def is_bourne_shell(shell: bytes) -> bool:

@@ -9,7 +9,7 @@ import time
 from oncecron.core import clock
 from oncecron.core.light_modules import start_thread
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.secrets import without_logins
+from oncecron.core.masking import without_logins
 from oncecron.core.timing import SILENT_WAIT
 
 if TYPE_CHECKING:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab
 
 
+_ONE_LINE, _END_OF_FILE = "\n", ""
+
+
 class Generator(NamedTuple):
     """A program that writes lines of a crontab."""
 
@@ -43,18 +46,16 @@ _DJANGO = Generator(
     "set SHELL to the path of oncecron-shell above the lines, which runs them once",
 )
 
-_BLOCKS = (
+_MARKS = (  # how a comment begins, how the one begins that ends its block, and who writes it
     (" Begin Whenever generated tasks for:", " End Whenever generated tasks for:", _WHENEVER),
     ("~ MAGENTO START", "~ MAGENTO END", _MAGENTO),
     (" BEGIN ANSIBLE MANAGED BLOCK", " END ANSIBLE MANAGED BLOCK", _ANSIBLE),
-    (" Lines below here are managed by Salt, do not edit", None, _SALT),
+    (" Lines below here are managed by Salt, do not edit", _END_OF_FILE, _SALT),
+    ("Ansible: ", _ONE_LINE, _ANSIBLE),
+    (" Puppet Name: ", _ONE_LINE, _PUPPET),
+    (" Chef Name: ", _ONE_LINE, _CHEF),
 )
-_ABOVE = (
-    ("Ansible: ", _ANSIBLE),
-    (" Puppet Name: ", _PUPPET),
-    (" Chef Name: ", _CHEF),
-)
-_IN_COMMAND = ((b"# django-cronjobs for ", _DJANGO),)
+_IN_COMMAND = b"# django-cronjobs for "
 _HEADER = re.compile(
     r"\b(?:(?:managed|generated) (?:by|with) (\w+)|(ansible) managed)\b", re.IGNORECASE
 )
@@ -70,50 +71,30 @@ _OF_HEADER = {
 def generated_lines(crontab: Crontab) -> dict[int, Generator]:
     """Return the lines that run a command and belong to a generator, by their numbers."""
     found: dict[int, Generator] = {}
-    whole = _of_whole_file(crontab)
-    block: tuple[str | None, Generator] | None = None
-    above: Generator | None = None
+    whole: Generator | None = None
+    owner: Generator | None = None
+    end = _END_OF_FILE
+    is_header = True
     for line in crontab.lines:
         if isinstance(line, Comment):
             text = line.text.decode("utf-8", "replace")
-            block = _block_after(text, block)
-            above = next((owner for sign, owner in _ABOVE if text.startswith(sign)), above)
+            mark = next((mark for mark in _MARKS if text.startswith(mark[0])), None)
+            if mark:
+                _, end, owner = mark
+            elif end and text.startswith(end):
+                owner = None
+            elif is_header:
+                whole = whole or _named_in(text)
         elif isinstance(line, Entry):
-            owner = above or (block and block[1]) or _of_command(line) or whole
-            if owner:
-                found[line.number] = owner
-            above = None
+            is_header = False
+            of_line = owner or (_DJANGO if _IN_COMMAND in line.command else whole)
+            if of_line:
+                found[line.number] = of_line
+            owner = None if end == _ONE_LINE else owner
     return found
 
 
-def _block_after(
-    text: str, block: tuple[str | None, Generator] | None
-) -> tuple[str | None, Generator] | None:
-    """Return the block that holds below a comment: its last comment and its owner; None outside."""
-    if block and block[0] and text.startswith(block[0]):
-        return None
-    begun = next(((last, owner) for first, last, owner in _BLOCKS if text.startswith(first)), None)
-    return begun or block
-
-
-def _of_command(entry: Entry) -> Generator | None:
-    return next((owner for sign, owner in _IN_COMMAND if sign in entry.command), None)
-
-
-def _of_whole_file(crontab: Crontab) -> Generator | None:
-    """Return the generator that a comment above the first line names."""
-    for line in crontab.lines:
-        if isinstance(line, Entry):
-            return None
-        if isinstance(line, Comment):
-            for match in _HEADER.finditer(line.text.decode("utf-8", "replace")):
-                owner = _OF_HEADER.get((match[1] or match[2]).lower())
-                if owner and not _marks_a_part(line):
-                    return owner
-    return None
-
-
-def _marks_a_part(comment: Comment) -> bool:
-    """Return whether a comment begins a block, or is the header of Puppet, which marks each of its lines as well."""
-    text = comment.text.decode("utf-8", "replace")
-    return text.startswith((" HEADER: ", *(first for first, _, _ in _BLOCKS)))
+def _named_in(text: str) -> Generator | None:
+    """Return the generator that a comment at the top of a file names."""
+    names = (match[1] or match[2] for match in _HEADER.finditer(text))
+    return next((_OF_HEADER[name.lower()] for name in names if name.lower() in _OF_HEADER), None)

@@ -15,9 +15,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.core.shell_words import OPERATOR, WORD, UnclosedError, per_host_program, tokens
-from oncecron.crontab.programs import Program, lines_within, program_of
-from oncecron.crontab.simple_commands import simple_commands, to_bytes, to_text
+from oncecron.core.shell_words import OPERATOR, WORD, UnclosedError, tokens
+from oncecron.crontab.guards import per_host_program
+from oncecron.crontab.simple_commands import (
+    Program,
+    lines_within,
+    program_name,
+    program_of,
+    simple_commands,
+    to_bytes,
+    to_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -157,6 +165,16 @@ _ASSIGNED = re.compile(r"(?:^|\s)(\w+)=((?:[^\s(`]|\([^)]*\)|`[^`]*`)*)")
 _USED = re.compile(r"\$\{?(\w+)")
 
 
+_KNOWN = frozenset(
+    (
+        *(*_PROGRAMS, *_VERBS, *_DAEMONIZING, *_TESTS, *_MATCHING, *_SHOWING_HOST, "uname"),
+        *("rm", "truncate", "find", "screen", "tmux", "start-stop-daemon", "systemd-run"),
+        *("dtach", "abduco", "wget", "setsid"),
+    )
+)
+"""The programs that are judged."""
+
+
 class _Part(NamedTuple):
     """A simple command, and the program that it starts."""
 
@@ -168,7 +186,7 @@ def judgements(command: bytes) -> Iterator[Judgement]:
     """Yield why a command, as the shell gets it, is not to be guarded as it is: at most one judgement of each kind."""
     lines = list(lines_within(to_text(command)))
     parts = [
-        _Part(simple, program_of(simple))
+        _Part(simple, program_of(simple, _is_judged))
         for line in lines
         for simple in simple_commands(line) or ()
     ]
@@ -188,6 +206,11 @@ def judgements(command: bytes) -> Iterator[Judgement]:
     for what in _tests_of_the_host(parts):
         yield Judgement(PINNED, what, _BOUND)
         break
+
+
+def _is_judged(word: str) -> bool:
+    """Return whether a judgement may be about this program."""
+    return program_name(word) in _KNOWN or word.startswith(("/etc/init.d/", *_PANELS))
 
 
 def objections(command: bytes, *, named: bool) -> Iterator[Judgement]:
@@ -212,7 +235,7 @@ def _replaced_by_timer(command: bytes) -> Judgement | None:
 
 def _maintenance(part: _Part) -> Judgement | None:
     """Return the judgement of a command that maintains the host that runs it."""
-    name, path, arguments, _ = part.program
+    name, path, arguments = part.program
     why = _PROGRAMS["service"] if path.startswith("/etc/init.d/") else _PROGRAMS.get(name)
     if path.startswith(_PANELS):
         why = "it maintains the control panel of each host"
@@ -239,7 +262,7 @@ def _clearing(parts: list[_Part]) -> Judgement | None:
 
 def _cleared(part: _Part) -> str | None:
     """Return the directory of the host that a command clears."""
-    name, _, arguments, _ = part.program
+    name, _, arguments = part.program
     clears = name in ("rm", "truncate") or (name == "find" and _DELETING.intersection(arguments))
     targets = [word for sign, word in part.simple.redirections if sign in (">", ">|", "&>")]
     paths = (*arguments, *targets) if clears else targets if name in ("", ":", "echo") else ()
@@ -269,8 +292,8 @@ def _ampersand(line: str) -> str | None:
 
 def _background_starter(part: _Part) -> str | None:
     """Return the program that starts another and does not wait for its end."""
-    name, _, arguments, launchers = part.program
-    if "setsid" in launchers and not {"-w", "--wait"}.intersection(launchers):
+    name, _, arguments = part.program
+    if name == "setsid" and not {"-w", "--wait"}.intersection(arguments[:1]):
         return "setsid"
     options = {word for word in arguments if word.startswith("-")}
     letters = {letter for word in options if word[1:2] != "-" for letter in word[1:]}

@@ -3,8 +3,8 @@ r"""The prefix of a line: `crontab wrap` writes it before a command, and `cronta
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] -- COMMAND
     /usr/bin/oncecron run --key KEY --schedule 'FIELDS' --tz ZONE [OPTION...] --shell 'COMMAND'
 
-`--no-tick` may replace schedule and zone. A test at the beginning of the command is moved or copied into the last
-option, `--only-if 'TEST'` (`leading_test`). That has a blank, so it is never the option of a comment, which has none.
+`--no-tick` may replace schedule and zone. A test at the beginning of the command is copied into the last option,
+`--only-if 'TEST'` (`leading_test`). That has a blank, so it is never the option of a comment, which has none.
 
 The first form is for commands that need no shell: the command is unchanged. In the second form every `'` of the command
 becomes `'\''`. In both forms the `%` that ends the command for this cron (`percent_sign`) is where it was, the text
@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import is_option
-from oncecron.core.leading_test import leading_test, whole_command
 from oncecron.core.masking import masked_words
 from oncecron.core.shell_words import Token, quoted, simple_words, tokens
+from oncecron.crontab.leading_test import leading_test
 from oncecron.crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_command, split_command
 
 _COMMAND = b"--"
@@ -49,16 +49,14 @@ def with_prefix(
 ) -> bytes:
     """Return a command with a prefix. Raises `ValueError` for a path or a value that a crontab cannot contain."""
     before, _ = split_command(command, rule)
-    there = None if _ONLY_IF in options else leading_test(before)
-    if there:
-        options = {**options, _ONLY_IF: there.test.decode()}
+    test = None if _ONLY_IF in options else leading_test(before)
+    if test:
+        options = {**options, _ONLY_IF: test.decode()}
     begin = _render(program, options)
     if rule.ends and rule.mark in begin:
         raise ValueError(
             f"{chr(rule.mark)!r} ends the command for this cron; set the option in the configuration file"
         )
-    if there and there.rest is not None:
-        command, before = command[len(before) - len(there.rest) :], there.rest
     if simple_words(shell_command(command, rule)):
         return begin + _COMMAND + b" " + command
     _refuse_option("the command", before.decode(errors="replace"))
@@ -130,7 +128,7 @@ def _parse(found: list[Token], behind: bytes) -> Prefix | None:
     else:
         original = b"".join(words[at + 1 : at + 2])
     if " " in options.get(_ONLY_IF, ""):
-        original = whole_command(options.pop(_ONLY_IF).encode(), original)
+        del options[_ONLY_IF]
     names = list(options)
     wraps = names[:3] == ["key", "schedule", "tz"] or names[:2] == ["key", "no-tick"]
     return Prefix(program, options, original + behind) if wraps else None

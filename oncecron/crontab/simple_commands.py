@@ -1,11 +1,13 @@
-"""A shell command divided into its simple commands: what joins them, and where they write.
+"""A shell command divided into its simple commands: what joins them, what they start, and where they write.
 
-Substitutions are not read.
+Substitutions are not read; the string of `sh -c` is a line of its own (`lines_within`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.shell_words import (
     BLANK,
@@ -18,6 +20,35 @@ from oncecron.core.shell_words import (
     tokens,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh", "su", "runuser", "flock"))
+"""Shells, and programs that call one for `-c STRING`."""
+STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
+"""The option of a shell before the string that it runs."""
+_DEEPEST = 5
+_LAUNCHERS = frozenset(
+    (
+        *(
+            "nice",
+            "ionice",
+            "chrt",
+            "taskset",
+            "cpulimit",
+            "timeout",
+            "time",
+            "env",
+            "nohup",
+            "exec",
+        ),
+        *("eatmydata", "stdbuf", "unbuffer", "chronic", "cronic", "systemd-cat", "systemd-inhibit"),
+        *("sudo", "doas", "su", "runuser", "flock", "lockf", "setlock", "lckdo", "lockrun", "solo"),
+        *("run-one", "run-this-one"),
+    )
+)
+"""Programs that start another one, which is somewhere among their arguments."""
+_ASSIGNMENT = re.compile(r"\w+=")
 _RESERVED = frozenset(
     (
         *("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac"),
@@ -45,6 +76,53 @@ class SimpleCommand(NamedTuple):
     def text(self) -> str:
         """The command as it is written, without its redirections."""
         return " ".join(self.written)
+
+
+class Program(NamedTuple):
+    """The program that a simple command starts."""
+
+    name: str
+    """Without its directory; empty where there is none, and for a shell with a string, whose commands count instead."""
+    path: str
+    """As it is written."""
+    arguments: tuple[str, ...]
+
+
+def program_of(simple: SimpleCommand, is_known: Callable[[str], bool]) -> Program:
+    """Return the program of a simple command: its first word, or behind a launcher the first one that is known."""
+    words = simple.words
+    start = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+    if start == len(words) or _string_of(words):
+        return Program("", "", ())
+    at = start
+    if program_name(words[start]) in _LAUNCHERS:
+        behind = range(start + 1, len(words))
+        at = next((each for each in behind if is_known(words[each])), start)
+    return Program(program_name(words[at]), words[at], words[at + 1 :])
+
+
+def program_name(word: str) -> str:
+    """Return a path without its directory."""
+    return word.rpartition("/")[2]
+
+
+def lines_within(command: str, depth: int = 0) -> Iterator[str]:
+    """Yield a command, and the strings that it gives to shells, innermost last."""
+    yield command
+    for simple in simple_commands(command) or ():
+        string = _string_of(simple.words)
+        if string and depth < _DEEPEST:
+            yield from lines_within(string, depth + 1)
+
+
+def _string_of(words: tuple[str, ...]) -> str:
+    """Return the string that a simple command gives to a shell; empty if it gives none."""
+    shell = False
+    for word, following in pairwise((*words, "")):
+        if shell and STRING_FOLLOWS.fullmatch(word):
+            return following
+        shell = shell or program_name(word) in SHELLS
+    return ""
 
 
 def simple_commands(command: str) -> list[SimpleCommand] | None:

@@ -22,10 +22,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.file import job_section
-from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, KEY_RULE, OWN_SHELL, is_key
+from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key
 from oncecron.core.derived_key import PREFIX_VARIABLE, derived_key, digest
-from oncecron.core.leading_test import remaining_test
-from oncecron.core.shell_words import canonical, guard_in, is_bourne_shell, is_off
+from oncecron.core.shell_words import canonical, is_bourne_shell
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.directives import Directives, read_directives
 from oncecron.crontab.firing_times import (
@@ -36,12 +35,8 @@ from oncecron.crontab.firing_times import (
     zones_without_effect,
 )
 from oncecron.crontab.generators import generated_lines
-from oncecron.crontab.lockers import (
-    find_lockers,
-    random_delay,
-    tests_failure,
-    without_lockers,
-)
+from oncecron.crontab.guards import guard_in, is_off
+from oncecron.crontab.leading_test import remaining_test
 from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import DEBIAN, shell_command, split_command
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
@@ -60,7 +55,6 @@ if TYPE_CHECKING:
 
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.generators import Generator
-    from oncecron.crontab.lockers import Locker
     from oncecron.crontab.per_host import Judgement
     from oncecron.crontab.percent_sign import PercentRule
     from oncecron.crontab.prefix import Prefix
@@ -69,11 +63,6 @@ _NO_DIRECTIVES = Directives(off=False, options={})
 _DIFFERENT = (
     "the line does not match the `# oncecron:` comment above it; to apply the comment, use `oncecron crontab unwrap`, "
     "then `oncecron crontab wrap`"
-)
-
-_REPLACED = "is not needed: oncecron skips a run while an earlier one lasts, on all hosts; to remove it: --unlock"
-_DELAY = (
-    "delays the job for a random time, after its tick is claimed; hosts do not need it any more"
 )
 
 
@@ -90,8 +79,6 @@ class WrapSettings(NamedTuple):
     """The cron that reads the crontab; None if it is not known."""
     zone_given: bool = False
     """Whether a person has named the zone, with the crontab in view."""
-    unlock: bool = False
-    """Whether lockers that oncecron replaces are removed."""
     user: str = ""
     """Whose crontab it is, where its lines do not name a user; empty if unknown."""
 
@@ -154,10 +141,9 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         else:
             unchanged.append(Problem(entry.number, reasons[0].text))
     numbers = {entry.number for entry in selected}
-    unlocked, notes = _without_lockers(crontab, numbers, settings)
-    keys = _Keys(unlocked, directives, numbers, settings)
+    keys = _Keys(crontab, directives, numbers, settings)
     replaced: dict[int, bytes] = {}
-    for entry in unlocked.entries():
+    for entry in crontab.entries():
         if entry.number not in numbers:
             continue
         asked = directives.get(entry.number, _NO_DIRECTIVES).options
@@ -169,7 +155,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             warnings += [] if "only-if" in asked else _tests_inside(entry, settings)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
-    warnings += notes + crontab.doubts() + crontab.returns()
+    warnings += crontab.doubts() + crontab.returns()
     warnings += zones_without_effect(crontab, settings.cron)
     warnings += keys.shared()
     return _rewritten(crontab, replaced, unchanged, warnings, errors)
@@ -252,44 +238,6 @@ def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, n
         return True
     text = command.decode("utf-8", "surrogateescape")
     return any(pattern in text or fnmatchcase(text, pattern) for pattern in settings.only)
-
-
-def _without_lockers(
-    crontab: Crontab, selected: set[int], settings: WrapSettings
-) -> tuple[Crontab, list[Problem]]:
-    """Return the crontab, with --unlock without lockers that oncecron replaces, and notes on them."""
-    lines, notes = list(crontab.lines), []
-    for entry in crontab.entries():
-        if entry.number not in selected:
-            continue
-        before, _ = split_command(entry.command, settings.percent)
-        removed: list[Locker] = []
-        for locker in find_lockers(before):
-            note = _why_locker_stays(crontab, entry, before, locker, unlock=settings.unlock)
-            removed += [] if note else [locker]
-            note = note or "is removed, because oncecron replaces it; unwrap does not restore it"
-            notes.append(Problem(entry.number, f"`{locker.text.decode(errors='replace')}` {note}"))
-        if delay := random_delay(before):
-            notes.append(Problem(entry.number, f"`{delay.decode(errors='replace')}` {_DELAY}"))
-        shell = crontab.environment(entry).get(b"SHELL", BOURNE_SHELL.encode())
-        command = without_lockers(before, removed, shell) + entry.command[len(before) :]
-        raw = _replace_command(entry, command)
-        lines[entry.number - 1] = entry._replace(command=command, raw=raw)
-    return crontab._replace(lines=tuple(lines)), notes
-
-
-def _why_locker_stays(
-    crontab: Crontab, entry: Entry, before: bytes, locker: Locker, *, unlock: bool
-) -> str:
-    """Return why a locker is not removed, empty if it is."""
-    if not unlock:
-        return _REPLACED
-    others = (other for other in crontab.entries() if other.number != entry.number)
-    if locker.lock and any(locker.lock in other.command for other in others):
-        return "stays: its lock is also in another line, so the two exclude each other"
-    if tests_failure(before):
-        return "stays: the command after `||` may be for the case that the lock is held"
-    return ""
 
 
 class _Keys:

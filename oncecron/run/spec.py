@@ -26,9 +26,9 @@ from oncecron.core.errors import (
 )
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.masking import MASK, masked_words
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
-from oncecron.core.secrets import MASK, may_hold_secret
 from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line
@@ -371,11 +371,7 @@ def shown_words(command: list[str], how: str) -> list[str]:
     words = list(map(stderr.valid, command))
     if how == "program":
         words = [" ".join(words[0].split()[:1])]  # a whole line as one word
-    if how == "full" or not may_hold_secret(" ".join(words)):
-        return words
-    from oncecron.core.masking import masked_words  # noqa: PLC0415 - most commands hold no secret
-
-    return masked_words(words)
+    return words if how == "full" else masked_words(words)
 
 
 def quoted_line(words: list[str]) -> str:

@@ -7,8 +7,8 @@ import os
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.secrets import MASK, login_secret
-from oncecron.core.secrets import masked as masked  # noqa: PLC0414 - a store imports it from here
+from oncecron.core.masking import MASK, login_secret
+from oncecron.core.masking import masked as masked  # noqa: PLC0414 - a store imports it from here
 
 if TYPE_CHECKING:
     from typing import Literal

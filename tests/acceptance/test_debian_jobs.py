@@ -15,7 +15,7 @@ from crontabs.debian_packages import files_in_cron_d
 from crontabs.sandbox import MISSING, Done, Line, World, run, worlds
 from servers.oncecron import CONSOLE_SCRIPT
 
-from oncecron.core.leading_test import leading_test
+from oncecron.crontab.leading_test import leading_test
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.scanner import Crontab, Entry, scan
 from oncecron.crontab.wrap import WrapSettings, wrap

@@ -13,11 +13,11 @@ from servers.require import program
 from oncecron.cli.crontab import wrap as wrap_command
 from oncecron.cli.crontab.installed_cron import installed_cron
 from oncecron.core import tick, time_zone
-from oncecron.core.leading_test import leading_test
+from oncecron.crontab.leading_test import leading_test
 from oncecron.core.time_zone import canonical, find_zone
 from oncecron.crontab.crons import CRONS, Cron
 from oncecron.crontab.lint import LintedCrontab, lint
-from oncecron.crontab.lint.linted_entry import linted_entries
+from oncecron.crontab.lint.line import linted_entries
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import JOINED, MARK, NUL, RETURN, WIDE, Entry, scan

@@ -9,7 +9,7 @@ from crontabs import REALISTIC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncecron.core.leading_test import leading_test, remaining_test, whole_command
+from oncecron.crontab.leading_test import leading_test, remaining_test, whole_command
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.prefix import read_prefix, with_prefix
 from oncecron.crontab.scanner import scan

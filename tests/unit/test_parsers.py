@@ -19,7 +19,7 @@ from oncecron.config import convert
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import parse_run
-from oncecron.core import derived_key, secrets, tick, units
+from oncecron.core import derived_key, masking, tick, units
 from oncecron.core import shell_words as words
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, UsageError
 from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
@@ -275,7 +275,7 @@ def crontab(data: bytes) -> None:
 
 def store(text: str) -> None:
     """Read the address of a store as a firing does, and hide its password."""
-    secrets.masked(text)
+    masking.masked(text)
     address = parse_address(text)
     check_address(address)
     check_with_driver(address)
@@ -380,7 +380,7 @@ PARSERS = {
     "crontab": Parser(crontab, as_bytes(CRONTABS)),
     "words": Parser(words.tokens, as_bytes(CRONTABS), (words.UnclosedError,)),
     "canonical": Parser(words.canonical, as_bytes(CRONTABS)),
-    "command": Parser(secrets.masked, st.one_of(CRONTABS, URLS)),
+    "command": Parser(masking.masked, st.one_of(CRONTABS, URLS)),
     "store": Parser(store, URLS, (ConfigurationError, StoreRefusesError)),
     "file": Parser(file, as_bytes(TOML), (ConfigurationError, UsageError)),
     "options": Parser(options, ARGUMENTS, (ValueError,)),

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
-from oncecron.core.leading_test import leading_test
+from oncecron.crontab.leading_test import leading_test
 from oncecron.crontab.firing_times import schedule_of
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix

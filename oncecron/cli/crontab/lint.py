@@ -1,4 +1,4 @@
-"""`oncecron crontab lint`: find unsafe or surprising lines in crontabs."""
+"""`oncecron crontab lint`: find lines that run twice, nowhere or at another time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ OPTIONS = (
     JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
     CONFIG._replace(group="Options"),
 )
-_UNIT = ".service"
 
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
@@ -56,16 +55,14 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
     if file.problems:
         raise ConfigurationError(str(file.problems[0]))
     named = list(dict.fromkeys(_files(words, system="user-field" in given) or [""]))
-    units = [word for word in named if word.endswith(_UNIT)]
     own = given.get("config")
     found = lint(
-        [_source(word, cron, system="user-field" in given) for word in named if word not in units],
+        [_source(word, cron, system="user-field" in given) for word in named],
         file.jobs,
         required="require-guard" in given,
         compared="compare" in given,
         is_program=lambda path: os.access(path, os.X_OK),
         cron=cron,
-        units={word: _text(word) for word in units},
         configuration=(own, read_private(own, "configuration file")[0]) if own else None,
     )
     stream = output.standard_output()
@@ -89,11 +86,6 @@ def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:
     crontab = scan(file.data, system=system or file.is_system, cron=cron)
     refuse_wrong_kind(crontab, file)
     return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file), file.not_read())
-
-
-def _text(unit: str) -> str:
-    """Read a systemd unit. Raises `InputError`."""
-    return read_source([unit]).data.decode("utf-8", "surrogateescape")
 
 
 def _files(words: list[str], *, system: bool) -> list[str]:
@@ -134,9 +126,9 @@ COMMAND = TableCommand(
     "lint",
     OPTIONS,
     _lint,
-    short="Find unsafe or surprising lines in crontabs.",
+    short="Find lines that run twice, nowhere or at another time.",
     about="Find lines that run on every host, lines that are only partly protected, wrong keys and schedules, "
-    "misleading fields, secrets, and differences between the crontabs of several hosts. Print one line per finding: "
+    "misleading fields, and differences between the crontabs of several hosts. Print one line per finding: "
     "FILE:LINE: problem; cure. Exit with status 1 if there is any.",
     examples=(
         "crontab -l | oncecron crontab lint",

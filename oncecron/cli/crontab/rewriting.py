@@ -337,7 +337,7 @@ def _warn_of_missing_store(plan: Plan) -> None:
 def _warn_of_shared_keys(plans: Sequence[Plan]) -> None:
     """Warn if lines of two users get one key, as lint does."""
     from oncecron.crontab.lint.keys import check_users
-    from oncecron.crontab.lint.linted_entry import LintedCrontab, linted_entries
+    from oncecron.crontab.lint.line import LintedCrontab, linted_entries
 
     lines = []
     for source, crontab, rewritten in plans:

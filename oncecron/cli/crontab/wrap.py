@@ -34,11 +34,6 @@ TZ = Option(
     "this host.",
     "ZONE",
 )
-UNLOCK = Option(
-    "unlock",
-    "flag",
-    "Remove lockers that oncecron replaces, such as `flock -n FILE`, and say which.",
-)
 STRICT = Option(
     "strict",
     "flag",
@@ -49,7 +44,7 @@ _OWNER = USER._replace(
     "Repeatable. Default: you.",
 )
 OPTIONS = (
-    *(ONLY, TZ, CRON, UNLOCK, STRICT),
+    *(ONLY, TZ, CRON, STRICT),
     *(_OWNER if option is USER else option for option in REWRITING_OPTIONS),
 )
 _PROGRAM = "oncecron"
@@ -71,7 +66,6 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         return WrapSettings(
             *(program_path(), zone, only, cron),
             zone_given="tz" in given,
-            unlock="unlock" in given,
             strict="strict" in given,
         )
 

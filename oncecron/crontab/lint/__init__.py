@@ -1,4 +1,6 @@
-"""Find unsafe or surprising lines in crontabs: text in, findings out; a finding names the line, the fault and the cure.
+"""Find lines of crontabs that run twice, nowhere or at another time under oncecron: text in, findings out.
+
+A finding names the line, the fault and the cure. What is wrong with the shell of a command is for linters of shells.
 
 Lines are read as the cron of the hosts reads them (`scanner`), and commands as a shell reads them
 (`simple_commands`). Nothing is run and no store is read. Files with the same name, or
@@ -10,31 +12,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from oncecron.core.shell_words import is_bourne_shell
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.directives import read_directives
-from oncecron.crontab.lint import (
-    broken_jobs,
-    command_text,
-    guard_values,
-    keys,
-    schedules,
-    sections,
-    shell_dialect,
-    shell_text,
-    unguarded,
-    variables,
-    whole_file,
+from oncecron.crontab.lint import keys, schedules, unguarded
+from oncecron.crontab.lint.line import (
+    FINDINGS,
+    Diagnostic,
+    LintedCrontab,
+    linted_entries,
+    shown,
 )
-from oncecron.crontab.lint.linted_entry import FINDINGS, Diagnostic, LintedCrontab, linted_entries
-from oncecron.crontab.lint.systemd_units import check_unit, keys_of_unit
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import OWN_REASONS
+from oncecron.crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncecron.crontab.crons import Cron
-    from oncecron.crontab.lint.linted_entry import LintedEntry
+    from oncecron.crontab.lint.line import LintedEntry
 
 _NEWLINE = "no newline"
 _CURES = {
@@ -54,13 +51,12 @@ def lint(
     compared: bool = False,
     is_program: Callable[[str], bool] = lambda _: False,
     cron: Cron = CRONS["debian"],
-    units: Mapping[str, str] | None = None,
     configuration: tuple[str, str] | None = None,
 ) -> list[Diagnostic]:
-    """Return the findings, in the order of files and lines: crontabs, units, configuration.
+    """Return the findings, in the order of files and lines: crontabs, then the configuration.
 
-    `jobs` are the [job.KEY] sections of the configuration. `units` are the texts of systemd units by name.
-    `configuration` is the name and the text of the file with `jobs`, if it is for these crontabs and units alone: then
+    `jobs` are the [job.KEY] sections of the configuration.
+    `configuration` is the name and the text of the file with `jobs`, if it is for these crontabs alone: then
     a section that none of them uses is a finding. `required`: every line must use oncecron. `compared`: the
     files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
     `cron` is the cron of the hosts, as which the crontabs were read: it decides what they mean.
@@ -69,17 +65,15 @@ def lint(
     found: list[Diagnostic] = []
     for source, of_file in zip(sources, lines, strict=True):
         found += _problems(source)
-        guarded = any(line.invocations for line in of_file)
-        found += variables.check_variables(source, guarded=guarded, cron=cron)
-        found += whole_file.check_file(source)
-        found += whole_file.check_duplicates(of_file)
+        found += schedules.check_cron_zone(source, cron)
+        found += _duplicates(of_file)
         found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
             found += _check_line(line, is_program)
     for group in _groups(sources, lines, compared=compared):
         found += keys.check_keys([line for of_file in group for line in of_file])
         found += keys.check_hosts(group)
-        found += guard_values.check_stores(group)
+        found += keys.check_stores(group)
     for lines_of_host in _by_host(sources, lines, compared=compared):
         found += keys.check_users(lines_of_host)
     order = {source.name: number for number, source in enumerate(sources)}
@@ -87,12 +81,9 @@ def lint(
         dict.fromkeys(found),
         key=lambda each: (order[each.file], each.line, FINDINGS.index(each.finding)),
     )
-    used = [key for of_file in lines for key in sections.keys_of(of_file)]
-    for name, text in (units or {}).items():
-        found += check_unit(name, text, jobs or {})
-        used += keys_of_unit(text)
     if configuration:
-        found += sections.check_sections(*configuration, jobs or {}, used)
+        used = [key for of_file in lines for key in keys.used_keys(of_file)]
+        found += keys.check_sections(*configuration, jobs or {}, used)
     return found
 
 
@@ -100,10 +91,7 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
     yield from schedules.check_fields(line)
     yield from schedules.check_minutes(line)
     yield from schedules.check_count(line)
-    yield from shell_text.check_text(line)
-    yield from shell_dialect.check_dialect(line)
-    yield from command_text.check_command(line)
-    yield from variables.check_session(line)
+    yield from _check_command(line)
     yield from unguarded.check_programs(line, is_program)
     if line.invocations:
         yield from unguarded.check_rest_of_line(line)
@@ -111,8 +99,8 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
         yield from unguarded.check_options(line)
         yield from unguarded.check_items(line)
         yield from unguarded.check_delays(line)
-        yield from broken_jobs.check_guarded(line)
-        yield from guard_values.check_values(line)
+        yield from unguarded.check_guarded(line)
+        yield from keys.check_values(line)
         yield from schedules.check_zone_of_cron(line)
     for invocation in line.invocations:
         yield from schedules.check_schedule(line, invocation)
@@ -121,9 +109,13 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
     """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
+    if source.not_read:
+        message, _, cure = source.not_read.partition("; ")
+        yield Diagnostic(source.name, 1, "not-read", message, cure)
+    for number, reason in source.crontab.doubts():
+        message, _, cure = reason.partition("; ")
+        yield Diagnostic(source.name, number, "invalid", message, cure)
     for number, reason in source.crontab.problems():
-        if _is_only_cr(source, number):
-            continue
         if reason.startswith(_NEWLINE):
             yield Diagnostic(
                 *(source.name, number, "newline"),
@@ -152,10 +144,35 @@ def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
         yield Diagnostic(source.name, number, "directive", message, cure or _CURE_OF_COMMENT)
 
 
-def _is_only_cr(source: LintedCrontab, number: int) -> bool:
-    """Return whether a line has nothing but the CR of its line end, of which `whole_file` tells."""
-    raws = [line.raw for line in source.crontab.lines[number - 1 : number]]
-    return raws == [b"\r\n"]
+def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield commands that no shell runs: a comment, an open quote."""
+    if line.command.lstrip().startswith("#"):
+        yield line.diagnostic(
+            "comment",
+            "the command is a comment: cron starts a shell that does nothing",
+            "comment out the whole line",
+        )
+    shell = line.environment.get("SHELL", "/bin/sh")
+    if is_bourne_shell(os.fsencode(shell)) and simple_commands(line.command) is None:
+        yield line.diagnostic(
+            "quote",
+            f"a quote or a bracket in {shown(line.command)} is not closed",
+            "close it; for one quote as a letter, write \\' or use double quotes around it; for a percent sign, \\%",
+        )
+
+
+def _duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
+    """Yield lines that are in a file twice: cron starts both."""
+    known: dict[object, LintedEntry] = {}
+    for line in lines:
+        occasion = (schedules.meaning(line.entry), line.entry.user, line.without_guard, line.behind)
+        other = known.setdefault((occasion, tuple(sorted(line.environment.items()))), line)
+        if other is not line and line.command.strip():
+            yield line.diagnostic(
+                "duplicate",
+                f"{shown(line.without_guard)} is also in line {other.entry.number}, at the same time: cron starts both",
+                "remove one of the two lines",
+            )
 
 
 def _groups(
@@ -180,4 +197,4 @@ def _by_host(
     return list(hosts.values())
 
 
-__all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "check_unit", "lint"]
+__all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "lint"]

@@ -1,19 +1,33 @@
-"""Findings on keys, in one file and between the files of several hosts: which commands exclude each other."""
+"""Findings on what hosts must share: the key, the name of the tick, the store, the lines, the sections of keys."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from typing import TYPE_CHECKING
+import tomllib
+from string import Template
+from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.config.options import AUTO_KEY, is_key
 from oncecron.core.time_zone import canonical
-from oncecron.crontab.lint.linted_entry import shown
+from oncecron.crontab.lint.line import Diagnostic, is_literal, shown
 from oncecron.crontab.lint.schedules import meaning
+from oncecron.crontab.per_host import host_in
+from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.lint.line import Invocation, LintedEntry
 
+_EXPANDED = re.compile(r"[$`~*?\[]|\{(?!\})")  # {} is an item of `oncecron each`
+_OF_A_FIRING = re.compile(
+    r"\$\$|\$\{?(?:RANDOM|PPID|BASHPID|SECONDS)\b|(?:\$\(|`)\s*(?:uuidgen|mktemp|shuf)\b"
+)
+_DATE = re.compile(r"(?:\$\(|`)\s*(?:/usr)?(?:/bin/)?date\b([^)`]*)")
+_SECONDS = re.compile(r"%[sSNTcXr]|-I(?:s|n)|=(?:s|n)|-R\b")
+_ONE_HOST = ("local", "sqlite:")
+_VARIABLE = "ONCECRON_STORE"
 _ADDED = re.compile(r"\.[0-9a-f]{8}$")
 _NUMBER = re.compile(r"(?<=\.[0-9a-f]{8})-\d+$")
 _DERIVED = re.compile(r"-[0-9a-f]{8}$")
@@ -42,7 +56,7 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
                     f"{_place(line, other)}: at each tick, firings with the other number exit 78",
                     "use the same number on every host",
                 )
-            for same in (invocation.whole, (invocation.whole, _occasion(line))):
+            for same in (invocation.work, (invocation.work, _occasion(line))):
                 other, first = by_command.setdefault(same, (line, invocation))
                 if not _is_alike(line, invocation, other, first):
                     yield line.diagnostic(
@@ -178,3 +192,157 @@ def _when_shown(line: LintedEntry) -> str:
         None,
     )
     return f"{line.entry.schedule}" + (f" {zone}" if zone else "")
+
+
+# Values
+
+
+def check_values(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield keys and ticks that differ between hosts or firings, and ticks that never change."""
+    for invocation in line.invocations:
+        key, tick = invocation.key or "", invocation.options.get("tick", "")
+        what = host_in(key) or _varying(key)
+        if what is None and _DATE.search(key):
+            what = "the date"
+        if what:
+            yield line.diagnostic(
+                "key",
+                f"{what} is a part of the key, so firings have different keys and do not exclude each other",
+                "use the same key on every host at every time; for the date, use --schedule or --tick",
+            )
+        if not line.entry.is_reboot:
+            adds = invocation.subcommand == "each" and "again" in invocation.options
+            yield from _check_tick(line, tick, may_stay=adds)
+
+
+def _check_tick(line: LintedEntry, tick: str, *, may_stay: bool) -> Iterator[Diagnostic]:
+    """`may_stay`: each firing adds the items that are new to the list of the same tick."""
+    what = host_in(tick) or _varying(tick) or _seconds(tick)
+    if what:
+        yield line.diagnostic(
+            "tick",
+            f"{what} is a part of --tick, so each host starts another tick: all of them run the command",
+            f"use --schedule '{line.entry.schedule}'",
+        )
+    elif not may_stay and tick and is_literal(tick) and not any(map(str.isdigit, tick)):
+        yield line.diagnostic(
+            "tick",
+            f"--tick {tick} never changes: after the first run, every firing is skipped",
+            f"use --schedule '{line.entry.schedule}', or a name with the date in it",
+        )
+
+
+def _varying(text: str) -> str | None:
+    found = _OF_A_FIRING.search(text)
+    return f"`{found[0].lstrip('`')}`" if found else None
+
+
+def _seconds(text: str) -> str | None:
+    """Return the date with seconds in a text, None if there is none."""
+    found = next((date for date in _DATE.finditer(text) if _has_seconds(date[1])), None)
+    return "a time with seconds" if found else None
+
+
+def _has_seconds(arguments: str) -> bool:
+    return ("+" not in arguments and not arguments.strip()) or bool(_SECONDS.search(arguments))
+
+
+def check_stores(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]:
+    """Yield lines of several hosts whose stores the hosts do not share."""
+    guarded = [[(line, each) for line in lines for each in line.invocations] for lines in files]
+    if sum(map(bool, guarded)) <= 1:
+        return
+    first: dict[str, tuple[LintedEntry, str]] = {}
+    for line, invocation in [pair for of_file in guarded for pair in of_file]:
+        store = _store_of(line, invocation)
+        if store.startswith(_ONE_HOST):
+            yield line.diagnostic(
+                "store",
+                f"the store {store.partition(':')[0]} is of one host: each host runs the command",
+                "use a store that all hosts share: PostgreSQL or Redis",
+            )
+        elif store and is_literal(store) and invocation.key:
+            there, other = first.setdefault(invocation.key, (line, store))
+            if other != store and there.source is not line.source:
+                yield line.diagnostic(
+                    "store",
+                    f"key {invocation.key} has the store {masked(store)} here and {masked(other)} in "
+                    f"{there.source.name}: each host runs the command",
+                    "use the same store on every host",
+                )
+
+
+def _store_of(line: LintedEntry, invocation: Invocation) -> str:
+    return invocation.options.get("store") or line.environment.get(_VARIABLE, "")
+
+
+# Sections of the configuration
+
+
+class UsedKey(NamedTuple):
+    """The key of a line that runs oncecron."""
+
+    key: str | None
+    """None where it cannot be read."""
+    has_user: bool
+    """Whether the user of the line is known, which a derived key may start with."""
+
+
+def used_keys(lines: Iterable[LintedEntry]) -> Iterator[UsedKey]:
+    """Yield the keys of the lines of crontabs; variables of the crontab have the values that it gives them."""
+    for line in lines:
+        for invocation in line.invocations:
+            key = _used_key(invocation)
+            if key is not None:
+                key = Template(key).safe_substitute(line.environment)
+            yield UsedKey(key, has_user=line.user is not None)
+
+
+def _used_key(invocation: Invocation) -> str | None:
+    """Return the key, None where it is derived from words that the shell expands first."""
+    derived = invocation.options.get("key") == AUTO_KEY and "shell" not in invocation.options
+    return None if derived and _EXPANDED.search(invocation.command) else invocation.key
+
+
+def check_sections(
+    name: str, text: str, sections: Iterable[str], used: Sequence[UsedKey]
+) -> Iterator[Diagnostic]:
+    """Yield the sections of a configuration file that no key uses; none if any of the keys is not known.
+
+    `name` and `text` are those of the file, `sections` the keys of its sections.
+    """
+    if not all(each.key and is_key(each.key) for each in used):
+        return
+    keys = sorted({each.key for each in used if each.key})
+    lines = _lines_of_headings(text)
+    for section in sections:
+        if section in keys or any(_is_of_a_user(section, each) for each in used):
+            continue
+        near = difflib.get_close_matches(section, keys, 1)
+        hint = f" (`{near[0]}` is similar)" if near else ""
+        yield Diagnostic(
+            *(name, lines.get(section, 1), "section"),
+            f"no line of the linted files has the key {section}, so the section has no effect",
+            f"correct the key{hint}, or remove the section; if another crontab has this key, name that file too",
+        )
+
+
+def _is_of_a_user(section: str, used: UsedKey) -> bool:
+    """Return whether a section may be that of a derived key, with the name of a user in front that is not known."""
+    key = used.key or ""
+    return not used.has_user and bool(_DERIVED.search(key)) and section.endswith(f".{key}")
+
+
+def _lines_of_headings(text: str) -> Mapping[str, int]:
+    """Return the numbers of the lines with headings of sections, by key; TOML has other ways to write a section."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.lstrip().startswith("["):
+            continue
+        try:
+            table = tomllib.loads(line).get("job")
+        except ValueError:  # a line of an array
+            continue
+        for key in table if isinstance(table, dict) else ():
+            found.setdefault(key, number)
+    return found

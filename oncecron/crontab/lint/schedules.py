@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
 from oncecron.core.time_zone import canonical
-from oncecron.crontab.crons import zone_variable
+from oncecron.crontab.crons import CRON_TZ, zone_variable
 from oncecron.crontab.fields import NAMES, Field, read_field, without_empty_day
 from oncecron.crontab.firing_times import schedule_of
+from oncecron.crontab.lint.line import Diagnostic
 from oncecron.crontab.scanner import Entry, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.crons import Cron
+    from oncecron.crontab.lint.line import Invocation, LintedCrontab, LintedEntry
 
 _DAY, _MONTH, _WEEKDAY = 2, 3, 4
 _EVERY_DAY = frozenset(range(1, 32))
@@ -150,6 +152,20 @@ def check_zone_of_cron(line: LintedEntry) -> Iterator[Diagnostic]:
                 "zone",
                 f"{line.cron.title} fires the line in {zone}, but --schedule is in {given or 'the zone of the host'}",
                 f"use --tz {zone}",
+            )
+
+
+def check_cron_zone(source: LintedCrontab, cron: Cron) -> Iterator[Diagnostic]:
+    """Yield a CRON_TZ that this cron does not read, although lines are below it."""
+    if CRON_TZ in cron.zone_variables:
+        return
+    last = max((entry.number for entry in source.crontab.entries()), default=0)
+    for variable in source.crontab.variables:
+        if variable.name == CRON_TZ and variable.number < last:
+            yield Diagnostic(
+                *(source.name, variable.number, "zone"),
+                f"{cron.title} ignores CRON_TZ: the lines below it run at the host's time",
+                "convert the times of the lines to the host's time zone, or use a cron that reads it",
             )
 
 

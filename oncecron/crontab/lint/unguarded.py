@@ -1,4 +1,7 @@
-"""Findings on lines without oncecron, on commands of a line that oncecron does not cover, and on its own start."""
+"""Findings on what runs without a guard: lines, commands of a line, and jobs that a guard breaks or cannot start.
+
+See `per_host` for what a guard breaks.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,16 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
 from oncecron.core.shell_words import is_bourne_shell
-from oncecron.crontab.lint.broken_jobs import bound_to_a_host, mended_first
-from oncecron.crontab.lint.linted_entry import STANDARD_INPUT, shown
+from oncecron.crontab.lint.line import STANDARD_INPUT, shown
 from oncecron.crontab.lint.schedules import check_fields
-from oncecron.crontab.lint.skipped_effects import not_run_on_skip
-from oncecron.crontab.per_host import objections
-from oncecron.crontab.simple_commands import simple_commands
+from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, judgements, objections
+from oncecron.crontab.simple_commands import simple_commands, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oncecron.crontab.lint.linted_entry import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.lint.line import Diagnostic, Invocation, LintedEntry
+    from oncecron.crontab.per_host import Judgement
     from oncecron.crontab.simple_commands import SimpleCommand
 
 CRON_PATH = "/usr/bin:/bin"
@@ -53,6 +55,8 @@ _RANDOM = re.compile(
     r"\bsleep\b.*(?:\$|`|rand)|(?:\$|`|rand).*\bsleep\b", re.IGNORECASE | re.DOTALL
 )
 _ASSIGNMENT = re.compile(r"\w+=")
+_FOREGROUND = "start it in the foreground"
+_REMOVE = "remove the test, so that any host can run it"
 _WITHOUT = ", or remove `oncecron run` and use {}"
 
 
@@ -64,7 +68,7 @@ def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Dia
         never = any(each.finding == "never" for each in check_fields(line))
         own = never or line.per_host == "oncecron" or (line.per_host is not None and not required)
         if line.command.strip() and not (line.invocations or line.off or own):
-            yield bound_to_a_host(line) or line.diagnostic(
+            yield _bound_to_a_host(line) or line.diagnostic(
                 "unguarded", f"{shown(line.command)} runs on every host", _cure(line)
             )
 
@@ -73,7 +77,7 @@ def _cure(line: LintedEntry) -> str:
     if line.generator:
         return f"{line.generator.name} writes the line: {line.generator.cure}"
     return (
-        f"{mended_first(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, "
+        f"{_mended_first(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, "
         "write `# oncecron: off` above it"
     )
 
@@ -149,10 +153,26 @@ def _guarded_positions(line: LintedEntry) -> set[int]:
 
 
 def _skipped_positions(line: LintedEntry) -> set[int]:
-    """Return the numbers of the commands that hosts that skip do not run."""
+    """Return the numbers of the commands behind a guard and `||`, which hosts that skip do not run: a skip succeeds.
+
+    With `|| { ...; }` and `|| (...)`, those in the brackets.
+    """
     if any(invocation.options.get("skip-exit", "0") != "0" for invocation in line.invocations):
         return set()
-    return not_run_on_skip(line.commands, _guarded_positions(line))
+    guarded, found = _guarded_positions(line), set()
+    opened: int | None = None  # brackets behind the `||`
+    for number, simple in enumerate(line.commands):
+        keywords = simple.keywords
+        if opened is not None:
+            opened -= sum(each in (")", "}") for each in keywords)
+            goes_on = opened > 0 or simple.joined_by == "|" or not simple.words
+            opened = max(opened, 0) if goes_on else None
+        elif simple.joined_by == "||" and number - 1 in guarded:
+            opened = 0
+        if opened is not None:
+            opened += sum(each in ("(", "{") for each in keywords)
+            found.add(number)
+    return found
 
 
 def _is_harmless(simple: SimpleCommand, *, before: bool) -> bool:
@@ -264,3 +284,51 @@ def _check_path(
             f"oncecron is not in the PATH of this line ({path})",
             f"use its full path, such as {_INSTALLED}/oncecron",
         )
+
+
+# What a guard breaks
+
+
+def check_guarded(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield why the guard of a line does not work, or keeps other hosts from work that is theirs."""
+    for invocation in line.invocations:
+        command = invocation.work or (line.command if invocation.position is None else "")
+        for found in judgements(to_bytes(f":; {command}")):  # not to be read as oncecron
+            if found.kind == PINNED:
+                yield line.diagnostic(
+                    PINNED, f"the test of {found.what} in {shown(command)} {found.why}", _REMOVE
+                )
+            elif found.kind == BACKGROUND:
+                yield line.diagnostic(
+                    BACKGROUND, f"{found.what} in {shown(command)} {found.why}", _FOREGROUND
+                )
+            elif not line.named:
+                yield line.diagnostic(
+                    EACH_HOST,
+                    f"only one host runs {shown(command)}, but {found.why}",
+                    f"remove {invocation.job_command.shown}; if one host is enough, write `# oncecron: key=NAME` "
+                    "above it",
+                )
+
+
+def _bound_to_a_host(line: LintedEntry) -> Diagnostic | None:
+    """Return the finding on a line without oncecron that only one host carries out, None if every host does."""
+    found = next((each for each in _judged(line) if each.kind == PINNED), None)
+    if found is None:
+        return None
+    return line.diagnostic(
+        PINNED,
+        f"the test of {found.what} binds {shown(line.command)} to one host: while that host is down, none runs it",
+        "remove the test, and put `oncecron run` in front; if only that host can run it, write `# oncecron: off` above "
+        "it",
+    )
+
+
+def _mended_first(line: LintedEntry) -> str:
+    """Return what to do before a line can be guarded; empty if nothing."""
+    in_background = any(each.kind == BACKGROUND for each in _judged(line))
+    return f"{_FOREGROUND}, and " if in_background else ""
+
+
+def _judged(line: LintedEntry) -> Iterator[Judgement]:
+    return judgements(to_bytes(line.command))

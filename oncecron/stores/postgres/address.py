@@ -6,7 +6,7 @@ import os
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.secrets import masked, quoting, without
+from oncecron.core.masking import masked, quoting, without
 from oncecron.core.timing import (
     KEEPALIVE_COUNT,
     KEEPALIVE_IDLE,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.secrets import masked, quoting
+from oncecron.core.masking import masked, quoting
 from oncecron.stores.address import parse_address
 
 if TYPE_CHECKING:

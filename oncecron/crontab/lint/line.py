@@ -1,31 +1,46 @@
-"""The input of lint: the lines of each file, their commands, and which commands run through oncecron."""
+"""The input of lint: the lines of each file, their commands, and which commands run through oncecron.
+
+A guard on a line is read as `oncecron run` reads its arguments, so far as the line shows them: why it would reject them
+at every firing is a part of it.
+"""
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncecron.config.convert import values_of
+from oncecron.config.file import COMMAND_KEY
 from oncecron.config.job_commands import JOB_COMMAND
-from oncecron.config.options import AUTO_KEY, OWN_SHELL
+from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key
+from oncecron.config.rules import tick_rules
 from oncecron.config.run_parser import parse_run
 from oncecron.core import shell_words as words
+from oncecron.core import tick
 from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
-from oncecron.core.leading_test import leading_test, whole_command
 from oncecron.core.masking import masked_line
-from oncecron.core.shell_words import guard_in, is_guard, is_off, per_host_program, quoted
+from oncecron.core.shell_words import quoted
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.generators import generated_lines
-from oncecron.crontab.lint.run_arguments import usage_error_of
+from oncecron.crontab.guards import guard_in, is_guard, is_off, per_host_program
 from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, objections
 from oncecron.crontab.percent_sign import shell_command, split_command
-from oncecron.crontab.programs import SHELLS, STRING_FOLLOWS
 from oncecron.crontab.scanner import Entry, Variable
-from oncecron.crontab.simple_commands import SimpleCommand, simple_commands, to_bytes, to_text
+from oncecron.crontab.simple_commands import (
+    SHELLS,
+    STRING_FOLLOWS,
+    SimpleCommand,
+    simple_commands,
+    to_bytes,
+    to_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.config.job_commands import JobCommand
+    from oncecron.config.run_parser import ParsedRun
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.directives import Directives
     from oncecron.crontab.generators import Generator
@@ -33,26 +48,13 @@ if TYPE_CHECKING:
 
 FINDINGS = (
     *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
-    *("schedule", "zone", "shards", "random-sleep", "frequent", "systemd", "never", "field"),
+    *("schedule", "zone", "shards", "random-sleep", "frequent", "never", "field"),
     *("every-minute", "duplicate", "days"),
     *(PINNED, BACKGROUND, EACH_HOST),
-    *("key", "tick", "items", "store", "path", "sudo", "secret", "percent"),
-    *("quote", "redirection", "bashism", "continued", "comment", "user"),
-    *(
-        "expansion",
-        "unset",
-        "shell",
-        "mailto",
-        "options",
-        "invalid",
-        "crlf",
-        "newline",
-        "not-read",
-        "directive",
-        "section",
-    ),
+    *("key", "tick", "items", "store", "path", "sudo", "quote", "comment"),
+    *("options", "invalid", "newline", "not-read", "directive", "section"),
 )
-"""The kinds of findings."""
+"""The kinds of findings: all that makes a line run twice, nowhere, or at another time than it says."""
 STANDARD_INPUT = "-"
 """The value of --items for the lines of standard input."""
 _LONGEST_SHOWN = 60
@@ -111,20 +113,6 @@ class Invocation(NamedTuple):
         return f"{canonical(source)} | {self.command}"
 
     @property
-    def strings(self) -> Iterator[str]:
-        """The strings on the line that a shell reads."""
-        for name in () if self.is_shell else ("shell", "items"):
-            yield self.options.get(name, "")
-
-    @property
-    def whole(self) -> str:
-        """What runs, with the test of `--only-if` where it was before wrap moved it."""
-        test = self.options.get("only-if", "")
-        if " " not in test:
-            return self.work
-        return to_text(whole_command(to_bytes(test), to_bytes(self.work)))
-
-    @property
     def is_shell(self) -> bool:
         """Whether it is oncecron-shell (SHELL=): options come from the configuration alone."""
         return self.program.rpartition("/")[2] == OWN_SHELL
@@ -171,8 +159,8 @@ class LintedEntry(NamedTuple):
     @property
     def without_guard(self) -> str:
         """Its command without oncecron, in canonical form."""
-        whole = [invocation.whole for invocation in self.invocations if invocation.command]
-        return whole[0] if len(whole) == 1 else canonical(self.command)
+        work = [invocation.work for invocation in self.invocations if invocation.command]
+        return work[0] if len(work) == 1 else canonical(self.command)
 
     def diagnostic(self, kind: str, message: str, cure: str) -> Diagnostic:
         """Return a finding on this line; `kind` is one of `FINDINGS`."""
@@ -316,7 +304,7 @@ def _read(
         key = derive(command_of(parsed.given, parsed.command))
     section = jobs.get(key or "", {})
     unread = unread._replace(
-        usage_error=usage_error_of(unread.job_command, arguments, parsed, section)
+        usage_error=_usage_error(unread.job_command, arguments, parsed, section)
     )
     if parsed is None or key is None:
         return unread
@@ -334,10 +322,6 @@ def _joined(words: Iterable[str]) -> str:
 
 def canonical(command: str) -> str:
     """Return a command in canonical form: equal commands give equal texts, whatever their quotes and blanks."""
-    there = leading_test(to_bytes(command.strip()))
-    if there and there.rest is not None:
-        rest = to_bytes(canonical(to_text(there.rest)))
-        return to_text(whole_command(there.test, rest))
     return to_text(words.canonical(to_bytes(command)))
 
 
@@ -345,3 +329,71 @@ def shown(text: str) -> str:
     """Return a command as a message shows it: short, without secrets."""
     text = " ".join(masked_line(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"
+
+
+# Arguments of a guard
+
+
+def is_literal(text: str) -> bool:
+    """Return whether a shell leaves a text as it is: no variable and no substitution in it."""
+    return not any(sign in text for sign in "$`")
+
+
+def _usage_error(
+    job_command: JobCommand,
+    arguments: Sequence[str],
+    parsed: ParsedRun | None,
+    configured: Mapping[str, str],
+) -> str:
+    """Return the error, empty if there is none; `configured`: the [job.KEY] section."""
+    if parsed is None or "key" not in parsed.given:
+        known = all(map(is_literal, arguments))
+        return (
+            ("--key is missing" if parsed else "an option is unknown, incomplete or given twice")
+            if known
+            else ""
+        )
+    known_ones = {name: text for name, text in parsed.given.items() if is_literal(text)}
+    if "key" in known_ones and not is_key(known_ones["key"]):
+        return f"--key {known_ones['key']!r}: {KEY_RULE}"
+    if (
+        arguments[-1] == "--"
+        and not parsed.command
+        and not {"shell", COMMAND_KEY} & {*parsed.given, *configured}
+    ):
+        return "no command after --"
+    others = {name: configured[name] for name in configured if name not in parsed.given}
+    values = {**others, **known_ones}
+    return _wrong_section(job_command, configured) or _wrong_values(job_command, parsed, values)
+
+
+def _wrong_section(job_command: JobCommand, configured: Mapping[str, str]) -> str:
+    """Return what the section sets that the command does not have, as an error; empty if nothing."""
+    others = set(configured).difference(job_command.options, (COMMAND_KEY,))
+    if not others:
+        return ""
+    name = min(others).replace("-", "_")
+    return f"{name} in its section of the configuration file has no meaning for {job_command.shown}"
+
+
+def _wrong_values(job_command: JobCommand, parsed: ParsedRun, texts: Mapping[str, str]) -> str:
+    """Return the first error of values, of options that exclude each other, and of the tick; empty if none."""
+    try:
+        values = values_of(texts, (*job_command.options.values(), *job_command.defaults))
+        if {*parsed.given} - {*texts, "shell", "key"}:
+            return ""
+        found = job_command.conflicts(values.get, parsed.given.__contains__, parsed.command)
+        conflict = next(found, None)
+        _check_tick(values, parsed)
+    except ValueError as error:
+        return str(error)
+    return str(conflict or "")
+
+
+def _check_tick(values: Mapping[str, Any], parsed: ParsedRun) -> None:
+    """Raise `ValueError` if a schedule, its zone, or the name of a tick is invalid."""
+    for rule in tick_rules(values.get, parsed.given.__contains__):
+        if rule == "schedule":
+            tick.scheduled_tick(values["schedule"], values["tz"] or "UTC", time.time())
+        elif rule == "tick":
+            tick.named_tick(values["tick"])

@@ -1,36 +1,28 @@
-r"""The test of this host with which many lines begin: `[ -x /opt/index ] && /opt/index --all`.
+"""The test of this host with which many lines begin: `[ -x /opt/index ] && /opt/index --all`.
 
-A guard that runs the whole line claims the tick first and tests later: a host without the program uses the tick up.
-So the test belongs into `--only-if`, which asks before the claim. A test here asks for programs and files:
+A guard that runs the whole line claims the tick first and tests later: a host without the program uses the tick up. So
+the test is copied into `--only-if`, which asks before the claim; the command keeps it. A test here asks for programs
+and files, and prints nothing:
 
     [ -x P ]   test -d P   [[ -f P ]]   also with `!`, `-a` and `-o`
     command -v P   which P   type P   hash P
     one of these && another
 
-It is moved or copied there:
+Nothing may happen beside the test and what depends on it:
 
-    TEST && REST                    moved: REST is left. The blanks are exactly these, so the line can be restored
-    TEST&&REST and other blanks     copied: the command keeps it
-    if TEST; then ...; fi           copied
-    TEST || exit 0; ...             copied
-
-In the first three, nothing may happen beside the test and what depends on it: REST has no `;`, `||` or `&` of its own,
-and the `if` no `else`. A test with a quote, a backslash or a percent sign, which an option in a crontab cannot hold,
-stays where it is. `remaining_test` finds it. It also finds the test of a program before other commands:
-
-    [ -x P ] && P || true           the other command does nothing
-    [ -x P ] && P; other            a file is often tested before some preparation, so tests of files do not count
+    TEST && REST                    REST has no `;`, `||` or `&` of its own, but `|| true` at the end
+    if TEST; then ...; fi           without `else`
+    TEST || exit 0; ...
 """
 
 from __future__ import annotations
 
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.shell_words import (
     BLANK,
     OPERATOR,
     REDIRECTION,
     WORD,
-    Token,
     UnclosedError,
     tokens,
 )
@@ -38,8 +30,9 @@ from oncecron.core.shell_words import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_JOINT = b" && "
-_NOT_IN_TEST = frozenset(b"'\\%\n")
+    from oncecron.core.shell_words import Token
+
+_NOT_IN_OPTION = frozenset(b"'\\%\n")
 _ASKING = (b"-x", b"-f", b"-e", b"-d", b"-r", b"-L", b"-h")
 _COMMANDS = ((b"command", b"-v"), (b"which",), (b"type",), (b"hash",))
 _CLOSING = {b"[": b"]", b"[[": b"]]"}
@@ -47,119 +40,78 @@ _OPENING = frozenset((b"if", b"{", b"while", b"until", b"for", b"select"))
 _ENDING = frozenset((b"fi", b"}", b"done"))
 _BEFORE_COMMAND = frozenset((b"then", b"do", b"else", b"elif", b"!", b"time", *_OPENING))
 _SUBSTITUTIONS = (b"$(", b"`")
-_IDLE = frozenset((b"true", b":", b"false", b"exit", b"echo", b"printf", b"logger"))
-"""Commands in the place of the job on a host that has no program for it."""
+_IDLE = (b"true", b":")
 _BRANCHES = frozenset((b"else", b"elif"))
 
 
-class LeadingTest(NamedTuple):
-    """The test with which a command begins."""
+def leading_test(command: bytes) -> bytes | None:
+    """Return the test of a command that `--only-if` can ask, None if it begins with none.
 
-    test: bytes
-    rest: bytes | None
-    """The command after `TEST && `; None: the test is also a part of the command."""
-
-
-def leading_test(command: bytes) -> LeadingTest | None:
-    """Return the test of a command, None if it begins with none. The text after cron's `%` is not a part of it."""
-    try:
-        found = tokens(command)
-    except UnclosedError:
-        return None
-    test = _any_form(found, command)
-    if test is None or not test.test.isascii() or _NOT_IN_TEST.intersection(test.test):
-        return None
-    if test.rest is not None:
-        further = leading_test(test.rest)
-        if further and further.test == test.test:
-            return None  # it could not be told from a test that was copied
-    return test
-
-
-def whole_command(test: bytes, command: bytes) -> bytes:
-    """Return the command that `leading_test` has divided into a test and this command."""
-    there = leading_test(command)
-    if there and there == (test, None):
-        return command
-    return test + _JOINT + command
+    The text after cron's `%` is not a part of the command. An option in a crontab cannot hold a quote, a backslash or a
+    percent sign.
+    """
+    test = _read(command)[0]
+    return None if test is None or not _fits_option(test) else test
 
 
 def remaining_test(command: bytes) -> bytes | None:
-    """Return the test of this host that stays in a command alone, although the job depends on it; None without one.
+    """Return the test of this host that only the command asks, although the job depends on it; None without one.
 
-    A test with a substitution asks for a day or for data, so it is not a test of the host.
+    It cannot be an option, or other commands behind it must run without it. A test with a substitution asks for a day
+    or for data, so it is not a test of the host.
     """
+    test, is_all = _read(command)
+    if not is_all:
+        test = _program_tested(command)
+    elif test and _fits_option(test):
+        return None
+    return None if test is None or any(each in test for each in _SUBSTITUTIONS) else test
+
+
+def _fits_option(test: bytes) -> bool:
+    return test.isascii() and not _NOT_IN_OPTION.intersection(test)
+
+
+def _read(command: bytes) -> tuple[bytes | None, bool]:
+    """Return the test with which a command begins if all the rest depends on it, and whether it is so."""
+    try:
+        found = tokens(command)
+    except UnclosedError:
+        return None, False
+    within_if = found[:1] != [] and found[0].text == b"if"
+    start = _skip_blanks(found, 1) if within_if else 0
+    end = _end_of_tests(found, start)
+    at = _skip_blanks(found, end)
+    if end == start:
+        return None, False
+    if within_if:
+        depends = (_is(found, at, b"&&") or _is(found, at, b";")) and _is_one_if(found)
+    else:
+        depends = (_is(found, at, b"&&") and _is_one_list(found[at + 1 :])) or _exits(found[at:])
+    return (_text(found[start:end]), True) if depends else (None, False)
+
+
+def _exits(found: list[Token]) -> bool:
+    """Return whether tokens begin with `|| exit 0;`."""
+    words = [token.text for token in found if token.kind != BLANK]
+    status = [word for word in words[2:3] if word.isdigit()]
+    return words[:2] == [b"||", b"exit"] and words[2 + len(status) :][:1] == [b";"]
+
+
+def _program_tested(command: bytes) -> bytes | None:
+    """Return the test of a program that is started behind `&&`, with commands behind a `;` that do not depend on it."""
     try:
         found = tokens(command)
     except UnclosedError:
         return None
-    if leading_test(command):
-        return None
-    there = _any_form(found, command)
-    test = there.test if there else _before_others(found)
-    return None if test is None or any(each in test for each in _SUBSTITUTIONS) else test
-
-
-# The three forms
-
-
-def _any_form(found: list[Token], command: bytes) -> LeadingTest | None:
-    return _in_list(found, command) or _in_if(found) or _before_exit(found)
-
-
-def _in_list(found: list[Token], command: bytes) -> LeadingTest | None:
     end = _end_of_tests(found, 0)
     at = _skip_blanks(found, end)
-    if not end or not _is(found, at, b"&&") or not _is_one_list(found[at + 1 :]):
-        return None
-    text = _text(found[:end])
-    moved = command.startswith(text + _JOINT) and not command.startswith(
-        (b" ", b"\t"), len(text) + 4
-    )
-    return LeadingTest(text, command[len(text) + len(_JOINT) :] if moved else None)
-
-
-def _in_if(found: list[Token]) -> LeadingTest | None:
-    if not found or found[0].text != b"if":
-        return None
-    start = _skip_blanks(found, 1)
-    end = _end_of_tests(found, start)
-    at = _skip_blanks(found, end)
-    depends = _is(found, at, b"&&") or _is(found, at, b";")
-    if end == start or not depends or not _is_one_if(found):
-        return None
-    return LeadingTest(_text(found[start:end]), None)
-
-
-def _before_exit(found: list[Token]) -> LeadingTest | None:
-    end = _end_of_tests(found, 0)
-    words = [token.text for token in found[end:] if token.kind != BLANK]
-    status = words[2:3] if len(words) > 2 and words[2].isdigit() else []  # noqa: PLR2004 - `|| exit 0`
-    if not end or words[:2] != [b"||", b"exit"] or words[2 + len(status) :][:1] != [b";"]:
-        return None
-    return LeadingTest(_text(found[:end]), None)
-
-
-def _before_others(found: list[Token]) -> bytes | None:
-    """Return the test of a program that is started behind `&&`, with other commands behind that."""
-    end = _end_of_tests(found, 0)
-    at = _skip_blanks(found, end)
-    if not end or not _is(found, at, b"&&"):
-        return None
+    tested = {token.value for token in found[:end] if token.kind == WORD}
+    asks = b"-x" in tested or tested & {words[0] for words in _COMMANDS}
     last = next((n for n in range(at, len(found)) if found[n].text in (b"||", b";")), len(found))
-    programs = _programs(found[:end])
     started = {token.value for token in found[at:last] if token.kind == WORD}
-    other = [token.value for token in found[last + 1 :] if token.kind == WORD]
-    idle = _is(found, last, b"||") and bool(_IDLE.intersection(other[:1]))
-    return _text(found[:end]) if programs & started and (idle or _is(found, last, b";")) else None
-
-
-def _programs(found: list[Token]) -> set[bytes]:
-    """Return the words of tests that may name a program; empty if they ask for no program."""
-    words = [token.value for token in found if token.kind == WORD]
-    asks = b"-x" in words or any(tuple(words[: len(each)]) == each for each in _COMMANDS)
-    signs = {b"test", *_CLOSING, *_CLOSING.values()}
-    return {word for word in words if word[:1] != b"-"} - signs if asks else set()
+    starts = _is(found, at, b"&&") and _is(found, last, b";") and (tested & started)
+    return _text(found[:end]) if asks and starts else None
 
 
 # Tests
@@ -228,6 +180,9 @@ def _asks(words: list[bytes]) -> bool:
 
 def _is_one_list(found: list[Token]) -> bool:
     """Return whether tokens are commands that are joined by `&&` and `|` alone, but within brackets and loops."""
+    words = [token.text for token in found if token.kind != BLANK]
+    if words[-2:-1] == [b"||"] and words[-1] in _IDLE:
+        found = found[: max(at for at, token in enumerate(found) if token.text == b"||")]
     depths = _depths(found)
     outside = (token for token, depth in zip(found, depths or (), strict=False) if depth == 0)
     return depths is not None and all(
