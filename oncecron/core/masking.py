@@ -445,11 +445,13 @@ def _masked_word(word: str, before: str, program: str, depth: int) -> str:
         return f"-p{MASK}"
     if program == "curl" and (before in _LOGINS or _has_login(word)) and ":" in word:
         return f"{word.partition(':')[0]}:{MASK}"
-    lines = any(sign in word for sign in _SIGNS)
-    short = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
-    shown = word if lines and (short or before in _BEFORE_A_LINE) else _without_values(word)
+    has_signs = any(sign in word for sign in _SIGNS)
+    string_follows = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
+    if has_signs and (string_follows or before in _BEFORE_A_LINE):
+        return masked_line(word, depth + 1)
+    shown = _without_values(word)
     if "$(" not in shown and "`" not in shown:
-        return masked_line(shown, depth + 1) if lines else shown
+        return masked_line(shown, depth + 1) if has_signs else shown
     signs = ("$(", "`", ")")
     for sign in signs:
         shown = shown.replace(sign, f"\0{sign}\0")

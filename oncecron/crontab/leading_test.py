@@ -40,6 +40,7 @@ _OPENING = frozenset((b"if", b"{", b"while", b"until", b"for", b"select"))
 _ENDING = frozenset((b"fi", b"}", b"done"))
 _BEFORE_COMMAND = frozenset((b"then", b"do", b"else", b"elif", b"!", b"time", *_OPENING))
 _SUBSTITUTIONS = (b"$(", b"`")
+_SIGNS = frozenset((b"test", b"!", *_ASKING, *_CLOSING, *_CLOSING.values()))
 _IDLE = (b"true", b":")
 _BRANCHES = frozenset((b"else", b"elif"))
 
@@ -110,7 +111,7 @@ def _program_tested(command: bytes) -> bytes | None:
     asks = b"-x" in tested or tested & {words[0] for words in _COMMANDS}
     last = next((n for n in range(at, len(found)) if found[n].text in (b"||", b";")), len(found))
     started = {token.value for token in found[at:last] if token.kind == WORD}
-    starts = _is(found, at, b"&&") and _is(found, last, b";") and (tested & started)
+    starts = _is(found, at, b"&&") and _is(found, last, b";") and (tested - _SIGNS) & started
     return _text(found[:end]) if asks and starts else None
 
 

@@ -65,10 +65,10 @@ def what_is_due(original: Line, world: World, state: Path, nothing: Done) -> Don
     """Return what the wrapped line must do: the same, or nothing on a host where the test before the command fails."""
     alone = run(original, world, state, "alpha")
     before, _ = split_command(original.command)
-    there = leading_test(before)
-    if there is None:
+    command = leading_test(before)
+    if command is None:
         return alone
-    test = original._replace(command=there.test)
+    test = original._replace(command=command)
     if run(test, world, state, "alpha", named=original).status == 0:
         return alone
     assert alone._replace(status=0) == nothing, (

@@ -13,7 +13,6 @@ from servers.require import program
 from oncecron.cli.crontab import wrap as wrap_command
 from oncecron.cli.crontab.installed_cron import installed_cron
 from oncecron.core import tick, time_zone
-from oncecron.crontab.leading_test import leading_test
 from oncecron.core.time_zone import canonical, find_zone
 from oncecron.crontab.crons import CRONS, Cron
 from oncecron.crontab.lint import LintedCrontab, lint
@@ -229,9 +228,7 @@ def assert_same_to_cron(before: Entry, after: Entry, cron: Cron) -> None:
     _, rest_after = split_command(after.command, cron.percent)
     assert rest_after == rest
     text = shell_command(after.command, cron.percent).decode("latin-1")
-    there = leading_test(old)  # moved to --only-if
-    written = there.rest if there and there.rest is not None else before.command
-    command = shell_command(written, cron.percent).decode("latin-1")
+    command = shell_command(before.command, cron.percent).decode("latin-1")
     string = text.partition(" --shell ")[2]
     assert shlex.split(string) == [command] if string else text.endswith(f" -- {command}"), old
 
@@ -265,8 +262,8 @@ def test_lint_reads_percent_signs_as_the_cron_does(name: str) -> None:
         [LintedCrontab("crontab", scan(text.encode(), cron=CRONS[name]))], cron=CRONS[name]
     )
     kinds = [(each.line, each.finding) for each in found]
-    percent = [(1, "percent")] if CRONS[name].percent.unescaped else []
-    assert kinds == [*percent, (4, "duplicate")]
+    cut = [(1, "quote")] if CRONS[name].percent.unescaped else []
+    assert kinds == [*cut, (4, "duplicate")]
 
 
 @pytest.mark.parametrize("command", ["date +%F", "date +\\%F", "sed 's/\\\\//'"])
@@ -445,7 +442,7 @@ def test_busybox_ends_a_command_at_the_first_hash() -> None:
     assert second.endswith(b" --shell 'echo b'#c")
     assert unwrap(scan(done.data)).data == text.encode()
     source = LintedCrontab("crontab", scan(b"0 2 * * * echo 'a#b'\n", cron=CRONS["busybox"]))
-    assert [each.finding for each in lint([source], cron=CRONS["busybox"])] == ["percent"]
+    assert [each.finding for each in lint([source], cron=CRONS["busybox"])] == ["quote"]
 
 
 def test_busybox_joins_a_line_with_the_next_one() -> None:

@@ -39,7 +39,6 @@ STILL = {
     "oncecron.config.job_commands imports oncecron.each.options",
     "oncecron.core.log_rows imports oncecron.each.values",
     "oncecron.core.missed imports oncecron.stores.api",
-    "oncecron.core.shell_words imports oncecron.config.options",
     "oncecron.log.jobs imports oncecron.each.reports",
     "oncecron.log.overlap imports oncecron.each.reports",
     "oncecron.run.guard imports oncecron.alerts.pinger",
@@ -226,7 +225,7 @@ HEAVY = {
 def test_a_firing_imports_so_many_modules(name: str, own: int, others: int) -> None:
     """Each is paid on every host at every tick: a new one needs a reason, and a new number here.
 
-    `core.secrets` is one because the address and the command of every firing may hold a secret.
+    `core.masking` is one because the address and the command of every firing may hold a secret.
     """
     loaded = loaded_by(FIRING.format(name))
     assert loaded & (HEAVY | {"sqlite3"}) == ({"sqlite3", "types"} if name == "sqlite" else set())
@@ -235,18 +234,13 @@ def test_a_firing_imports_so_many_modules(name: str, own: int, others: int) -> N
 
 
 def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
-    """Beside what `run` imports, only the rule of the key and its data; and no click."""
+    """Beside what `run` imports, only the rules of the key and of guards; and no click."""
     code = "import oncecron.cli.crontab_shell, oncecron.run.firing, oncecron.core.derived_key"
     more = loaded_by(code) - loaded_by("import oncecron.run.firing")
     assert more == {
         *("oncecron.cli", "oncecron.cli.crontab_shell", "oncecron.config.run_parser"),
-        *(
-            "oncecron.core.derived_key",
-            "oncecron.core.launchers",
-            "oncecron.core.shell_words",
-            "binascii",
-            "itertools",
-        ),
+        *("oncecron.crontab", "oncecron.crontab.guards", "oncecron.core.derived_key"),
+        *("oncecron.core.shell_words", "binascii", "itertools"),
     }
 
 

@@ -1,4 +1,4 @@
-"""The test of the host with which a line begins: moved or copied into --only-if, and back byte for byte."""
+"""The test of the host with which a line begins: copied into --only-if, and back byte for byte."""
 
 import os
 import subprocess
@@ -9,37 +9,34 @@ from crontabs import REALISTIC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncecron.crontab.leading_test import leading_test, remaining_test, whole_command
+from oncecron.crontab.leading_test import leading_test, remaining_test
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.prefix import read_prefix, with_prefix
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, wrap
 
-MOVED = {
-    "[ -x /opt/x ] && /opt/x -q": ("[ -x /opt/x ]", "/opt/x -q"),
-    "test -x /opt/x && /opt/x": ("test -x /opt/x", "/opt/x"),
-    "[[ -d /srv ]] && x": ("[[ -d /srv ]]", "x"),
-    "[ ! -e /srv/off ] && x": ("[ ! -e /srv/off ]", "x"),
-    '[ -x "$HOME/bin/x" ] && x': ('[ -x "$HOME/bin/x" ]', "x"),
-    "[ -x /a -a -x /b ] && x": ("[ -x /a -a -x /b ]", "x"),
-    "test -f /a -o ! -d /b && x": ("test -f /a -o ! -d /b", "x"),
-    "[ -x /a ] && [ -d /b ] && x": ("[ -x /a ] && [ -d /b ]", "x"),
-    "command -v x > /dev/null && x 1 1": ("command -v x > /dev/null", "x 1 1"),
-    "command -v x >/dev/null 2>&1 && x": ("command -v x >/dev/null 2>&1", "x"),
-    "which x >/dev/null && x | logger": ("which x >/dev/null", "x | logger"),
-    "[ -x /a ] && cd /srv && ./x > log 2>&1": ("[ -x /a ]", "cd /srv && ./x > log 2>&1"),
-    "[ -x /a ] && { a; b; }": ("[ -x /a ]", "{ a; b; }"),
-    "[ -x /a ] && (a; b || c) | d": ("[ -x /a ]", "(a; b || c) | d"),
-    "[ -x /a ] && for i in 1 2; do a $i; done": ("[ -x /a ]", "for i in 1 2; do a $i; done"),
-    "[ -x /a ] && if [ ! -d /b ]; then a; fi": ("[ -x /a ]", "if [ ! -d /b ]; then a; fi"),
-    "[ -x /a ] && [ $(date +\\%u) = 1 ] && x": ("[ -x /a ]", "[ $(date +\\%u) = 1 ] && x"),
-    "[ -x /a ] && a # daily": ("[ -x /a ]", "a # daily"),
-}
-"""Commands, and the test and the command that they become."""
-COPIED = {
+TESTS = {
+    "[ -x /opt/x ] && /opt/x -q": "[ -x /opt/x ]",
+    "test -x /opt/x && /opt/x": "test -x /opt/x",
+    "[[ -d /srv ]] && x": "[[ -d /srv ]]",
+    "[ ! -e /srv/off ] && x": "[ ! -e /srv/off ]",
+    '[ -x "$HOME/bin/x" ] && x': '[ -x "$HOME/bin/x" ]',
+    "[ -x /a -a -x /b ] && x": "[ -x /a -a -x /b ]",
+    "test -f /a -o ! -d /b && x": "test -f /a -o ! -d /b",
+    "[ -x /a ] && [ -d /b ] && x": "[ -x /a ] && [ -d /b ]",
+    "command -v x > /dev/null && x 1 1": "command -v x > /dev/null",
+    "command -v x >/dev/null 2>&1 && x": "command -v x >/dev/null 2>&1",
+    "which x >/dev/null && x | logger": "which x >/dev/null",
+    "[ -x /a ] && cd /srv && ./x > log 2>&1": "[ -x /a ]",
+    "[ -x /a ] && { a; b; }": "[ -x /a ]",
+    "[ -x /a ] && (a; b || c) | d": "[ -x /a ]",
+    "[ -x /a ] && for i in 1 2; do a $i; done": "[ -x /a ]",
+    "[ -x /a ] && if [ ! -d /b ]; then a; fi": "[ -x /a ]",
+    "[ -x /a ] && [ $(date +\\%u) = 1 ] && x": "[ -x /a ]",
+    "[ -x /a ] && a # daily": "[ -x /a ]",
     "[ -x /a ]&&a": "[ -x /a ]",
     "[ -x /a ]  &&  a": "[ -x /a ]",
-    "[ -x /a ] &&\ta": "[ -x /a ]",
+    "[ -x /a ] &&	a": "[ -x /a ]",
     "if [ -x /a ]; then a; fi": "[ -x /a ]",
     "if [ -x /a ]; then a; b || c; fi >>log 2>&1": "[ -x /a ]",
     "if [ -x /a ] && [ $(date +%d) -le 7 ]; then a; fi": "[ -x /a ]",
@@ -47,9 +44,10 @@ COPIED = {
     "[ -x /a ] || exit 0; a; b": "[ -x /a ]",
     "test -x /a || exit; a || b &": "test -x /a",
     "[ -x /a ] && [ -x /a ]&&a": "[ -x /a ] && [ -x /a ]",
-    "[ -x /a ] && if [ -x /a ]; then a; fi": None,
+    "[ -x /a ] && if [ -x /a ]; then a; fi": "[ -x /a ]",
+    "[ -x /a ] && cd / && /a || true": "[ -x /a ]",
 }
-"""Commands that keep their test, and the test; None: it could not be told from a copy."""
+"""Commands, and the test with which they begin."""
 NOT = [
     "a",
     "",
@@ -86,21 +84,10 @@ NOT = [
 """Commands without such a test."""
 
 
-@pytest.mark.parametrize(("command", "parts"), MOVED.items())
-def test_a_test_is_moved(command: str, parts: tuple[str, str]) -> None:
-    """With the rest, from which the command is restored."""
-    test, rest = (part.encode() for part in parts)
-    assert leading_test(command.encode()) == (test, rest)
-    assert whole_command(test, rest) == command.encode()
-
-
-@pytest.mark.parametrize(("command", "test"), COPIED.items())
-def test_a_test_is_copied(command: str, test: str | None) -> None:
-    """Where it could not be restored, or where it is not all that depends on it."""
-    found = leading_test(command.encode())
-    assert found == (None if test is None else (test.encode(), None))
-    if test is not None:
-        assert whole_command(test.encode(), command.encode()) == command.encode()
+@pytest.mark.parametrize(("command", "test"), TESTS.items())
+def test_a_test_is_found(command: str, test: str) -> None:
+    """Where nothing else happens without it."""
+    assert leading_test(command.encode()) == test.encode()
 
 
 @pytest.mark.parametrize("command", NOT)
@@ -160,7 +147,7 @@ def run(command: bytes, directory: Path) -> tuple[int, str]:
 def test_the_test_decides_as_it_did(
     tmp_path_factory: pytest.TempPathFactory, command: bytes, present: bool
 ) -> None:
-    """A command whose test fails does nothing; else it does what it did, wherever the test is."""
+    """A command whose test fails does nothing."""
     found = leading_test(command)
     if found is None:
         return
@@ -169,11 +156,8 @@ def test_the_test_decides_as_it_did(
         program = directory / "rec"
         program.write_text('#!/bin/sh\necho "$@" >>"$LOG"\n')
         program.chmod(0o755)
-    before = run(command, directory)
-    if run(found.test, directory)[0] != 0:
-        assert before[1] == ""
-    elif found.rest is not None:
-        assert run(found.rest, directory) == before
+    if run(found, directory)[0] != 0:
+        assert run(command, directory)[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -184,11 +168,10 @@ def test_the_test_decides_as_it_did(
         "[ -f /a-\\%Y ]&&a": "[ -f /a-\\%Y ]",
         "if [ -f '/a b' ]; then a; fi": "[ -f '/a b' ]",
         "[ -x '/a b' ] || exit 0; a": "[ -x '/a b' ]",
-        "[ -x /a ] && /a || true": "[ -x /a ]",
-        "[ -x /a ] && cd / && /a -q | logger || echo none": "[ -x /a ]",
         "[ -x /a ] && /a; b": "[ -x /a ]",
         "command -v x >/dev/null && x 1; y": "command -v x >/dev/null",
-        # The job depends on no test, or the test moves
+        # The job depends on no test, or the test is copied
+        "[ -x /a ] && /a || true": None,
         "[ -x /a ] && /a": None,
         "[ -x /a ] || exit 0; /a": None,
         "[ -x /a ] && /a || /b": None,
@@ -228,12 +211,12 @@ def test_the_tests_of_real_crontabs() -> None:
         for entry in scan(path.read_bytes(), system=system).entries():
             there = leading_test(split_command(entry.command)[0])
             if there:
-                found.add((path.name, there.test.decode(), there.rest is not None))
+                found.add((path.name, there.decode()))
     assert found == {
-        ("bash-only", "[[ -d /srv/x ]]", True),
-        ("system-anacron", "[ -x /etc/init.d/anacron ]", True),
-        ("system-mdadm", "[ -x /usr/share/mdadm/checkarray ]", False),
-        ("system-php", "[ -x /usr/lib/php/sessionclean ]", True),
-        ("system-sysstat", "command -v debian-sa1 > /dev/null", True),
-        ("php", "[ -x /usr/lib/php/sessionclean ]", True),
+        ("bash-only", "[[ -d /srv/x ]]"),
+        ("system-anacron", "[ -x /etc/init.d/anacron ]"),
+        ("system-mdadm", "[ -x /usr/share/mdadm/checkarray ]"),
+        ("system-php", "[ -x /usr/lib/php/sessionclean ]"),
+        ("system-sysstat", "command -v debian-sa1 > /dev/null"),
+        ("php", "[ -x /usr/lib/php/sessionclean ]"),
     }

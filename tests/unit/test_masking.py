@@ -1,4 +1,4 @@
-"""No password is shown: not in the address of a store, whatever its form, in a message, or in what is recorded of a command."""
+"""No password is shown: in the address of a store, in a message, or in what is recorded of a command."""
 
 from __future__ import annotations
 

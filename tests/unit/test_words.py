@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core import shell_words as words
+from oncecron.crontab import guards
 
 # Tokens
 
@@ -257,22 +258,22 @@ def test_programs_whose_quotes_are_not(shell: str) -> None:
 )
 def test_programs_of_each_host(command: str, program: str | None) -> None:
     """As words of the command, whatever their paths."""
-    assert words.per_host_program(command.encode()) == program
+    assert guards.per_host_program(command.encode()) == program
 
 
 def test_guarded_by_hand() -> None:
     """Wherever in the command."""
-    assert words.guard_in(b"/usr/bin/oncecron run --key x -- y") == "oncecron run"
-    assert words.guard_in(b"cd /app && 'oncecron' run --key x -- y") == "oncecron run"
-    assert words.guard_in(b"cd /app; /opt/oncecron each --key x -- y") == "oncecron each"
-    assert words.guard_in(b"pg_dump oncecron >/srv/x") is None
-    assert words.guard_in(b"/opt/oncecron-run x") is None
-    assert words.guard_in(b"oncecron items run") is None
+    assert guards.guard_in(b"/usr/bin/oncecron run --key x -- y") == "oncecron run"
+    assert guards.guard_in(b"cd /app && 'oncecron' run --key x -- y") == "oncecron run"
+    assert guards.guard_in(b"cd /app; /opt/oncecron each --key x -- y") == "oncecron each"
+    assert guards.guard_in(b"pg_dump oncecron >/srv/x") is None
+    assert guards.guard_in(b"/opt/oncecron-run x") is None
+    assert guards.guard_in(b"oncecron items run") is None
 
 
 def test_off_in_front() -> None:
     """And nowhere else."""
-    assert words.is_off(b"ONCECRON=off df")
-    assert words.is_off(b" ONCECRON=off\tdf")
-    assert not words.is_off(b"ONCECRON=offline df")
-    assert not words.is_off(b"df ONCECRON=off ")
+    assert guards.is_off(b"ONCECRON=off df")
+    assert guards.is_off(b" ONCECRON=off\tdf")
+    assert not guards.is_off(b"ONCECRON=offline df")
+    assert not guards.is_off(b"df ONCECRON=off ")

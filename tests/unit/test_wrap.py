@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
-from oncecron.crontab.leading_test import leading_test
 from oncecron.crontab.firing_times import schedule_of
+from oncecron.crontab.leading_test import leading_test
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
 from oncecron.crontab.scanner import Crontab, Problem, scan
@@ -568,8 +568,7 @@ def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None
         if behind.startswith(b"--only-if "):
             test = leading_test(split_command(command.lstrip(b" \t"))[0])
             assert test
-            behind = behind.removeprefix(b"--only-if '" + test.test + b"' ")
-            original = original[len(test.test) + 4 :] if test.rest is not None else original
+            behind = behind.removeprefix(b"--only-if '" + test + b"' ")
         quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"
         assert behind in (b"-- " + original, quoted)
     assert job.command == b"x"

@@ -161,17 +161,19 @@ def _skipped_positions(line: LintedEntry) -> set[int]:
         return set()
     guarded, found = _guarded_positions(line), set()
     opened: int | None = None  # brackets behind the `||`
+    behind_guard = False
     for number, simple in enumerate(line.commands):
         keywords = simple.keywords
         if opened is not None:
             opened -= sum(each in (")", "}") for each in keywords)
             goes_on = opened > 0 or simple.joined_by == "|" or not simple.words
             opened = max(opened, 0) if goes_on else None
-        elif simple.joined_by == "||" and number - 1 in guarded:
+        elif simple.joined_by == "||" and behind_guard:
             opened = 0
         if opened is not None:
             opened += sum(each in ("(", "{") for each in keywords)
             found.add(number)
+        behind_guard = number in guarded if simple.words else behind_guard
     return found
 
 
