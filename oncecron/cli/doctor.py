@@ -53,8 +53,7 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
-    from oncecron.cli.crontab.installed_cron import installed_cron
-    from oncecron.cli.crontab.of_host import crontabs_of_host
+    from oncecron.cli.crontab.installed import crontabs_of_host, installed_cron
     from oncecron.cli.diagnoses import of_cron, of_path, of_spool, of_zone
     from oncecron.core.errors import ConfigurationError
     from oncecron.core.log_rows import Diagnosis

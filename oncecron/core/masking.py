@@ -439,12 +439,9 @@ def _masked_word(word: str, before: str, program: str, depth: int) -> str:
     """Return a word without its secrets; `before`: the word before it, `program`: the last known one before it."""
     if before[1:] and before[0] == "-" and "=" not in before and is_secret_name(before):
         return MASK
-    if program == "sshpass" and before == "-p":
-        return MASK
-    if program in _ATTACHED and word[:2] == "-p" and word[2:]:
-        return f"-p{MASK}"
-    if program == "curl" and (before in _LOGINS or _has_login(word)) and ":" in word:
-        return f"{word.partition(':')[0]}:{MASK}"
+    login = _masked_login(word, before, program)
+    if login is not None:
+        return login
     has_signs = any(sign in word for sign in _SIGNS)
     string_follows = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
     if has_signs and (string_follows or before in _BEFORE_A_LINE):
@@ -458,6 +455,17 @@ def _masked_word(word: str, before: str, program: str, depth: int) -> str:
     return "".join(
         piece if piece in signs else masked_line(piece, depth + 1) for piece in shown.split("\0")
     )
+
+
+def _masked_login(word: str, before: str, program: str) -> str | None:
+    """Return a word of a known program without the password that it is; None if it is none."""
+    if program == "sshpass" and before == "-p":
+        return MASK
+    if program in _ATTACHED and word[:2] == "-p" and word[2:]:
+        return f"-p{MASK}"
+    if program == "curl" and (before in _LOGINS or _has_login(word)) and ":" in word:
+        return f"{word.partition(':')[0]}:{MASK}"
+    return None
 
 
 def _has_login(word: str) -> bool:

@@ -54,9 +54,6 @@ class Cron(NamedTuple):
     """The variables of a crontab that set the time zone of its schedules; the last one counts."""
     whole_file: bool = False
     """Whether the last variable of the file counts for all of its lines; else for the lines below it."""
-    sets_user: bool = True
-    """Whether jobs have the variable `USER`. All crons set `LOGNAME`."""
-
     rules: Rules | None = None
     """What a field may hold; None: as Debian's cron reads it."""
     fields: tuple[tuple[int, ...], ...] = (FIVE,)
@@ -105,11 +102,31 @@ _OF_BUSYBOX = Rules(  # ParseField counts days from 0, so `*/2` is 2, 4, 6, ...
     falling="round",
     every_day="all",
 )
+# systemd-cron 2.5.1: src/bin/systemd-crontab-generator.cpp (parse_time_unit, parse_period, dow_map)
+_OF_SYSTEMD_CRON = Cron(
+    *("systemd-cron", SYSTEMD, _EVERY_ZONE_VARIABLE),
+    rules=Rules(
+        names=(NOTHING, _BEGUN[1]),  # month_map refuses the names that the manual has
+        commas=_SEVERAL_COMMAS,
+        number_with_step="number",
+        to_sunday=rb"sun.*",
+        lone_sunday=rb"sun.*",  # dow_map takes the end of `sun-sun` for 7
+        cuts=True,
+        foreign=(rb"[^,/]*~[^,/]*",) * 2
+        + (rb"L|[^,/]*~[^,/]*",)
+        + (rb"[^,/]*~[^,/]*",)
+        + (rb".L|[^,/]*~[^,/]*",),
+    ),
+    days="both",
+    nicknames=_OF_SYSTEMD,
+    any_case=True,
+    moves_nicknames=frozenset((b"DELAY", b"START_HOURS_RANGE")),
+    trimmed=_BLANKS,
+)
 CRONS = {
     # cron 3.0pl1-162 and 3.0pl1-197 (Debian 12 and 13): entry.c, env.c
     "debian": Cron(
         "Debian's cron",
-        sets_user=False,
         no_command=rb"\*",
         longest_command=998,
         bad_line="rejects the file",
@@ -161,30 +178,12 @@ CRONS = {
         own_words=rb"(ID|AFTER|FREQ)=",
         longest_command=1000,
     ),
-    # systemd-cron 2.5.1: src/bin/systemd-crontab-generator.cpp (parse_time_unit, parse_period, dow_map)
-    "systemd-cron": Cron(
-        *("systemd-cron", SYSTEMD, _EVERY_ZONE_VARIABLE),
-        rules=Rules(
-            names=(NOTHING, _BEGUN[1]),  # month_map refuses the names that the manual has
-            commas=_SEVERAL_COMMAS,
-            number_with_step="number",
-            to_sunday=rb"sun.*",
-            lone_sunday=rb"sun.*",  # dow_map takes the end of `sun-sun` for 7
-            cuts=True,
-            foreign=(rb"[^,/]*~[^,/]*",) * 2
-            + (rb"L|[^,/]*~[^,/]*",)
-            + (rb"[^,/]*~[^,/]*",)
-            + (rb".L|[^,/]*~[^,/]*",),
-        ),
-        days="both",
-        nicknames=_OF_SYSTEMD,
-        any_case=True,
-        moves_nicknames=frozenset((b"DELAY", b"START_HOURS_RANGE")),
-        trimmed=_BLANKS,
-    ),
+    "systemd-cron": _OF_SYSTEMD_CRON,
     # systemd-cron 1.15.19: src/bin/systemd-crontab-generator.py (parse_period, month_map: October is missing there)
-    "systemd-cron-1": Cron(
-        *("systemd-cron 1", LETTER),
+    "systemd-cron-1": _OF_SYSTEMD_CRON._replace(
+        title="systemd-cron 1",
+        percent=LETTER,
+        zone_variables=frozenset(),
         rules=Rules(
             lasts=(59, 23, 31, 12, 6, 0, 0),
             names=_BEGUN,
@@ -193,11 +192,6 @@ CRONS = {
             cuts=True,
             foreign=(*(NOTHING,) * 3, rb".*(?:oct|nov|dec).*", NOTHING),
         ),
-        days="both",
-        nicknames=_OF_SYSTEMD,
-        any_case=True,
-        moves_nicknames=frozenset((b"DELAY", b"START_HOURS_RANGE")),
-        trimmed=_BLANKS,
     ),
     # supercronic 0.2.34: crontab/crontab.go, cronexpr/cronexpr_parse.go
     "supercronic": Cron(

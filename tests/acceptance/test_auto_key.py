@@ -15,11 +15,14 @@ def test_a_run_has_the_derived_key(any_store: Store, host: Oncecron) -> None:
     """By its words or its string, with the user for the home directory, with a prefix; the job is given the key."""
     given = ("run", "--key", "auto", "--no-tick", "--min-gap", 0)
     shown = 'echo "$ONCECRON_KEY"'
-    key = derived_key(shown.encode())
+    key = derived_key(shown.encode(), None, user_name)
     assert host(*given, "--shell", shown).out == f"{key}\n".encode()
     words = ("nice", "sh", "-c", shown)
     line = f"nice sh  -c '{shown}'"
-    assert host(*given, "--", *words).out == f"{derived_key(line.encode())}\n".encode()
+    assert (
+        host(*given, "--", *words).out
+        == f"{derived_key(line.encode(), None, user_name)}\n".encode()
+    )
     home = derived_key(f"cd; {shown}".encode(), "")
     assert host(*given, "-c", f"cd; {shown}").out == f"{user_name()}.{home}\n".encode()
     host.environment["ONCECRON_KEY_PREFIX"] = "x/"

@@ -45,20 +45,6 @@ def piped(host: Oncecron, *arguments: object, data: bytes = MINE) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
-# Lockers
-
-
-def test_unlock_removes_the_lockers_that_oncecron_replaces(host: Oncecron) -> None:
-    """Only with the option; without it they are named."""
-    data = b"* * * * * flock -n /run/x /opt/job\n"
-    kept = piped(host, "wrap", data=data)
-    assert kept.out.endswith(b" -- flock -n /run/x /opt/job\n")
-    assert "to remove it: --unlock" in kept.err
-    done = piped(host, "wrap", "--unlock", data=data)
-    assert done.out.endswith(b" -- /opt/job\n")
-    assert "`flock -n /run/x` is removed" in done.err
-
-
 # To standard output
 
 
@@ -277,11 +263,11 @@ def test_in_place(host: Oncecron, crontab: Path) -> None:
 
 def test_a_backup_is_never_overwritten(crontab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the same second."""
-    from oncecron.cli.crontab import backups
+    from oncecron.cli.crontab import files
 
-    monkeypatch.setattr(backups.time, "time", lambda: 0.0)
+    monkeypatch.setattr(files.time, "time", lambda: 0.0)
     before = f"{crontab.parent}/.c."
-    paths = [backups.keep(data, before, "~", str(crontab)) for data in (b"a", b"b", b"c")]
+    paths = [files.keep(data, before, "~", str(crontab)) for data in (b"a", b"b", b"c")]
     assert [Path(path).read_bytes() for path in paths] == [b"a", b"b", b"c"]
 
 

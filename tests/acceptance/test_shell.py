@@ -94,7 +94,7 @@ def test_a_line_runs_once(cron: Oncecron, command: str) -> None:
     """Under the key that wrap derives, for commands that need a shell and those that do not."""
     assert cron("-c", command) == Ended(0, b"a b\n", "")
     assert cron("-c", command) == Ended(0, b"", "")
-    assert keys(cron) == [derived_key(command.encode())]
+    assert keys(cron) == [derived_key(command.encode(), None, user_name)]
 
 
 def test_a_host_without_the_program_claims_nothing(cron: Oncecron, public_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_host_that_fails_the_test_of_a_line_claims_nothing(
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
     assert cron("-c", command) == Ended(0, b"ran\n", "")
-    assert keys(cron) == [derived_key(command.encode())]
+    assert keys(cron) == [derived_key(command.encode(), None, user_name)]
 
 
 def test_the_command_s_own_shell_is_a_shell(cron: Oncecron) -> None:
@@ -170,7 +170,7 @@ def test_another_shell_that_is_not_there_is_a_broken_host(cron: Oncecron) -> Non
     refused(cron("-c", "ONCECRON=off true"), 127, "/bin/no-such-shell")
     del cron.environment["ONCECRON_SHELL"]
     assert cron("-c", "true") == Ended(0, b"", "")
-    assert keys(cron) == [derived_key(b"true")]
+    assert keys(cron) == [derived_key(b"true", None, user_name)]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,9 @@ def test_a_line_below_the_home_directory_has_the_key_of_its_user(
 def test_options_come_from_the_job_s_section(cron: Oncecron, public_path: Path) -> None:
     """By the key that is derived."""
     config = public_path / "oncecron.toml"
-    config.write_text(f'[job."{derived_key(b"exec sleep 60")}"]\ntimeout = "100ms"\n')
+    config.write_text(
+        f'[job."{derived_key(b"exec sleep 60", None, user_name)}"]\ntimeout = "100ms"\n'
+    )
     config.chmod(0o600)
     cron.environment["ONCECRON_CONFIG"] = str(config)
     assert cron("-c", "exec sleep 60").status == 124

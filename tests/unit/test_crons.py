@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from servers.require import program
 
 from oncecron.cli.crontab import wrap as wrap_command
-from oncecron.cli.crontab.installed_cron import installed_cron
+from oncecron.cli.crontab.installed import installed_cron
 from oncecron.core import tick, time_zone
 from oncecron.core.time_zone import canonical, find_zone
 from oncecron.crontab.crons import CRONS, Cron
@@ -20,7 +20,7 @@ from oncecron.crontab.lint.line import linted_entries
 from oncecron.crontab.percent_sign import shell_command, split_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import JOINED, MARK, NUL, RETURN, WIDE, Entry, scan
-from oncecron.crontab.user_field import named_user
+from oncecron.crontab.system_files import named_user
 from oncecron.crontab.wrap import Rewritten, WrapSettings, unwrap, wrap
 
 HOST_ZONE = "Europe/Berlin"

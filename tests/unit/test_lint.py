@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
-from oncecron.crontab.cron_directory import why_not_read
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, lint
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.simple_commands import simple_commands
+from oncecron.crontab.system_files import why_not_read
 from oncecron.crontab.wrap import WrapSettings, wrap
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from crontabs import REALISTIC
 
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.user_field import named_user
+from oncecron.crontab.system_files import named_user
 
 USERS = {"root", "www-data", "backup", "mail", "sync", "munin", "Debian-exim", "app", "first.last"}
 PROGRAMS = {"backup", "mail", "sync", "perl", "php", "date", "run-parts", "/usr/bin/php", "/opt/x"}

@@ -1,4 +1,10 @@
-"""Crontab files: read from a path or standard input, compared, and replaced in one step."""
+"""Crontab files: read from a path or standard input, compared, kept, and replaced in one step.
+
+A backup has the time in its name, is on disk before the crontab changes, and is never overwritten. No cron reads it as
+a crontab. That of a file lies beside it, with its owner, mode and attributes, so the same people can read it. A user's
+crontab is in the spool of cron, where only crontab(1) may write. So its backup is in the state directory, for the user
+who runs oncecron alone.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +16,14 @@ import os
 import stat
 import sys
 import tempfile
+import time
+from itertools import count
 from typing import Any, NamedTuple
 
-from oncecron.cli.crontab import backups
 from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
-from oncecron.crontab.cron_directory import NAME, cron_reads, why_not_read
+from oncecron.core.text import Clock
+from oncecron.crontab.system_files import DIRECTORY_NAME, cron_reads, why_not_read
 
 STANDARD_INPUT = "-"
 _LARGEST = 16 << 20
@@ -52,7 +60,7 @@ class CrontabFile(NamedTuple):
     def not_read(self) -> str | None:
         """Return why cron does not read this file of a directory of crontabs, None if it does or may."""
         directory, name = os.path.split(self.path)
-        if os.path.basename(directory) != NAME:
+        if os.path.basename(directory) != DIRECTORY_NAME:
             return None
         return why_not_read(name, self.status if self.is_system else None)
 
@@ -159,9 +167,7 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
     try:
         with open(source.path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            backup = backups.keep(
-                source.data, os.path.join(directory, f".{name}."), "~", like=source.path
-            )
+            backup = keep(source.data, os.path.join(directory, f".{name}."), "~", like=source.path)
             _put(source, new)
     except OSError as error:
         reason = ": ".join(filter(None, (error.strerror, error.filename)))
@@ -190,7 +196,7 @@ def _put(source: CrontabFile, data: bytes) -> None:
     directory, name = os.path.split(path)
     number, temporary = tempfile.mkstemp("~", f".{name}.", directory)
     try:
-        backups.fill(number, data, path)
+        _fill(number, data, path)
         _refuse_changed(source)
         os.replace(temporary, path)
     except BaseException:
@@ -198,3 +204,48 @@ def _put(source: CrontabFile, data: bytes) -> None:
             os.unlink(temporary)
         raise
     safe_paths.sync(directory)
+
+
+# Backups
+
+
+def keep(data: bytes, before: str, after: str = "", like: str | None = None) -> str:
+    """Write a backup, and return its path: `before` and `after` with the time between. Raises `OSError`.
+
+    Owner, mode and attributes are those of the file `like`; without one, only this user can read it.
+    """
+    stamp = Clock(utc=True).exactly(time.time())
+    for number in count(1):
+        path = f"{before}{stamp}{f'.{number}' if number > 1 else ''}{after}"
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            break
+    try:
+        _fill(descriptor, data, like)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    safe_paths.sync(os.path.dirname(path))
+    return path
+
+
+def _fill(descriptor: int, data: bytes, like: str | None) -> None:
+    """Write a new file to disk, as `like` in owner, mode and attributes, and close it. Raises `OSError`."""
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        if like:
+            status = os.stat(like)
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+            _copy_attributes(like, descriptor)
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+        os.fsync(descriptor)
+
+
+def _copy_attributes(path: str, descriptor: int) -> None:
+    """Copy extended attributes (security labels, access lists) as far as possible."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            with contextlib.suppress(OSError):
+                os.setxattr(descriptor, name, os.getxattr(path, name))

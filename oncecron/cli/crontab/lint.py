@@ -9,7 +9,7 @@ import click
 
 from oncecron.cli.command import FILES, JSON, TableCommand
 from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
-from oncecron.cli.crontab.installed_cron import CRON, chosen_cron
+from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron.config.options import CONFIG, Option
 

@@ -108,7 +108,7 @@ def rewrite(
 
     `cron` is the one that reads the crontabs, `done` what was done to a line, for the summary.
     """
-    from oncecron.cli.crontab import changes
+    from oncecron.cli.crontab import changes, warnings
 
     _check(given, words, command)
     plans = [
@@ -122,7 +122,7 @@ def rewrite(
         for plan in plans:
             _report(plan)
     if command == "wrap" and len(plans) > 1:
-        _warn_of_shared_keys(plans)
+        warnings.warn_of_shared_keys(plans)
     if errors:
         complain(f"nothing is changed; correct the {_counted(errors)} with errors above first")
     if not any(name in given for name in _WITHOUT_OUTPUT):
@@ -238,11 +238,11 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
         raise UsageError(
             f"the lines of {visible(source.path)} name a user before the command; add --user-field"
         )
-    from oncecron.crontab.user_field import named_user
+    from oncecron.crontab.system_files import named_user
 
     found = named_user(crontab, _is_user, _is_program)
     if found:
-        where = _place(source, found.number)
+        where = place_of(source, found.number)
         raise UsageError(
             f"{where}: {visible(found.name)!r} seems to be a user before the command; add --user-field, or write the "
             "path of the command if it is one"
@@ -275,16 +275,16 @@ def _report(plan: Plan) -> None:
     source, crontab, rewritten = plan
     for problem in rewritten.unchanged:
         complain(
-            f"{_place(source, problem.number)}: unchanged: {problem.reason}{_line(crontab, problem)}"
+            f"{place_of(source, problem.number)}: unchanged: {problem.reason}{_line(crontab, problem)}"
         )
     for problem in rewritten.warnings + rewritten.errors:
-        complain(f"{_place(source, problem.number)}: {problem.reason}{_line(crontab, problem)}")
+        complain(f"{place_of(source, problem.number)}: {problem.reason}{_line(crontab, problem)}")
 
 
 def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, done: str) -> int:
     """Show the changes, and write the new crontabs unless --check forbids it; return the exit status."""
     from oncecron.cli import output
-    from oncecron.cli.crontab import changes
+    from oncecron.cli.crontab import changes, warnings
 
     output.standard_output()  # nothing is written if the answer cannot be
     writing = "check" not in given and ("install" in given or "in-place" in given)
@@ -292,7 +292,7 @@ def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, do
         if "diff" in given or ("install" in given and "json" not in given):
             changes.give_difference(plan.source, plan.rewritten.data)
         if command == "wrap":
-            _warn_of_missing_store(plan)
+            warnings.warn_of_missing_store(plan)
         if writing:
             _answer(given, f"{visible(plan.source.path)}: {_put(given, plan, done)}")
         elif "check" in given and "json" not in given:
@@ -319,38 +319,6 @@ def _put(given: Mapping[str, str], plan: Plan, done: str) -> str:
     return f"{summary}; to restore the old crontab: {restore}"
 
 
-def _warn_of_missing_store(plan: Plan) -> None:
-    """Warn if cron runs wrapped lines of this host for a user who has no store."""
-    source, crontab, rewritten = plan
-    if not (source.user or source.is_system):
-        return
-    from oncecron.cli.crontab.missing_store import users_without_store
-
-    after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
-    for user in users_without_store(after, source.user):
-        complain(
-            f"{visible(source.path)}: no store is configured for {visible(user)}, so the wrapped lines will exit 78; "
-            "set `store` in /etc/oncecron.toml"
-        )
-
-
-def _warn_of_shared_keys(plans: Sequence[Plan]) -> None:
-    """Warn if lines of two users get one key, as lint does."""
-    from oncecron.crontab.lint.keys import check_users
-    from oncecron.crontab.lint.line import LintedCrontab, linted_entries
-
-    lines = []
-    for source, crontab, rewritten in plans:
-        after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
-        linted = LintedCrontab(source.path, after, source.owner)
-        lines += linted_entries(linted, {}, crontab.cron)
-    sources = {plan.source.path: plan.source for plan in plans}
-    for found in check_users(lines):
-        complain(
-            visible(f"{_place(sources[found.file], found.line)}: {found.message}; {found.cure}")
-        )
-
-
 def _answer(given: Mapping[str, str], text: str) -> None:
     """Print what was done: with --json on standard error, because standard output has the records."""
     from oncecron.cli import output
@@ -372,7 +340,8 @@ def _counted(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines} lines"
 
 
-def _place(source: files.CrontabFile, number: int) -> str:
+def place_of(source: files.CrontabFile, number: int) -> str:
+    """Return how messages name a line of a crontab."""
     path = visible(source.path)
     before = f"{path}, line " if source.user else f"{path}:"
     before = "line " if path == files.STANDARD_INPUT else before

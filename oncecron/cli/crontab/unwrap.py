@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
-from oncecron.cli.crontab.installed_cron import installed_cron
+from oncecron.cli.crontab.installed import installed_cron
 from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from oncecron.cli.crontab import backups
+from oncecron.cli.crontab import files
 from oncecron.core import safe_paths
 from oncecron.core.errors import ConfigurationError, InputError, OutputError, UsageError
 from oncecron.core.text import visible
@@ -203,7 +203,7 @@ def _keep(user: str | None, data: bytes) -> str:
     directory = _backups()
     name = (user or own_name()).replace("/", "-")
     try:
-        return backups.keep(data, os.path.join(directory, f"{name}."))
+        return files.keep(data, os.path.join(directory, f"{name}."))
     except OSError as error:
         raise OutputError(
             f"cannot keep the old crontab in {directory}, so nothing is changed: {error.strerror}"

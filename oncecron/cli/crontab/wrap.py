@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
-from oncecron.cli.crontab.installed_cron import CRON, chosen_cron
+from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, USER, rewrite
 from oncecron.config.options import Option
 from oncecron.core.errors import ConfigurationError, UsageError

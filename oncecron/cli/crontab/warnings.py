@@ -1,4 +1,4 @@
-"""Which users have wrapped lines on this host, but no store: each of these lines would exit 78.
+"""What wrap warns of in wrapped crontabs: users without a store, and keys that two users share.
 
 A line finds its store by `--store`, by the variables of the crontab, by /etc/environment (where cron uses pam_env), or
 by the configuration file that `oncecron run` would find for the user whom cron runs it as.
@@ -12,14 +12,21 @@ import pwd
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from oncecron.cli.crontab.rewriting import place_of
 from oncecron.cli.crontab.user_crontab import own_name
 from oncecron.config.file import find_file
+from oncecron.core.stderr import complain
+from oncecron.core.text import visible
+from oncecron.crontab.lint.keys import check_users
+from oncecron.crontab.lint.line import LintedCrontab, linted_entries
 from oncecron.crontab.prefix import read_prefix
+from oncecron.crontab.scanner import scan
 from oncecron.stores.address import home_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from oncecron.cli.crontab.rewriting import Plan
     from oncecron.crontab.prefix import Prefix
     from oncecron.crontab.scanner import Crontab
 
@@ -28,7 +35,34 @@ _VARIABLES = ("ONCECRON_STORE", "ONCECRON_STORE_FILE")
 _OF_LOGINS = "/etc/environment"
 
 
-def users_without_store(crontab: Crontab, owner: str | None) -> list[str]:
+def warn_of_missing_store(plan: Plan) -> None:
+    """Warn if cron runs wrapped lines of this host for a user who has no store."""
+    source, crontab, rewritten = plan
+    if not (source.user or source.is_system):
+        return
+    after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
+    for user in _users_without_store(after, source.user):
+        complain(
+            f"{visible(source.path)}: no store is configured for {visible(user)}, so the wrapped lines will exit 78; "
+            "set `store` in /etc/oncecron.toml"
+        )
+
+
+def warn_of_shared_keys(plans: Sequence[Plan]) -> None:
+    """Warn if lines of two users get one key, as lint does."""
+    lines = []
+    for source, crontab, rewritten in plans:
+        after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
+        linted = LintedCrontab(source.path, after, source.owner)
+        lines += linted_entries(linted, {}, crontab.cron)
+    sources = {plan.source.path: plan.source for plan in plans}
+    for found in check_users(lines):
+        complain(
+            visible(f"{place_of(sources[found.file], found.line)}: {found.message}; {found.cure}")
+        )
+
+
+def _users_without_store(crontab: Crontab, owner: str | None) -> list[str]:
     """Return the users of wrapped lines that have no store; `owner`: who runs lines that name no user."""
     logins = _login_environment()
     found: dict[str, None] = {}

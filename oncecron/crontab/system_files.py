@@ -1,8 +1,11 @@
-"""Whether the lines of a crontab name a user before the command, as those of /etc/crontab and /etc/cron.d do.
+"""System crontabs: which files of /etc/cron.d cron reads, and whether the lines of a crontab name a user.
 
-Nothing in a file says so, and a mistake is expensive: in `0 2 * * * munin /usr/bin/munin-cron` wrap would put oncecron
-before the user. cron then takes the path of oncecron for the user, and ignores the whole file. A file seems to have
-users if each line could have one, and in at least one line the first word is
+By name, mode and owner a file is judged as by database.c of cron 3.0pl1-162.
+
+Nothing in a file says that its lines name a user before the command, as those of /etc/crontab and /etc/cron.d do, and a
+mistake is expensive: in `0 2 * * * munin /usr/bin/munin-cron` wrap would put oncecron before the user. cron then takes
+the path of oncecron for the user, and ignores the whole file. A file seems to have users if each line could have one,
+and in at least one line the first word is
 
     a user of this host, and not a program
     neither a user nor a program of this host, and a command begins after it
@@ -12,18 +15,23 @@ users if each line could have one, and in at least one line the first word is
 from __future__ import annotations
 
 import re
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.shell_words import SHELL_BUILTINS
 from oncecron.crontab.scanner import Entry, scan
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.scanner import Crontab
 
-_NAME = re.compile(rb"[A-Za-z_][\w-]*\$?")
+DIRECTORY_NAME = "cron.d"
+"""The name of a directory with system crontabs, also in a repository from which it is deployed."""
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_USER_NAME = re.compile(rb"[A-Za-z_][\w-]*\$?")
 _BEGINS_COMMAND = re.compile(rb"[/({\[.]|\w+=")
 _BEGINNINGS = frozenset((b"test", b"if", b"for", b"while", b"case", b"cd"))
 _PROGRAMS = frozenset(
@@ -33,6 +41,29 @@ _PROGRAMS = frozenset(
     """.split()
 )
 """No users, though a host on which the file is only edited may lack them."""
+
+
+def cron_reads(name: str) -> bool:
+    """Return whether cron reads a file with this name (`valid_name`)."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
+def why_not_read(name: str, status: os.stat_result | None) -> str | None:
+    """Return why cron does not read a file, with the cure; None if it reads it. `status`: of a file in /etc."""
+    if not cron_reads(name):
+        return f"Debian's cron does not read a file with the name {name!r}; use only letters, digits, - and _ in it"
+    if status is None:
+        return None
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"cron refuses the file: others can write to it (mode {stat.S_IMODE(status.st_mode):o}); run `chmod 644`"
+    if status.st_uid != 0:
+        return f"cron refuses the file: it belongs to user {status.st_uid}, not to root; run `chown root`"
+    if status.st_nlink > 1:
+        return f"cron refuses the file: it has {status.st_nlink} hard links; remove the others"
+    return None
+
+
+# The user field
 
 
 class NamedUser(NamedTuple):
@@ -65,7 +96,9 @@ def named_user(
         if is_user(text):
             seems = not runs(name) or runs(command)
         else:
-            seems = bool(_NAME.fullmatch(name)) and not runs(name) and (begins or runs(command))
+            seems = (
+                bool(_USER_NAME.fullmatch(name)) and not runs(name) and (begins or runs(command))
+            )
         if seems:
             return NamedUser(entry.number, text)
     return None

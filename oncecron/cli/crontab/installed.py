@@ -1,18 +1,20 @@
-"""Which cron reads the crontabs: the one of `--cron`, else the one of this host, by its files. Starts nothing."""
+"""What is installed on this host: its cron, by its files, and the crontabs that this user may read. Starts nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
 from oncecron.config.options import Option
-from oncecron.core.errors import UsageError
+from oncecron.core.errors import OncecronError, UsageError
 from oncecron.crontab.crons import CRONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from oncecron.crontab.crons import Cron
+    from oncecron.crontab.lint import LintedCrontab
 
 CRON = Option(
     "cron",
@@ -83,3 +85,23 @@ def _content(path: str) -> bytes:
             return file.read(_LARGEST)
     except OSError:
         return b""
+
+
+def crontabs_of_host(cron: Cron | None) -> Iterator[LintedCrontab]:
+    """Yield the user's own crontab, /etc/crontab and those in /etc/cron.d; one that cannot be read is left out."""
+    from oncecron.cli.crontab import files, user_crontab  # noqa: PLC0415 - not for --help
+    from oncecron.crontab.lint import LintedCrontab  # noqa: PLC0415 - for doctor alone
+    from oncecron.crontab.scanner import scan  # noqa: PLC0415 - not for --help
+
+    cron = cron or CRONS["debian"]
+    with contextlib.suppress(OncecronError):
+        data = user_crontab.read(None)
+        own = scan(data, cron=cron)
+        yield LintedCrontab(user_crontab.name_of(None), own, user_crontab.own_name())
+    paths = [files.SYSTEM_FILE]
+    with contextlib.suppress(OncecronError):
+        directory = files.in_directory(files.SYSTEM_DIRECTORY, system=True)
+        paths += directory.crontabs if directory else []
+    for path in paths:
+        with contextlib.suppress(OncecronError):
+            yield LintedCrontab(path, scan(files.read_source([path]).data, system=True, cron=cron))
