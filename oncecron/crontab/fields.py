@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 NAMES = ("minute", "hour", "day-of-month", "month", "day-of-week", "second", "year")
 FIVE = (0, 1, 2, 3, 4)
 """The positions of the fields that every cron has."""
-NICKNAMES = ("yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly")
-"""The nicknames with a schedule; cron also has `@reboot`."""
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _MONTHS = (b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec")  # fmt: skip

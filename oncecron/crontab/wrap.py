@@ -146,13 +146,13 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
     for entry in crontab.entries():
         if entry.number not in numbers:
             continue
-        asked = directives.get(entry.number, _NO_DIRECTIVES).options
+        given = directives.get(entry.number, _NO_DIRECTIVES).options
         try:
-            key = asked.get("key") or keys.derive(entry)
+            key = given.get("key") or keys.derive(entry)
             zone = zone_of(crontab, entry, settings)
-            options = {**asked, "key": key}
+            options = {**given, "key": key}
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
-            warnings += [] if "only-if" in asked else _tests_inside(entry, settings)
+            warnings += [] if "only-if" in given else _tests_inside(entry, settings)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
     warnings += crontab.doubts() + crontab.returns()

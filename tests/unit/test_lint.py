@@ -162,6 +162,7 @@ CASES = [
         line("-- /bin/bill > /dev/null 2>&1"),
     ),
     ("truncate", line("-- bill >| log"), "`log`", line("--shell 'bill > log'")),
+    ("truncate", line("-- bill || echo x; > log"), "`log`", line("-- bill || { echo x; date; } > log")),
     (
         *("shared-key", line("-- /bin/bill") + line("-- /bin/pay"), "key k is also the key of `/bin/bill` in line 1"),
         line("-- /bin/bill a") + line("--shell '/bin/bill  \"a\"'", "0 3 * * *"),

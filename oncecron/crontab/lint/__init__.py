@@ -20,8 +20,8 @@ from oncecron.crontab.lint.line import (
     FINDINGS,
     Diagnostic,
     LintedCrontab,
+    excerpt,
     linted_entries,
-    shown,
 )
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import OWN_REASONS
@@ -156,7 +156,7 @@ def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
     if is_bourne_shell(os.fsencode(shell)) and simple_commands(line.command) is None:
         yield line.diagnostic(
             "quote",
-            f"a quote or a bracket in {shown(line.command)} is not closed",
+            f"a quote or a bracket in {excerpt(line.command)} is not closed",
             "close it; for one quote as a letter, write \\' or use double quotes around it; for a percent sign, \\%",
         )
 
@@ -170,7 +170,8 @@ def _duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
         if other is not line and line.command.strip():
             yield line.diagnostic(
                 "duplicate",
-                f"{shown(line.without_guard)} is also in line {other.entry.number}, at the same time: cron starts both",
+                f"{excerpt(line.without_guard)} is also in line {other.entry.number}, at the same time: "
+                "cron starts both",
                 "remove one of the two lines",
             )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import AUTO_KEY, is_key
 from oncecron.core.time_zone import canonical
-from oncecron.crontab.lint.line import Diagnostic, is_literal, shown
+from oncecron.crontab.lint.line import Diagnostic, excerpt, is_literal
 from oncecron.crontab.lint.schedules import meaning
 from oncecron.crontab.per_host import host_in
 from oncecron.stores.address import masked
@@ -45,7 +45,7 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
             if first.work != invocation.work:
                 yield line.diagnostic(
                     "shared-key",
-                    f"key {invocation.key} is also the key of {shown(first.work)} in {_place(line, other)}: "
+                    f"key {invocation.key} is also the key of {excerpt(first.work)} in {_place(line, other)}: "
                     "only one of the two runs at a tick",
                     "give each command its own key",
                 )
@@ -61,7 +61,7 @@ def check_keys(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
                 if not _is_alike(line, invocation, other, first):
                     yield line.diagnostic(
                         "split-key",
-                        f"{shown(invocation.work)} has key {invocation.key} here and {first.key} in "
+                        f"{excerpt(invocation.work)} has key {invocation.key} here and {first.key} in "
                         f"{_place(line, other)}: both can run at the same tick",
                         "give both lines the same key",
                     )
@@ -129,7 +129,7 @@ def check_hosts(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]:
             if lines and command not in found
         ]
         if lacking:
-            yield _missing(having[0][0], shown(command), " and ".join(lacking))
+            yield _missing(having[0][0], excerpt(command), " and ".join(lacking))
         for lines in having[1:]:
             yield from _compare(command, having[0], lines)
 
@@ -159,34 +159,34 @@ def _compare(
             bare, guarded = (there, line) if line.invocations else (line, there)
             yield bare.diagnostic(
                 "unguarded",
-                f"{shown(command)} uses oncecron in {_place(bare, guarded)}, but not here: it also runs here",
+                f"{excerpt(command)} uses oncecron in {_place(bare, guarded)}, but not here: it also runs here",
                 "use oncecron with the same key on every host, with `oncecron crontab wrap`",
             )
-    more, fewer = _without(lines, first), _without(first, lines)
+    more, fewer = _only_in(lines, first), _only_in(first, lines)
     for line in more if fewer else ():
         yield line.diagnostic(
             "schedule",
-            f"{shown(command)} runs at {_when_shown(line)} here and at {_when_shown(fewer[0])} in "
+            f"{excerpt(command)} runs at {_time_text(line)} here and at {_time_text(fewer[0])} in "
             f"{_place(line, fewer[0])}: the hosts fire different ticks",
             "use the same schedule and time zone on every host",
         )
     for line in () if more and fewer else more or fewer:
         other = there if more else lines[0]
-        yield _missing(line, f"{shown(command)} at {_when_shown(line)}", other.source.name)
+        yield _missing(line, f"{excerpt(command)} at {_time_text(line)}", other.source.name)
 
 
-def _without(lines: Sequence[LintedEntry], others: Sequence[LintedEntry]) -> list[LintedEntry]:
+def _only_in(lines: Sequence[LintedEntry], others: Sequence[LintedEntry]) -> list[LintedEntry]:
     """Return the lines whose schedule is not the schedule of any other line."""
-    known = set(map(_when, others))
-    return [line for line in lines if _when(line) not in known]
+    known = set(map(_time_of, others))
+    return [line for line in lines if _time_of(line) not in known]
 
 
-def _when(line: LintedEntry) -> tuple[object, ...]:
+def _time_of(line: LintedEntry) -> tuple[object, ...]:
     zones = tuple(canonical(invocation.options.get("tz", "")) for invocation in line.invocations)
     return meaning(line.entry), zones
 
 
-def _when_shown(line: LintedEntry) -> str:
+def _time_text(line: LintedEntry) -> str:
     zone = next(
         (invocation.options["tz"] for invocation in line.invocations if "tz" in invocation.options),
         None,

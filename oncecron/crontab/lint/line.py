@@ -325,7 +325,7 @@ def canonical(command: str) -> str:
     return to_text(words.canonical(to_bytes(command)))
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     """Return a command as a message shows it: short, without secrets."""
     text = " ".join(masked_line(text).split())
     return f"`{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}`"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
 from oncecron.core.shell_words import is_bourne_shell
-from oncecron.crontab.lint.line import STANDARD_INPUT, shown
+from oncecron.crontab.lint.line import STANDARD_INPUT, excerpt
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, judgements, objections
 from oncecron.crontab.simple_commands import simple_commands, to_bytes
@@ -68,8 +68,8 @@ def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Dia
         never = any(each.finding == "never" for each in check_fields(line))
         own = never or line.per_host == "oncecron" or (line.per_host is not None and not required)
         if line.command.strip() and not (line.invocations or line.off or own):
-            yield _bound_to_a_host(line) or line.diagnostic(
-                "unguarded", f"{shown(line.command)} runs on every host", _cure(line)
+            yield _pinned_line(line) or line.diagnostic(
+                "unguarded", f"{excerpt(line.command)} runs on every host", _cure(line)
             )
 
 
@@ -77,7 +77,7 @@ def _cure(line: LintedEntry) -> str:
     if line.generator:
         return f"{line.generator.name} writes the line: {line.generator.cure}"
     return (
-        f"{_mended_first(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, "
+        f"{_repair_before(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, "
         "write `# oncecron: off` above it"
     )
 
@@ -107,10 +107,10 @@ def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
         if number in harmless or _is_harmless(simple, before=number < min(guarded)):
             continue
         guard = line.invocations[0]
-        covered = shown(guard.work) if guard.work else "one command"
+        covered = excerpt(guard.work) if guard.work else "one command"
         yield line.diagnostic(
             "rest",
-            f"{guard.job_command.shown} covers only {covered}: {shown(simple.text)} runs on every host",
+            f"{guard.job_command.shown} covers only {covered}: {excerpt(simple.text)} runs on every host",
             _cure_of_rest(line, number, guard),
         )
         return
@@ -141,7 +141,7 @@ def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
             inside = ", or put the redirection into `oncecron run --shell '...'`"
             yield line.diagnostic(
                 "truncate",
-                f"hosts that skip also empty {shown(target)}: the shell opens it before oncecron starts",
+                f"hosts that skip also empty {excerpt(target)}: the shell opens it before oncecron starts",
                 f"use >>{inside}{_by_wrap(line, _WITHOUT)}" if runs else "use >>",
             )
 
@@ -163,15 +163,15 @@ def _skipped_positions(line: LintedEntry) -> set[int]:
     opened: int | None = None  # brackets behind the `||`
     behind_guard = False
     for number, simple in enumerate(line.commands):
-        keywords = simple.keywords
+        closed = sum(each in (")", "}") for each in simple.keywords)
         if opened is not None:
-            opened -= sum(each in (")", "}") for each in keywords)
-            goes_on = opened > 0 or simple.joined_by == "|" or not simple.words
-            opened = max(opened, 0) if goes_on else None
+            opened = max(opened - closed, 0)
+            is_end = bool(closed) and not simple.words  # the redirections of the brackets
+            opened = opened if opened or is_end or simple.joined_by == "|" else None
         elif simple.joined_by == "||" and behind_guard:
             opened = 0
         if opened is not None:
-            opened += sum(each in ("(", "{") for each in keywords)
+            opened += sum(each in ("(", "{") for each in simple.keywords)
             found.add(number)
         behind_guard = number in guarded if simple.words else behind_guard
     return found
@@ -298,35 +298,35 @@ def check_guarded(line: LintedEntry) -> Iterator[Diagnostic]:
         for found in judgements(to_bytes(f":; {command}")):  # not to be read as oncecron
             if found.kind == PINNED:
                 yield line.diagnostic(
-                    PINNED, f"the test of {found.what} in {shown(command)} {found.why}", _REMOVE
+                    PINNED, f"the test of {found.what} in {excerpt(command)} {found.why}", _REMOVE
                 )
             elif found.kind == BACKGROUND:
                 yield line.diagnostic(
-                    BACKGROUND, f"{found.what} in {shown(command)} {found.why}", _FOREGROUND
+                    BACKGROUND, f"{found.what} in {excerpt(command)} {found.why}", _FOREGROUND
                 )
             elif not line.named:
                 yield line.diagnostic(
                     EACH_HOST,
-                    f"only one host runs {shown(command)}, but {found.why}",
+                    f"only one host runs {excerpt(command)}, but {found.why}",
                     f"remove {invocation.job_command.shown}; if one host is enough, write `# oncecron: key=NAME` "
                     "above it",
                 )
 
 
-def _bound_to_a_host(line: LintedEntry) -> Diagnostic | None:
+def _pinned_line(line: LintedEntry) -> Diagnostic | None:
     """Return the finding on a line without oncecron that only one host carries out, None if every host does."""
     found = next((each for each in _judged(line) if each.kind == PINNED), None)
     if found is None:
         return None
     return line.diagnostic(
         PINNED,
-        f"the test of {found.what} binds {shown(line.command)} to one host: while that host is down, none runs it",
+        f"the test of {found.what} binds {excerpt(line.command)} to one host: while that host is down, none runs it",
         "remove the test, and put `oncecron run` in front; if only that host can run it, write `# oncecron: off` above "
         "it",
     )
 
 
-def _mended_first(line: LintedEntry) -> str:
+def _repair_before(line: LintedEntry) -> str:
     """Return what to do before a line can be guarded; empty if nothing."""
     in_background = any(each.kind == BACKGROUND for each in _judged(line))
     return f"{_FOREGROUND}, and " if in_background else ""
