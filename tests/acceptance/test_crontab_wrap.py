@@ -118,10 +118,7 @@ def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
             "line 4: Debian's cron cannot read this line, and rejects the file: bad minute: \\r\n",
         ),
         (MINE + b"@daily x\0\n", "line 4: cron ends the line at a NUL byte"),
-        (
-            MINE + b"@daily " + b"x" * 998 + b"\n",
-            "write `command = '...'` in [job.xxx",
-        ),
+        (MINE + b"@daily /" + b"x" * 997 + b"\n", "write `command = '...'` in [job.xxx"),
         (b"@daily root x\n* * * * * www-data y z\n", "add --user-field"),
     ],
 )
