@@ -31,7 +31,7 @@ VERSION = 1
 """The version of the schema that this program needs and makes."""
 OLDEST: int | None = None
 """The oldest version of a program that this schema serves too (stores/schema_version.py)."""
-AS_MADE = (str(VERSION).encode(), None if OLDEST is None else str(OLDEST).encode())
+AS_MADE = (str(VERSION), None if OLDEST is None else str(OLDEST))
 """The two, as a look tells them."""
 
 MISSING = ("3F000", "42883", "42P01", "42703")
