@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import ItemQuery
     from oncecron.core.model import Lease
     from oncecron.each.values import Chunk, Draw, ItemList, ItemResult, MendedState
+    from oncecron.stores.address import Address
     from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
 
@@ -79,6 +80,9 @@ class SQLiteItemStore:
         with self._handle.until(deadline) as store, store.reading():
             row = store.one("item_lists", **items_of._asdict(), **moment(self._boot))
         return None if row is None else ItemCounts(*tuple(row)[2:-1])
+
+    def readdress(self, address: Address) -> None:
+        """Do nothing: a file has no login, and another file is another store."""
 
     def close(self) -> None:
         """Close the file."""

@@ -11,13 +11,13 @@ from claim_states import expired
 from oncecron.core import clock
 from oncecron.core.claim import Attempt, Grant, PlainSkip, State
 from oncecron.core.facts import first_lease
-from oncecron.core.model import Firing, Lease, Refusal
 from oncecron.stores import claiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncecron.core.facts import Facts
+    from oncecron.core.model import Firing, Lease, Refusal
 
 
 def claim(store: OneKey, firing: Firing, **how: Any) -> Any:

@@ -100,7 +100,7 @@ def test_a_tick_that_may_have_started_is_granted_only_for_a_cause(claim: Claim) 
             return
         assert firing.failover
         assert newest.outcome == "lost" or newest.retrying
-        assert firing.tick.text is None or newest.number <= firing.retries
+        assert firing.tick.text is None or newest.attempt <= firing.retries
     elif firing.tick.text is not None and not firing.again:
         assert newest is None or newest.outcome == "not-started"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncecron.core.claim import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention, Unconfirmed
+    from oncecron.stores.address import Address
 
 
 class SQLiteLeaseStore:
@@ -166,6 +167,9 @@ class SQLiteLeaseStore:
     def watch_fd(self) -> int | None:
         """Return None: SQLite has no server."""
         return None
+
+    def readdress(self, address: Address) -> None:
+        """Do nothing: a file has no login, and another file is another store."""
 
     def close(self) -> None:
         """Close the file."""
