@@ -394,13 +394,13 @@ def _second_safeguard(
     if alone or state.lock not in ("taken", "busy"):
         return None
     if state.lease is None or state.lock == "busy":
-        return contended()
+        return contention()
     if state.lease.heartbeat == watched:
         return None
     return _ask_again("stale", state.lease, firing, state.lease.ttl * SILENT_FOR)
 
 
-def contended() -> AskAgain:
+def contention() -> AskAgain:
     """Return the answer to a firing that met another one in the middle of a claim or an end."""
     return AskAgain("contended", CONTENDED_PAUSE, 0.0, Refusal("held"))
 

@@ -149,9 +149,11 @@ def next_lease(lease: Lease, started: Facts, sent: float) -> Lease:
 
 
 def start_values(firing: Firing) -> Values:
-    """Return what a start records of its firing, besides key and shard."""
+    """Return what a start records of its firing."""
     tick, holder = firing.tick, firing.holder
     return {
+        "key": firing.key,
+        "shard": firing.shard,
         "tick": tick.text,
         "tick_instant": tick.instant,
         "owner": firing.owner,
@@ -179,9 +181,11 @@ def presence_values(firing: Firing) -> Values:
 
 
 def skip_values(firing: Firing, refusal: Refusal) -> Values:
-    """Return what a skip records, besides key and shard."""
+    """Return what a skip records."""
     holder = refusal.holder
     return {
+        "key": firing.key,
+        "shard": firing.shard,
         "tick": firing.tick.text,
         "host": firing.holder.host,
         "reason": refusal.reason,
@@ -193,8 +197,11 @@ def skip_values(firing: Firing, refusal: Refusal) -> Values:
 
 
 def lease_values(lease: Lease) -> Values:
-    """Return what a call with a lease says about it, besides key and shard."""
+    """Return what a call with a lease says about it."""
     return {
+        "key": lease.key,
+        "shard": lease.shard,
+        "tick": lease.tick,
         "execution_id": lease.execution_id,
         "owner": lease.owner,
         "attempt": lease.attempt,

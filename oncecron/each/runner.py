@@ -43,7 +43,7 @@ from oncecron.each.batch import Command, Report, results_of, said_of
 from oncecron.each.processes import RESULTS, Processes
 from oncecron.each.values import Draw, ItemError, ItemList, ItemResult, check_drawn
 from oncecron.run.job import signal_note
-from oncecron.stores import guarded, open_item_store
+from oncecron.stores import open_item_store, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +96,7 @@ class _Runner:
         self._items_of = ItemList(lease.key, lease.tick or "")
         self._processes = Processes(spec.grace)
         store = open_item_store(spec.address, spec.namespace, spec.firing.ttl)
-        self._store = guarded(store, spec.address, spec.reread_address)
+        self._store = steady(store, spec.address, spec.reread_address)
         named = {**environment, "ONCECRON_SHARDS": str(items.slots)}
         self._environment = {os.fsencode(name): os.fsencode(named[name]) for name in named}
 

@@ -1,4 +1,4 @@
-"""Open a store, and guard a firing's calls to it.
+"""Open a store, and make a firing's calls to it steady.
 
 Each store is a package of its kind's name with its own driver, and no store imports another.
 The package itself has the functions of `StorePackage`, which import what they need. A new kind of store is a new
@@ -111,16 +111,16 @@ _CALLS = (
 )
 
 
-def guarded(store: Store, address: Address, reread: Callable[[], Address | None] | None) -> Store:
-    """Return the store of a firing with its calls guarded. `reread` returns the address as it is configured now."""
-    guard = CallGuard(store, address, reread)
+def steady(store: Store, address: Address, reread: Callable[[], Address | None] | None) -> Store:
+    """Return the store of a firing with steady calls. `reread` returns the address as it is configured now."""
+    calls = SteadyCalls(store, address, reread)
     for name in _CALLS:
         if hasattr(store, name):
-            setattr(store, name, guard.guarded(getattr(store, name)))
+            setattr(store, name, calls.steady(getattr(store, name)))
     return store
 
 
-class CallGuard:
+class SteadyCalls:
     """Makes the calls of a store fail as if it were away where this host, or an old address, is the cause.
 
     Then the firing retries them, and spools what it cannot record.
@@ -143,10 +143,10 @@ class CallGuard:
         self._address = address
         self._reread = reread
 
-    def guarded(self, call: Callable[Given, Answer]) -> Callable[Given, Answer]:
-        """Return a call of the store, guarded."""
+    def steady(self, call: Callable[Given, Answer]) -> Callable[Given, Answer]:
+        """Return a call of the store, made steady."""
 
-        def guarded_call(*values: Given.args, **named: Given.kwargs) -> Answer:
+        def steady_call(*values: Given.args, **named: Given.kwargs) -> Answer:
             try:
                 return call(*values, **named)
             except StoreError as error:
@@ -160,7 +160,7 @@ class CallGuard:
                 # What failed may have come after the request.
                 raise _unavailable(shortage, unanswered=True) from error
 
-        return guarded_call
+        return steady_call
 
     def _has_moved(self) -> bool:
         """Read the address again; return whether the next call goes to another one."""

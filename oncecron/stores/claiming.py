@@ -13,7 +13,7 @@ from oncecron.core.claim import (
     Grant,
     LookCloser,
     Regain,
-    contended,
+    contention,
     decide,
     plain_skip,
 )
@@ -128,7 +128,7 @@ def claim(
         if isinstance(answer, Expire) and state.lock == "taken":
             alone = True  # it is a dead session that holds the lock
         closely = True
-    return contended()
+    return contention()
 
 
 def _write(

@@ -309,7 +309,7 @@ def request(values: tuple[Any, ...]) -> None:
 
 def rows(columns: list[list[bytes | None]]) -> None:
     """Read what PostgreSQL answers."""
-    row, log = look.named(look.LOOK, columns[0]), look.named(look.LOOK_AT_LOG, columns[1])
+    row, log = look.dictionary(look.LOOK, columns[0]), look.dictionary(look.LOOK_AT_LOG, columns[1])
     look.suffices(row, FIRING, None)
     state_of(look.facts_of(row, None, FIRING, NOW))
     state_of(look.facts_of(row, log, FIRING, NOW))

@@ -86,7 +86,7 @@ class PostgresLeaseStore(PostgresSession):
         row, log, host_now = self._rows(firing, awaited, deadline, at=at)
         if "key_id" not in row:
             [key_id] = self._call("register_v1", (firing.key, firing.shard), deadline)
-            row, log = look.registered(row, (key_id or b"").decode()), None
+            row, log = look.new_row(row, (key_id or b"").decode()), None
         is_own = at == "tick" and "is_own" in row
         if is_own or (log is None and not look.suffices(row, firing, awaited)):
             row, log, host_now = self._rows(firing, awaited, deadline, at="log")
@@ -113,11 +113,11 @@ class PostgresLeaseStore(PostgresSession):
         for _ in range(2):
             host_now = clock.wall()
             columns = self._call_installed(sources, values, deadline)
-            row = look.named(look.LOOK, columns[:width])
+            row = look.dictionary(look.LOOK, columns[:width])
             if row["isolation"] == _READ_COMMITTED:
                 break  # else it may be by now: the first look sets up the session
         self._check_server(row)
-        return row, look.named(names, columns[width:]) if names else None, host_now
+        return row, look.dictionary(names, columns[width:]) if names else None, host_now
 
     def _check_server(self, row: dict[str, str]) -> None:
         """Raise `StoreRefusesError` where a claim would not be safe, or the schema does not serve this program."""
@@ -125,10 +125,10 @@ class PostgresLeaseStore(PostgresSession):
         if (version, oldest) != schema.AS_MADE:
             self._check_version(int(version or 0), None if oldest is None else int(oldest))
         if "in_recovery" in row:  # it grants session locks that its primary has already granted
-            raise self._refused(StatementError("OC003", "the server is a hot standby"))
+            raise self._error_of(StatementError("OC003", "the server is a hot standby"))
         if row["isolation"] != _READ_COMMITTED:
             why = "a claim needs the isolation level read committed"
-            raise self._refused(StatementError("OC002", why))
+            raise self._error_of(StatementError("OC002", why))
 
     def _check_version(self, version: int, oldest: int | None) -> None:
         from oncecron.stores.schema_version import Recorded  # noqa: PLC0415 - only where it may not fit
@@ -152,7 +152,8 @@ class PostgresLeaseStore(PostgresSession):
         self._granting.add(owned)
         sent = clock.lease_time(self.lease_clock)
         values = (
-            *(*state.version, grant.attempt, grant.cause, *start_values(firing).values()),
+            *(*state.version, grant.attempt, grant.cause),
+            *list(start_values(firing).values())[2:],  # the version has the key's id
             *(firing.fired_at % 60, firing.ttl, firing.starting_deadline),
             *(backend, BACKEND_START, alone, FULL if self._hold == "auto" else None),
             *presence_values(firing).values(),
@@ -161,7 +162,7 @@ class PostgresLeaseStore(PostgresSession):
         if columns is None or isinstance(columns, AskAgain) or columns[0] is None:
             self._granting.discard(owned)
             return columns if isinstance(columns, AskAgain) else None
-        granted = look.named(look.GRANT, columns)
+        granted = look.dictionary(look.GRANT, columns)
         self._locked = granted.get("locked") == "t"
         self.holds_connection &= granted.get("is_full") != "t"
         is_own_session = granted["own_backend"] == "t"
@@ -192,15 +193,15 @@ class PostgresLeaseStore(PostgresSession):
             return self._try(function, values, deadline)
         except StatementError as error:
             if error.sqlstate == _LOCK_NOT_AVAILABLE:
-                return self._fenced(deadline)
+                return self._fence_in_the_way(deadline)
             if error.sqlstate != _UNIQUE_VIOLATION:
-                raise self._refused(error) from error
+                raise self._error_of(error) from error
         # A session lock survives the abort of its transaction. A pooler's connection is not ours to free.
-        pid = self._connected(deadline).backend_pid
+        pid = self._connection(deadline).backend_pid
         self._ask(_UNLOCK, (pid,), deadline)
         return None
 
-    def _fenced(self, deadline: float) -> AskAgain:
+    def _fence_in_the_way(self, deadline: float) -> AskAgain:
         backend = self._fence_holder(deadline)
         detail = None if backend is None else f"by PostgreSQL backend {backend}"
         held = Refusal("held", detail=detail)
@@ -216,7 +217,7 @@ class PostgresLeaseStore(PostgresSession):
 
     def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
         sent = clock.lease_time(self.lease_clock)
-        renewed = self._renewed(own.execution_id, firing.owner, deadline, listens=False)
+        renewed = self._renewal(own.execution_id, firing.owner, deadline, listens=False)
         return first_lease(firing, own._asdict(), sent) if "locked" in renewed else None
 
     # With the lease
@@ -224,9 +225,9 @@ class PostgresLeaseStore(PostgresSession):
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
-        self._connected(deadline)
+        self._connection(deadline)
         sent = clock.lease_time(self.lease_clock)
-        renewed = self._renewed(lease.execution_id, lease.owner, deadline, listens=True)
+        renewed = self._renewal(lease.execution_id, lease.owner, deadline, listens=True)
         if "locked" not in renewed:
             execution_id = self._put_back(lease, deadline)
             if execution_id is None:
@@ -236,12 +237,12 @@ class PostgresLeaseStore(PostgresSession):
         request = kind and stored_request(kind, author, signal, grace)
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request or None)
 
-    def _renewed(
+    def _renewal(
         self, execution_id: int, owner: str, deadline: float, *, listens: bool
     ) -> dict[str, str]:
         backend = self._backend(deadline)
         values = (execution_id, owner, self._locked, backend, BACKEND_START, listens)
-        renewed = look.named(look.RENEW, self._call("renew_v1", values, deadline))
+        renewed = look.dictionary(look.RENEW, self._call("renew_v1", values, deadline))
         self._locked = renewed.get("locked") == "t"
         return renewed
 
@@ -251,7 +252,7 @@ class PostgresLeaseStore(PostgresSession):
         if firing is None:
             return None
         values = (
-            *(lease.key, lease.shard, *start_values(firing).values()),
+            *start_values(firing).values(),
             *(lease.attempt, lease.started_at, lease.token, lease.ttl, lease.cause),
             *(self._backend(deadline), BACKEND_START),
         )
@@ -268,10 +269,10 @@ class PostgresLeaseStore(PostgresSession):
         sent = clock.lease_time(self.lease_clock)
         values = (lease.execution_id, lease.owner, self._locked, backend, BACKEND_START)
         try:
-            answer = look.named(look.RETRY, self._try("retry_v1", values, deadline))
+            answer = look.dictionary(look.RETRY, self._try("retry_v1", values, deadline))
         except StatementError as error:
             if error.sqlstate != _LOCK_NOT_AVAILABLE:
-                raise self._refused(error) from error
+                raise self._error_of(error) from error
             raise StoreUnavailable(
                 f"key {lease.key}: PostgreSQL backend {self._fence_holder(deadline) or '-'} still holds "
                 "the fence: a transaction of the last attempt has not ended"
@@ -289,7 +290,7 @@ class PostgresLeaseStore(PostgresSession):
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         self._serve(firing)
-        client = self._connected(deadline)
+        client = self._connection(deadline)
         values = (firing.key, firing.shard, firing.owner, self._awaited, self._backend(deadline))
         [happened] = self._call("listen_v1", values, deadline)
         client.notified_before |= happened == b"t"
@@ -323,7 +324,7 @@ class PostgresLeaseStore(PostgresSession):
         self, firing: Firing, refusal: Refusal, presence: tuple[Value, ...], deadline: float
     ) -> None:
         values = (
-            *(firing.key, firing.shard, *skip_values(firing, refusal).values()),
+            *skip_values(firing, refusal).values(),
             *(firing.fired_at, None, 1, None),
             *presence,
         )
@@ -369,7 +370,7 @@ class PostgresLeaseStore(PostgresSession):
         To the server that is the connection of a transaction pooler: it takes no session lock and does not listen.
         But the session is the client's own, so that the server may watch whether the client still lives.
         """
-        pid = self._connected(deadline).backend_pid
+        pid = self._connection(deadline).backend_pid
         return pid if self.holds_connection else -pid
 
     def _serve(self, firing: Firing) -> None:

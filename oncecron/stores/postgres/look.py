@@ -49,7 +49,7 @@ RETRY = (
 )
 
 
-def named(names: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
+def dictionary(names: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
     """Return the columns that are not null by their names."""
     return {
         name: column.decode("utf-8", "replace")
@@ -58,7 +58,7 @@ def named(names: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
     }
 
 
-def registered(row: dict[str, str], key_id: str) -> dict[str, str]:
+def new_row(row: dict[str, str], key_id: str) -> dict[str, str]:
     """Return what a look would tell about a key that was not known and has just been registered."""
     return row | {"key_id": key_id, "version": "0", "first_id": row.get("first_id", key_id)}
 

@@ -66,7 +66,7 @@ class RedisSession:
         if client:
             client.close()
 
-    def _connected(self, deadline: float) -> RedisClient:
+    def _connection(self, deadline: float) -> RedisClient:
         if self._client is None:
             self._client = RedisClient(
                 self._target,
@@ -77,7 +77,7 @@ class RedisSession:
             )
         return self._client
 
-    def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
+    def _missing_replicas(self, what: str, deadline: float) -> StoreError | None:
         """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
         wanted = self._target.wait
         if not wanted:
@@ -86,7 +86,7 @@ class RedisSession:
         try:
             acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
         except ReplyError as error:
-            return self._refused(error)
+            return self._error_of(error)
         except StoreError as error:
             return error
         if isinstance(acknowledged, int) and acknowledged >= wanted:
@@ -94,7 +94,7 @@ class RedisSession:
         why = f"only {acknowledged!r} of {wanted} replicas (?wait=) have acknowledged {what}"
         return StoreUnavailable(f"Redis {self._target.shown}: {why}")
 
-    def _in_time(
+    def _timely_step(
         self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
     ) -> tuple[Reply, float]:
         """Run a step that the server ignores after its deadline; return the reply and when the step was sent.
@@ -102,7 +102,7 @@ class RedisSession:
         It sends what the server's clock should show: the server's last known time plus the time since then.
         """
         for _ in range(2):
-            self._connected(deadline)
+            self._connection(deadline)
             sent = clock.lease_time(self.lease_clock)
             known = None if self._ahead is None else sent + self._ahead
             told = {**values, "sent_at": known, "waits": deadline - sent}
@@ -131,10 +131,10 @@ class RedisSession:
         try:
             return scripts.run(lambda *command: self._ask(deadline, *command), step, words)
         except ReplyError as error:
-            raise self._refused(error) from error
+            raise self._error_of(error) from error
 
     def _ask(self, deadline: float, *words: str | float) -> Reply:
-        client = self._connected(deadline)
+        client = self._connection(deadline)
         try:
             return client.ask(*words, deadline=deadline)
         except StoreUnavailable as error:
@@ -142,7 +142,7 @@ class RedisSession:
             self.close()  # its reply may still come, so this connection is never used again
             raise
 
-    def _refused(self, error: ReplyError) -> StoreError:
+    def _error_of(self, error: ReplyError) -> StoreError:
         from oncecron.stores.redis.explain import of_step
 
         self.close()
@@ -191,11 +191,11 @@ class RedisLeaseStore(RedisSession):
     ) -> Facts:
         if firing.tick.text is not None or not firing.failover:
             awaited = None
-        self._connected(deadline)
+        self._connection(deadline)
         host_now, sent = clock.wall(), clock.lease_time(self.lease_clock)
         values = _claim_values(firing, awaited)
         shard, first = _shards(firing)
-        facts = scripts.named(self._step("look", shard, values, deadline, first))
+        facts = scripts.dictionary(self._step("look", shard, values, deadline, first))
         self._check_server(facts)
         self._ahead = float(facts["now"]) - sent
         return {**facts, "host_now": host_now, "version": (facts["version"], awaited)}
@@ -212,7 +212,6 @@ class RedisLeaseStore(RedisSession):
         version, awaited = state.version
         values = {
             **_claim_values(firing, awaited),
-            **_place(firing),
             **start_values(firing),
             **presence_values(firing),
             "if_version": version,
@@ -220,36 +219,36 @@ class RedisLeaseStore(RedisSession):
             "cause": grant.cause,
             "expected_within": firing.starting_deadline,
         }
-        return self._granted("grant", firing, values, deadline)
+        return self._claim_step("grant", firing, values, deadline)
 
     def regain(
         self, firing: Firing, own: Attempt, *, deadline: float
     ) -> Lease | Unconfirmed | None:
         values: Values = {"owner": firing.owner, "execution_id": own.execution_id}
-        return self._granted("regain", firing, values, deadline)
+        return self._claim_step("regain", firing, values, deadline)
 
     def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
         version, awaited = state.version
         values = {**_claim_values(firing, awaited), "if_version": version, "note": note}
         shard, first = _shards(firing)
-        self._in_time("expire", shard, values, deadline, first)
+        self._timely_step("expire", shard, values, deadline, first)
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
         self._step("cut", scripts.shard_of(firing.key, firing.shard), {}, deadline)
 
-    def _granted(
+    def _claim_step(
         self, step: str, firing: Firing, values: Values, deadline: float
     ) -> Lease | Unconfirmed | None:
         shard, first = _shards(firing)
-        reply, sent = self._in_time(step, shard, values, deadline, first)
-        answer = scripts.named(reply)
+        reply, sent = self._timely_step(step, shard, values, deadline, first)
+        answer = scripts.dictionary(reply)
         self._check_server(answer)
         if answer["answer"] == "changed":
             return None
         self._ahead = float(answer["now"]) - sent
         self._due = answer.get("due")
         lease = first_lease(firing, answer, sent)
-        error = self._unreplicated("the claim", deadline)
+        error = self._missing_replicas("the claim", deadline)
         return Unconfirmed(lease, error) if error else lease
 
     def _check_server(self, answer: dict[str, str]) -> None:
@@ -277,13 +276,13 @@ class RedisLeaseStore(RedisSession):
             try:
                 found = self._ask(deadline, "HMGET", name, "layout", "oldest")
             except ReplyError as error:
-                raise self._refused(error) from error
+                raise self._error_of(error) from error
             self._check_version(*scripts.texts(found))
         self._step(step, shard, values, deadline)
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         shard = scripts.shard_of(lease.key, lease.shard)
-        answer, sent = self._in_time("renew", shard, self._lease_values(lease), deadline)
+        answer, sent = self._timely_step("renew", shard, self._lease_values(lease), deadline)
         request = None
         if isinstance(answer, list):
             answer, *words = answer
@@ -300,9 +299,9 @@ class RedisLeaseStore(RedisSession):
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         shard = scripts.shard_of(lease.key, lease.shard)
         values = {**self._lease_values(lease), **ending_values(ending)}
-        kept, _ = self._in_time("keep", shard, values, deadline)
+        kept, _ = self._timely_step("keep", shard, values, deadline)
         self._kept = (lease, ending)
-        if kept == 1 and (error := self._unreplicated("the end", deadline)):
+        if kept == 1 and (error := self._missing_replicas("the end", deadline)):
             raise error
         return kept == 1
 
@@ -311,8 +310,8 @@ class RedisLeaseStore(RedisSession):
         values = self._lease_values(lease)
         if self._kept and self._kept[0].token == lease.token:
             values |= ending_values(self._kept[1])
-        reply, sent = self._in_time("retry", shard, values, deadline)
-        answer = scripts.named(reply)
+        reply, sent = self._timely_step("retry", shard, values, deadline)
+        answer = scripts.dictionary(reply)
         stop = stop_of(answer)
         if stop is not None:
             refusal = stop_refusal(stop)
@@ -320,16 +319,16 @@ class RedisLeaseStore(RedisSession):
             return refusal
         if answer["answer"] == "lost":
             return None
-        if error := self._unreplicated("the next attempt", deadline):
+        if error := self._missing_replicas("the next attempt", deadline):
             raise error
         return next_lease(lease, answer, sent)
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         self._channel = self._names.of_shard("events", scripts.shard_of(firing.key, firing.shard))
-        return self._can_listen and self._subscribed(self._channel, deadline)
+        return self._can_listen and self._subscribe(self._channel, deadline)
 
-    def _subscribed(self, channel: str, deadline: float) -> bool:
-        client = self._connected(deadline)
+    def _subscribe(self, channel: str, deadline: float) -> bool:
+        client = self._connection(deadline)
         try:
             self._can_listen = client.listen(channel, deadline=deadline)
         except StoreError:
@@ -356,7 +355,9 @@ class RedisLeaseStore(RedisSession):
             self._expire_items(expired, retention, deadline)
         in_time = answer == 1
         # If a failover forgets that a claim was given back, the tick only stays closed. A run must not be forgotten.
-        if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
+        if ending.outcome != "not-started" and (
+            error := self._missing_replicas("the end", deadline)
+        ):
             raise error
         return in_time
 
@@ -387,12 +388,12 @@ class RedisLeaseStore(RedisSession):
         plain: PlainSkip | None = None,
     ) -> None:
         shard = scripts.shard_of(firing.key, firing.shard)
-        values = {**skip_values(firing, refusal), **presence_values(firing)}
+        values = skip_values(firing, refusal)
         if plain is not None:
-            for name in ("reason", "pid", "holder_host", "holder_pid", "detail"):
-                del values[name]
-            values["window"] = f"{plain.window} {firing.holder.host}"
-            values["word"] = plain.word
+            window = f"{plain.window} {firing.holder.host}"
+            place = {"tick": firing.tick.text, "host": firing.holder.host}
+            values = {**place, "window": window, "word": plain.word}
+        values |= presence_values(firing)
         self._step_alone("skip", shard, values, deadline)
 
     def _record_refusal(
@@ -417,7 +418,7 @@ class RedisLeaseStore(RedisSession):
         shard = scripts.shard_of(record["key"], record["shard"])
         kept = scripts.retention_values(retention, self._target.keep)
         self._step_alone("deliver", shard, {**record, **kept}, deadline)
-        if error := self._unreplicated("the record", deadline):
+        if error := self._missing_replicas("the record", deadline):
             raise error
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
@@ -432,21 +433,21 @@ class RedisLeaseStore(RedisSession):
         firing, values = self._firing, lease_values(lease)
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
             return values
-        return {**_place(firing), **start_values(firing), **values}
+        return start_values(firing) | values
 
-    def _connected(self, deadline: float) -> RedisClient:
+    def _connection(self, deadline: float) -> RedisClient:
         if self._client is None and self._firing is not None:
             host, pid, _ = self._firing.holder
             self._name = f"oncecron:{host}/{pid}:{self._firing.key}"
         is_new = self._client is None
-        client = super()._connected(deadline)
+        client = super()._connection(deadline)
         if (
             is_new
             and self._channel
             and self._can_listen
-            and not self._subscribed(self._channel, deadline)
+            and not self._subscribe(self._channel, deadline)
         ):
-            return self._connected(deadline)
+            return self._connection(deadline)
         return client
 
 
@@ -464,10 +465,6 @@ def _shards(firing: Firing) -> tuple[str, str | None]:
     """Return the shard, and the first one of its key if it is another: it knows how each tick was divided."""
     first = scripts.shard_of(firing.key, 0) if firing.shard else None
     return scripts.shard_of(firing.key, firing.shard), first
-
-
-def _place(firing: Firing) -> Values:
-    return {"key": firing.key, "shard": firing.shard}
 
 
 def _claim_values(firing: Firing, awaited: int | None) -> Values:

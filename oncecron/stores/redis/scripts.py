@@ -209,7 +209,7 @@ def texts(found: Reply) -> list[str | None]:
     return [value.decode("latin-1") if isinstance(value, bytes) else None for value in values]
 
 
-def named(flat: Reply) -> dict[str, str]:
+def dictionary(flat: Reply) -> dict[str, str]:
     """Return an answer of names and values in turn."""
     words = [
         word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)

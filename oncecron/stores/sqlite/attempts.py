@@ -6,12 +6,12 @@ What an end, or a late record, does is decided in `core.attempt`.
 from __future__ import annotations
 
 from oncecron.core import attempt
-from oncecron.core.attempt import ENDED_LATE, Known, joined
+from oncecron.core.attempt import ENDED_LATE, Known, join
 from oncecron.core.claim import stop_refusal
 from oncecron.core.facts import ending_values, lease_values, next_lease
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
-from oncecron.stores.sqlite.claim import find_stop, marked, microseconds
+from oncecron.stores.sqlite.claim import find_stop, high_water_after, microseconds
 
 if TYPE_CHECKING:
     from typing import Any
@@ -28,17 +28,12 @@ _NOTHING_SAID = dict.fromkeys(
 )
 
 
-def held(lease: Lease) -> Values:
-    """Return the values of a statement about the holder of a lease."""
-    return {"key": lease.key, "shard": lease.shard, "tick": lease.tick, **lease_values(lease)}
-
-
 def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
     """Record the end of an attempt and keep the lease, unless it is lost."""
-    values = held(lease) | now
+    values = lease_values(lease) | now
     if not store.execute("renew_lease", **values).rowcount:
         return False
-    note = joined(store.one("find_ending", **values)["note"], ending.note)
+    note = join(store.one("find_ending", **values)["note"], ending.note)
     values |= ending_values(ending) | {"note": note, "finished_at": now["now"]}
     store.execute("keep_execution", **values)
     return True
@@ -46,10 +41,11 @@ def keep(store: Connection, lease: Lease, ending: Ending, now: Values) -> bool:
 
 def retry(store: Connection, lease: Lease, now: Values) -> Lease | Refusal | None:
     """Begin the next attempt under the lease that was kept."""
-    kept = store.one("find_kept", **held(lease))
+    kept = store.one("find_kept", **lease_values(lease))
     if kept is None:
         return None
-    values = {**held(lease), **now, "host": kept["host"], "execution_id": kept["execution_id"]}
+    under = {"host": kept["host"], "execution_id": kept["execution_id"]}
+    values = lease_values(lease) | now | under
     if kept["execution_id"] != lease.execution_id:  # its answer was lost
         store.execute("renew_lease", **values)
         return next_lease(lease, kept, now["lease_now"])
@@ -81,12 +77,12 @@ def _begin(store: Connection, lease: Lease, values: Values) -> Values:
 
 def finish(store: Connection, lease: Lease, ending: Ending, now: float) -> tuple[bool, bool]:
     """Record the end; return whether the lease was never lost, and whether this is the end, which is told once."""
-    row = store.one("find_ending", **held(lease))
+    row = store.one("find_ending", **lease_values(lease))
     if row is None:
         return False, False
-    execution = known(row)
+    execution = known_execution(row)
     late = ENDED_LATE if execution.lost and not execution.retrying else None
-    values = held(lease) | ending_values(ending) | {"finished_at": now}
+    values = lease_values(lease) | ending_values(ending) | {"finished_at": now}
     ends = conclude(store, execution, values, ending.note, late)
     return not execution.lost, ends
 
@@ -108,10 +104,10 @@ def deliver(store: Connection, record: dict[str, Any], now: float) -> bool:
         return _insert(store, record, now)
     if record["outcome"] == "running":
         return False
-    return conclude(store, known(row), record, record["note"], _late(record))
+    return conclude(store, known_execution(row), record, record["note"], _late(record))
 
 
-def known(row: Any) -> Known:
+def known_execution(row: Any) -> Known:
     """Return what the end of an execution depends on."""
     return Known(
         execution_id=row["execution_id"],
@@ -127,7 +123,7 @@ def conclude(
     store: Connection, execution: Known, values: dict[str, Any], *notes: str | None
 ) -> bool:
     """Write the end of an execution, if it has none, and release its own lease; return whether it had none."""
-    ended = attempt.ended(execution, *notes)
+    ended = attempt.effect_of_end(execution, *notes)
     values = {**values, "execution_id": execution.execution_id, "note": ended.note}
     if ended.how == "give-up":
         give_up(store, values)
@@ -150,7 +146,7 @@ def give_up(store: Connection, values: dict[str, Any]) -> None:
     lease = store.one("find_own_lease", **values)
     if lease is not None and lease["execution_id"] != values["execution_id"]:
         unheard = {**values, **_NOTHING_SAID, "outcome": "not-started", "duration": 0.0}
-        conclude(store, known(lease), unheard, attempt.UNHEARD)
+        conclude(store, known_execution(lease), unheard, attempt.UNHEARD)
     store.execute("release_lease", **values)
 
 
@@ -165,7 +161,7 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
     values = {
         **record,
         "named": record["tick"] is not None and record["tick_instant"] is None,
-        "note": joined(record["note"], _late(record)),
+        "note": join(record["note"], _late(record)),
         "latest": now + MAX_CLOCK_SKEW,
         "most_believable": int((now + TOKEN_AHEAD) * 1_000_000),
         "last_start": min(record["started_at"], now),
@@ -176,12 +172,12 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
         store.execute("declare_unanswered_lost", **record, now=now, unfinished=attempt.UNFINISHED)
     beside = store.one("find_running_or_leased", **record) is not None
     if attempt.is_superseded(outcome, token, fence, beside=beside):
-        note = joined(record["note"], attempt.UNFINISHED, _late(record))
+        note = join(record["note"], attempt.UNFINISHED, _late(record))
         values.update(outcome="lost", lost_reason="superseded", note=note)
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
     if outcome != "not-started":
-        values["mark"] = marked(mark, record["tick_instant"], now)
+        values["mark"] = high_water_after(mark, record["tick_instant"], now)
         store.execute("mark_delivered_tick", **values)
         store.execute("mark_delivered_start", **values)
     return bool(outcome != "running")

@@ -64,7 +64,7 @@ def grant(
     }
     values = _given(firing, now) | start_values(firing) | started
     values |= {
-        "mark": marked(state.high_water, firing.tick.instant, now["now"]),
+        "mark": high_water_after(state.high_water, firing.tick.instant, now["now"]),
         "latest": now["now"] + MAX_CLOCK_SKEW,
         "named": firing.tick.text is not None and firing.tick.instant is None,
         "ttl": firing.ttl,
@@ -147,7 +147,7 @@ def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Leas
     return first_lease(firing, own._asdict(), now["lease_now"]) if renewed else None
 
 
-def marked(mark: float | None, instant: float | None, now: float) -> float | None:
+def high_water_after(mark: float | None, instant: float | None, now: float) -> float | None:
     """Return the high-water mark after a start of this instant.
 
     An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before

@@ -7,7 +7,7 @@ needed, because a lease of another boot has ended. The claim itself is in `claim
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.facts import skip_values
+from oncecron.core.facts import lease_values, skip_values
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.stores import claiming
@@ -96,7 +96,7 @@ class SQLiteLeaseStore:
         """
         with self._handle.until(deadline) as store, store.writing(durable=False):
             now = claim.moment(self._boot)
-            values = attempts.held(lease) | now
+            values = lease_values(lease) | now
             if not store.execute("renew_lease", **values).rowcount:
                 return None
             request = store.one("find_request", **values)
@@ -138,12 +138,7 @@ class SQLiteLeaseStore:
         plain: PlainSkip | None = None,
     ) -> None:
         now = clock.wall()
-        values = {
-            "key": firing.key,
-            "shard": firing.shard,
-            "at": now,
-            **skip_values(firing, refusal),
-        }
+        values = {**skip_values(firing, refusal), "at": now}
         with self._handle.until(deadline) as store, store.writing(durable=False):
             store.execute("register_key", **values)
             if plain is not None:
