@@ -92,9 +92,10 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
     least = LeastRetention(settings["keep-executions"], settings["keep-skips"])
     stream = output.standard_output()
     if settings["print-sql"] and not settings.has_store():
-        from oncecron.stores.postgres.inspector import PostgresInspector
+        from oncecron.stores import open_inspector
+        from oncecron.stores.address import Address
 
-        unconnected = PostgresInspector("", namespace=settings["namespace"])
+        unconnected = open_inspector(Address("postgres", ""), settings["namespace"])
         output.write_text(unconnected.schema_sql(roles, least), stream)
         return 0
     with all_inspectors(settings) as stores:

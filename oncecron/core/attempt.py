@@ -68,12 +68,12 @@ class Ended(NamedTuple):
     note: str | None
 
 
-def ended(known: Known, *notes: str | None) -> Ended:
+def effect_of_end(known: Known, *notes: str | None) -> Ended:
     """Return what an end with these notes does to an execution."""
     if known.retrying:
-        return Ended("give-up", joined(known.note, *notes))
+        return Ended("give-up", join(known.note, *notes))
     if known.outcome == "running" or (known.outcome == "lost" and not known.has_duration):
-        return Ended("end", joined(known.note, *notes))
+        return Ended("end", join(known.note, *notes))
     return Ended("nothing", known.note)
 
 
@@ -90,7 +90,7 @@ def is_superseded(outcome: Outcome, token: int | None, fence: int, *, beside: bo
     return outcome == "running" and ((token or 0) < fence or beside)
 
 
-def joined(*notes: str | None) -> str | None:
+def join(*notes: str | None) -> str | None:
     """Return the notes as one text, without duplicates, of at most `LONGEST_NOTE` characters."""
     text = ""
     for note in notes:

@@ -1,9 +1,10 @@
 """The claim: what a firing is answered. It is decided here, once, for every store.
 
-A store only says what it knows about a key at one instant of its own clock (`State`), and writes what was decided, if
-nothing has changed since:
+A store only says what it knows about a key at one instant of its own clock, by named facts, and writes what was
+decided, if nothing has changed since:
 
-    look      one read, without a lock, of the `State`. Most firings are skipped after it.
+    look      one read, without a lock, of the facts. Most firings are skipped after it.
+    state_of  `core.facts`: the `State` that they mean, made once for every store.
     decide    this module: no clock, no store, nothing but the two arguments.
     grant     one atomic compare-and-set: a higher fencing token, the execution, the lease.
     expire    one atomic compare-and-set: the lease is removed, its execution is lost, the fencing token rises.
@@ -94,8 +95,8 @@ class Attempt(NamedTuple):
     """An execution, as far as a claim has to know it."""
 
     execution_id: int
-    number: int
-    """Of the attempt of its tick, from 1."""
+    attempt: int
+    """Its number in its tick, from 1."""
     outcome: Outcome
     retrying: bool
     """Whether a retry was to follow (`keep`)."""
@@ -103,8 +104,8 @@ class Attempt(NamedTuple):
     """Who requested its end."""
     started_at: float
     holder: Holder
-    token: int = 0
-    """The fencing token: of the firing's own execution."""
+    fencing_token: int = 0
+    """Of the firing's own execution."""
     cause: Cause = "schedule"
     """Of the firing's own execution."""
 
@@ -132,8 +133,9 @@ class HeldLease(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """A pause of the key, or of all keys, that has not ended; or the drain of a host."""
+    """What keeps a key from its start: its own pause, else that of all keys, else the drain of the host."""
 
+    refusal: Literal["paused", "drained"]
     author: str
     reason: str | None
     since: float
@@ -151,9 +153,7 @@ class State(NamedTuple):
     own: Attempt | None = None
     """The newest execution of this owner, for this shard."""
     own_has_lease: bool = False
-    pause: Stop | None = None
-    """The key's own pause takes precedence over that of all keys."""
-    drain: Stop | None = None
+    stop: Stop | None = None
     other_shards: int | None = None
     """A number of shards, other than the firing's, with which a shard of this tick was granted."""
     lease: HeldLease | None = None
@@ -238,9 +238,8 @@ def decide(
     """
     if state.own is not None:  # 0
         return Regain(state.own) if state.own_has_lease else _because_of("done", state.own)
-    refusal = stopped(state.pause, state.drain)  # 1
-    if refusal is not None:
-        return refusal
+    if state.stop is not None:  # 1
+        return stop_refusal(state.stop)
     _check_clocks(state, firing)
     if state.other_shards is not None:
         raise ConfigurationError(why_other_shards(firing, state.other_shards))
@@ -250,14 +249,10 @@ def decide(
     return Cut() if lease.ends_in > lease.ttl else _blocked_by(lease, firing, state.lock)
 
 
-def stopped(pause: Stop | None, drain: Stop | None) -> Refusal | None:
-    """Return the refusal by a pause or a drain; None if there is neither."""
-    if pause is not None:
-        words = f"by {pause.author}: {pause.reason}" if pause.reason else f"by {pause.author}"
-        return Refusal("paused", since=pause.since, detail=words)
-    if drain is not None:
-        return Refusal("drained", since=drain.since, detail=f"by {drain.author}")
-    return None
+def stop_refusal(stop: Stop) -> Refusal:
+    """Return the refusal by a pause or a drain."""
+    why = f": {stop.reason}" if stop.reason and stop.refusal == "paused" else ""
+    return Refusal(stop.refusal, since=stop.since, detail=f"by {stop.author}{why}")
 
 
 def _because_of(reason: RefusalReason, attempt: Attempt) -> Refusal:
@@ -360,7 +355,7 @@ def _already_ran(state: State, firing: Firing, follows: Attempt | None) -> Refus
         mark = believed(high_water, state.now)
         if instant < mark or (instant == mark and forgotten):
             return Refusal("passed", detail=f"by tick {minute_tick(high_water).text}")
-    if follows is not None and follows.number > firing.retries and not firing.resumes:
+    if follows is not None and follows.attempt > firing.retries and not firing.resumes:
         return _because_of("exhausted", follows)
     return None
 
@@ -399,13 +394,13 @@ def _second_safeguard(
     if alone or state.lock not in ("taken", "busy"):
         return None
     if state.lease is None or state.lock == "busy":
-        return contended()
+        return contention()
     if state.lease.heartbeat == watched:
         return None
     return _ask_again("stale", state.lease, firing, state.lease.ttl * SILENT_FOR)
 
 
-def contended() -> AskAgain:
+def contention() -> AskAgain:
     """Return the answer to a firing that met another one in the middle of a claim or an end."""
     return AskAgain("contended", CONTENDED_PAUSE, 0.0, Refusal("held"))
 
@@ -441,7 +436,7 @@ def plain_skip(state: State, firing: Firing, refusal: Refusal) -> PlainSkip | No
         not (done or held)
         or state.own is not None
         or first is None
-        or first.number != 1
+        or first.attempt != 1
         or firing.again
     ):
         return None

@@ -239,32 +239,6 @@ class Lease(NamedTuple):
     """Why this attempt was started."""
 
 
-def lease_of(
-    firing: Firing,
-    *,
-    sent: float,
-    execution_id: int,
-    attempt: int,
-    token: int,
-    started_at: float,
-    cause: Cause,
-) -> Lease:
-    """Return the lease that a store has granted to a claim that was sent at `sent` (lease clock)."""
-    return Lease(
-        key=firing.key,
-        shard=firing.shard,
-        tick=firing.tick.text,
-        owner=firing.owner,
-        attempt=attempt,
-        execution_id=execution_id,
-        token=token,
-        ttl=firing.ttl,
-        started_at=started_at,
-        trusted_until=trust_after(sent, firing.ttl),
-        cause=cause,
-    )
-
-
 class Refusal(NamedTuple):
     """Why a firing may not start its command, and which holder is in the way."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Lease
     from oncecron.each.values import Chunk, Draw, ItemList
-    from oncecron.stores.postgres.rows import Column
+    from oncecron.stores.postgres.libpq import Column
 
 
 STOPPED: dict[Column, Literal["paused", "drained"]] = {b"paused": "paused", b"drained": "drained"}

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from oncecron.core.facts import Values
     from oncecron.core.log_rows import ItemQuery
     from oncecron.core.readable import Unreadable
     from oncecron.each.values import MendedState
-    from oncecron.stores.redis.holding import Values
     from oncecron.stores.redis.pipeline import Pipeline
 
     Step = dict[str, Any]

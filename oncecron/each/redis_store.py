@@ -64,7 +64,7 @@ class RedisItemStore(RedisSession):
             raise RecordRefusedError(out_of_turn(chunk.number, answer[1]))
         if answer[0] == b"gone":
             return None
-        if chunk.is_last and (error := self._unreplicated("the items", deadline)):
+        if chunk.is_last and (error := self._missing_replicas("the items", deadline)):
             raise error
         return Loaded(*answer[1:])
 
@@ -94,7 +94,7 @@ class RedisItemStore(RedisSession):
             return None
         if answer[0] == b"forgotten":
             raise _forgotten(self._target.shown, items_of)
-        if error := self._unreplicated("the items", deadline):
+        if error := self._missing_replicas("the items", deadline):
             raise error
         _, wait, others, stopped, flat, first, texts = answer
         items = [

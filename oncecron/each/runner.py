@@ -43,7 +43,7 @@ from oncecron.each.batch import Command, Report, results_of, said_of
 from oncecron.each.processes import RESULTS, Processes
 from oncecron.each.values import Draw, ItemError, ItemList, ItemResult, check_drawn
 from oncecron.run.job import signal_note
-from oncecron.stores import SturdyStore, open_item_store
+from oncecron.stores import open_item_store, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from oncecron.each.spec import ItemsSpec
     from oncecron.each.values import Chunk, Drawn, DrawnItem, ItemCounts, Loaded
     from oncecron.run.spec import RunSpec
-    from oncecron.stores.api import ItemStore
 
     Answer = TypeVar("Answer")
 
@@ -97,7 +96,7 @@ class _Runner:
         self._items_of = ItemList(lease.key, lease.tick or "")
         self._processes = Processes(spec.grace)
         store = open_item_store(spec.address, spec.namespace, spec.firing.ttl)
-        self._store: ItemStore = SturdyStore(store, spec.address, spec.reread_address)
+        self._store = steady(store, spec.address, spec.reread_address)
         named = {**environment, "ONCECRON_SHARDS": str(items.slots)}
         self._environment = {os.fsencode(name): os.fsencode(named[name]) for name in named}
 

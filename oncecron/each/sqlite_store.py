@@ -18,7 +18,7 @@ from oncecron.each.values import (
     mended,
     out_of_turn,
 )
-from oncecron.stores.sqlite.claim import moment, stops
+from oncecron.stores.sqlite.claim import find_stop, moment
 from oncecron.stores.sqlite.connection import file_of
 from oncecron.stores.sqlite.kept_connection import Handle
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import ItemQuery
     from oncecron.core.model import Lease
     from oncecron.each.values import Chunk, Draw, ItemList, ItemResult, MendedState
+    from oncecron.stores.address import Address
     from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
 
@@ -79,6 +80,9 @@ class SQLiteItemStore:
         with self._handle.until(deadline) as store, store.reading():
             row = store.one("item_lists", **items_of._asdict(), **moment(self._boot))
         return None if row is None else ItemCounts(*tuple(row)[2:-1])
+
+    def readdress(self, address: Address) -> None:
+        """Do nothing: a file has no login, and another file is another store."""
 
     def close(self) -> None:
         """Close the file."""
@@ -202,15 +206,16 @@ class _Slot:
         stopped = None
         if draw.number > self._number:
             self._settle(draw.results)
-            pause, drain = stops(self._store, {"key": self._list["key"], "host": host, **self._now})
-            stopped = "paused" if pause else "drained" if drain else None
+            place = {"key": self._list["key"], "host": host}
+            stop = find_stop(self._store, {**place, **self._now})
+            stopped = stop and stop.refusal
             due = 0 if stopped else self._take(draw)
             number = draw.number if due or self._batch["first"] is not None else self._number
             self._store.execute("put_slot", **self._batch, number=number, now=self._now["now"])
         rows = self._store.execute("taken_items", **self._batch) if draw.wanted > 0 else ()
         items = [DrawnItem._make(row) for row in rows]
         if items or stopped:
-            return Drawn(items, stopped=stopped)  # type: ignore[arg-type]  # the two words above
+            return Drawn(items, stopped=stopped)
         return Drawn(
             items, self._wait(), self._store.one("taken_by_others", **self._batch, **self._now)[0]
         )

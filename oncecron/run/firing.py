@@ -31,7 +31,7 @@ from oncecron.run.log import open_log
 from oncecron.run.spec import RunSpec, make_spec, shell
 from oncecron.run.spool import SpoolError
 from oncecron.run.wrapper import spool_unstarted, supervise
-from oncecron.stores import SturdyStore, open_lease_store
+from oncecron.stores import open_lease_store, steady
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
 
     def open_store() -> LeaseStore:
         store = open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
-        return SturdyStore(store, spec.address, spec.reread_address)
+        return steady(store, spec.address, spec.reread_address)
 
     try:
         unmet = None if spec.only_if is None else _unmet(spec)

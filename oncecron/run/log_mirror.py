@@ -35,7 +35,7 @@ from oncecron.core.timing import (
     NEVER,
 )
 from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
-from oncecron.stores import SturdyStore, open_lease_store
+from oncecron.stores import open_lease_store, steady
 
 if TYPE_CHECKING:
     from typing import Any
@@ -148,7 +148,7 @@ class LogMirror:
     def _opened(self) -> LeaseStore:
         log, spec = self._log, self._spec
         store = open_lease_store(log.address, spec.namespace, ASSUMED_TTL)
-        return SturdyStore(store, log.address, spec.reread_log)
+        return steady(store, log.address, spec.reread_log)
 
     def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
         """Wait for the next record; None when the firing is over and all are delivered."""

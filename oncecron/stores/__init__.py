@@ -1,4 +1,9 @@
-"""Open a store. Each store is a package with its own driver, and no store imports another."""
+"""Open a store, and make a firing's calls to it steady.
+
+Each store is a package of its kind's name with its own driver, and no store imports another.
+The package itself has the functions of `StorePackage`, which import what they need. A new kind of store is a new
+package, with its addresses in `address.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ from oncecron.core.errors import (
     OncecronError,
     RecordRefusedError,
     StoreError,
-    StoreRefusesError,
     StoreUnavailable,
     shortage_of,
 )
@@ -14,53 +18,69 @@ from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import ParamSpec, Protocol, TypeVar
 
     from oncecron.stores.address import Address
     from oncecron.stores.api import Inspector, ItemStore, LeaseStore
 
+    class StorePackage(Protocol):
+        """How a kind of store is checked and opened."""
+
+        def check_address(self, address: Address) -> None:
+            """Raise `ConfigurationError` for a wrong address, without connecting."""
+
+        def check_with_driver(self, address: Address) -> None:
+            """Raise `StoreRefusesError` for an address that the driver refuses, without connecting."""
+
+        def check_namespace(self, namespace: str) -> None:
+            """Raise `ConfigurationError` for a namespace that the store cannot have."""
+
+        def open_lease_store(self, address: Address, namespace: str, ttl: float) -> LeaseStore:
+            """Return the store of a firing; it connects at the first call. `ttl` is in seconds."""
+
+        def open_inspector(self, address: Address, namespace: str) -> Inspector:
+            """Return the store of the commands for people. Raises `StoreError`."""
+
+    class Addressed(Protocol):
+        """A store of a firing that can be sent elsewhere."""
+
+        def close(self) -> None:
+            """See `LeaseStore.close`."""
+
+        def readdress(self, address: Address) -> None:
+            """See `LeaseStore.readdress`."""
+
+    Given = ParamSpec("Given")
+    Answer = TypeVar("Answer")
+    Store = TypeVar("Store", bound=Addressed)
+
 # ruff: noqa: PLC0415 - a firing imports one driver, and only when it needs it
+
+
+def package(kind: str) -> StorePackage:
+    """Return the package of a kind of store."""
+    found: StorePackage = __import__(f"oncecron.stores.{kind}", fromlist=("open_lease_store",))
+    return found
 
 
 def check_address(address: Address) -> None:
     """Raise `ConfigurationError` for a wrong address, without connecting."""
-    if address.kind == "redis":
-        from oncecron.stores.redis.address import parse
-
-        parse(address.target, address.options)
+    package(address.kind).check_address(address)
 
 
 def check_namespace(address: Address, namespace: str) -> None:
     """Raise `ConfigurationError` for a namespace that the store of this address cannot have."""
-    if address.kind == "redis":
-        from oncecron.stores.redis import address as redis_address
-
-        redis_address.check_namespace(namespace)
+    package(address.kind).check_namespace(namespace)
 
 
 def check_with_driver(address: Address) -> None:
     """Raise `StoreRefusesError` for an address that the driver refuses, without connecting."""
-    if address.kind == "postgres":
-        from oncecron.stores.postgres.client import check
-
-        check(address.target)
+    package(address.kind).check_with_driver(address)
 
 
 def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
     """Return the store of a firing; it connects at the first call. `ttl` is in seconds."""
-    if address.kind == "sqlite":
-        from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
-
-        return SQLiteLeaseStore(address.target, namespace=namespace)
-    if address.kind == "redis":
-        from oncecron.stores.redis.address import parse
-        from oncecron.stores.redis.lease_store import RedisLeaseStore
-
-        target = parse(address.target, address.options)
-        return RedisLeaseStore(target, namespace=namespace, ttl=ttl)
-    from oncecron.stores.postgres.lease_store import PostgresLeaseStore
-
-    return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl, hold=address.hold)
+    return package(address.kind).open_lease_store(address, namespace, ttl)
 
 
 def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
@@ -82,29 +102,26 @@ def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
 
 def open_inspector(address: Address, namespace: str) -> Inspector:
     """Return the store of the commands for people. Raises `StoreError`."""
-    if address.kind == "sqlite":
-        from oncecron.stores.sqlite.inspector import SQLiteInspector
-
-        return SQLiteInspector(address.target, namespace=namespace)
-    if address.kind == "redis":
-        from oncecron.stores.redis.address import parse
-        from oncecron.stores.redis.inspector import RedisInspector
-
-        return RedisInspector(parse(address.target, address.options), namespace=namespace)
-    try:
-        from oncecron.stores.postgres.inspector import PostgresInspector
-    except ImportError as error:
-        if shortage := shortage_of(error):
-            raise shortage from error
-        raise StoreRefusesError(
-            f"psycopg cannot be loaded: {error}; install psycopg[binary], or your distribution's libpq5"
-        ) from error
-
-    return PostgresInspector(address.target, namespace=namespace, hold=address.hold)
+    return package(address.kind).open_inspector(address, namespace)
 
 
-class SturdyStore:
-    """A store of a firing: its calls fail as if it were away where this host, or an old address, is the cause.
+_CALLS = (
+    *("claim", "renew", "keep", "retry", "listen", "finish", "skip", "deliver", "evict"),
+    *("load", "draw", "progress"),
+)
+
+
+def steady(store: Store, address: Address, reread: Callable[[], Address | None] | None) -> Store:
+    """Return the store of a firing with steady calls. `reread` returns the address as it is configured now."""
+    calls = SteadyCalls(store, address, reread)
+    for name in _CALLS:
+        if hasattr(store, name):
+            setattr(store, name, calls.steady(getattr(store, name)))
+    return store
+
+
+class SteadyCalls:
+    """Makes the calls of a store fail as if it were away where this host, or an old address, is the cause.
 
     Then the firing retries them, and spools what it cannot record.
 
@@ -113,44 +130,37 @@ class SturdyStore:
     - The address has changed since it was read: a password was rotated, or the store has moved to another host. So the
       address is read again after each failed call, and never before: a firing that reaches its store pays nothing.
       Without a right address, for example while somebody edits the file, the old one stays. Another kind of store is
-      never taken: it does not have the lease.
+      never taken: it does not have the lease. Nor is another file of SQLite, which has no login.
 
     libpq reads its own files (~/.pgpass, a service) for each connection, and so do TLS contexts.
     """
 
     def __init__(
-        self, store: Any, address: Address, reread: Callable[[], Address | None] | None
+        self, store: Addressed, address: Address, reread: Callable[[], Address | None] | None
     ) -> None:
-        """`reread` returns the address as it is configured now; it may raise."""
+        """`reread` may raise."""
         self._store = store
         self._address = address
         self._reread = reread
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what the store has, its methods wrapped."""
-        value = getattr(self._store, name)
-        if not callable(value):
-            return value
+    def steady(self, call: Callable[Given, Answer]) -> Callable[Given, Answer]:
+        """Return a call of the store, made steady."""
 
-        def call(*values: Any, **named: Any) -> Any:
+        def steady_call(*values: Given.args, **named: Given.kwargs) -> Answer:
             try:
-                return value(*values, **named)
+                return call(*values, **named)
             except StoreError as error:
                 if isinstance(error, RecordRefusedError) or not self._has_moved():
                     raise
-                unavailable = StoreUnavailable(str(error))
-                unavailable.unanswered = error.unanswered
-                raise unavailable from error
+                raise _unavailable(error, unanswered=error.unanswered) from error
             except (OSError, MemoryError, ImportError, RuntimeError) as error:
                 shortage = shortage_of(error)
                 if shortage is None:
                     raise
-                unavailable = StoreUnavailable(str(shortage))
-                unavailable.unanswered = True  # what failed may have come after the request
-                raise unavailable from error
+                # What failed may have come after the request.
+                raise _unavailable(shortage, unanswered=True) from error
 
-        setattr(self, name, call)
-        return call
+        return steady_call
 
     def _has_moved(self) -> bool:
         """Read the address again; return whether the next call goes to another one."""
@@ -166,3 +176,9 @@ class SturdyStore:
             return False
         self._address = address
         return True
+
+
+def _unavailable(error: OncecronError, *, unanswered: bool) -> StoreUnavailable:
+    unavailable = StoreUnavailable(str(error))
+    unavailable.unanswered = unanswered
+    return unavailable

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
     from oncecron.each.values import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded, MendedState
+    from oncecron.stores.address import Address
 
 
 class LeaseStore(Protocol):
@@ -161,6 +162,9 @@ class LeaseStore(Protocol):
     def watch_fd(self) -> int | None:
         """Return a descriptor that becomes readable when the store closes the session, if there is one."""
 
+    def readdress(self, address: Address) -> None:
+        """Take another address of the same store for later connections."""
+
     def close(self) -> None:
         """Close the connection, which frees the session lock. Never raises, never waits."""
 
@@ -193,6 +197,9 @@ class ItemStore(Protocol):
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         """Return the counts of a list; None if it has not been loaded."""
+
+    def readdress(self, address: Address) -> None:
+        """Take another address of the same store for later connections."""
 
     def close(self) -> None:
         """Close the connection. Never raises, never waits."""

@@ -13,7 +13,7 @@ from oncecron.core.claim import (
     Grant,
     LookCloser,
     Regain,
-    contended,
+    contention,
     decide,
     plain_skip,
 )
@@ -24,6 +24,7 @@ from oncecron.core.errors import (
     StoreUnavailable,
     reason_of,
 )
+from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal
 from oncecron.core.timing import SKIP_TIMEOUT
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from oncecron.core.claim import Attempt, PlainSkip, State
+    from oncecron.core.facts import Facts
     from oncecron.core.model import Firing, Lease, Unconfirmed
 
     Write = Grant | Expire | Cut | Regain | LookCloser
@@ -48,8 +50,8 @@ if TYPE_CHECKING:
 
         def look(
             self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float
-        ) -> State:
-            """Return what the store knows, all of one instant. It writes nothing.
+        ) -> Facts:
+            """Return what the store knows (`core.facts`), all of one instant. It writes nothing.
 
             A look may leave out what only few claims need: the second safeguards (`lock` is `unknown` then), and past
             executions that no claim of this store object can be about. `closely`: it leaves out nothing.
@@ -126,7 +128,7 @@ def claim(
         if isinstance(answer, Expire) and state.lock == "taken":
             alone = True  # it is a dead session that holds the lock
         closely = True
-    return contended()
+    return contention()
 
 
 def _write(
@@ -148,7 +150,7 @@ def _look(
     store: ClaimSteps, firing: Firing, awaited: int | None, deadline: float, *, closely: bool
 ) -> State:
     try:
-        return store.look(firing, awaited=awaited, closely=closely, deadline=deadline)
+        return state_of(store.look(firing, awaited=awaited, closely=closely, deadline=deadline))
     except StoreUnavailable as error:
         error.unanswered = False  # a look without an answer has granted nothing
         raise

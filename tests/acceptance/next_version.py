@@ -43,6 +43,14 @@ def _after(name: str, text: str, more: str) -> Change:
     return Change(name, text, text + more)
 
 
+def _versions(name: str, constant: str) -> tuple[Change, Change]:
+    """Return the changes to a store that makes version 2, which serves programs of version 1 too."""
+    return (
+        Change(name, f"\n{constant} = 1\n", f"\n{constant} = 2\n"),
+        Change(name, "OLDEST: int | None = None", "OLDEST: int | None = 1"),
+    )
+
+
 def _changes() -> tuple[Change, ...]:
     text = (INSTALLED / "stores/postgres/sql/lease.sql").read_text()
     [finish] = re.findall(r"create function \{ns\}\.finish_v1\(.*?\$\$;\n", text, re.DOTALL)
@@ -51,8 +59,9 @@ def _changes() -> tuple[Change, ...]:
     ends = "    given.finished_at = seconds(now)\n    conclude("
     return (
         Change("__init__.py", '__version__ = "0.1.0"', f'__version__ = "{NEXT}"'),
-        Change(f"{postgres}schema.py", "\nVERSION = 1\n", "\nVERSION = 2\n"),
-        Change(f"{postgres}schema.py", "OLDEST: int | None = None", "OLDEST: int | None = 1"),
+        *_versions(f"{postgres}schema.py", "VERSION"),
+        *_versions(f"{sqlite}connection.py", "SCHEMA_VERSION"),
+        *_versions(f"{redis}scripts.py", "LAYOUT"),
         Change(f"{postgres}schema.py", '"finish_v1")', '"finish_v1", "finish_v2")'),
         Change(
             f"{postgres}lease_store.py",
@@ -61,16 +70,12 @@ def _changes() -> tuple[Change, ...]:
         ),
         _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),
         _after(f"{postgres}sql/lease.sql", finish, FINISH),
-        Change(f"{sqlite}connection.py", "\nSCHEMA_VERSION = 1\n", "\nSCHEMA_VERSION = 2\n"),
-        Change(f"{sqlite}connection.py", "OLDEST: int | None = None", "OLDEST: int | None = 1"),
         _after(f"{sqlite}sql/schema.sql", "  output_cut    INTEGER,\n", "  ended_by      TEXT,\n"),
         Change(
             f"{sqlite}sql/firing.sql",
             "       finished_at = :finished_at, note",
             f"       ended_by = '{NEXT}', finished_at = :finished_at, note",
         ),
-        Change(f"{redis}scripts.py", "\nLAYOUT = 1\n", "\nLAYOUT = 2\n"),
-        Change(f"{redis}scripts.py", "OLDEST: int | None = None", "OLDEST: int | None = 1"),
         Change(f"{redis}lua/finish.lua", ends, f"    row.ended_by = '{NEXT}'\n{ends}"),
         _after(
             "run/spool_records.py",

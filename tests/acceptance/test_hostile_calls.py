@@ -124,6 +124,7 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_oncecron": "1.0",
         "p_host_now": clock.wall(),
         "p_again": False,
+        "p_shown_command": "true",
         "p_machine": "6a1f93c0.4026531838",
     }
 
@@ -144,6 +145,7 @@ def adopting(key: str) -> dict[str, Any]:
         "oncecron",
         "host_now",
         "again",
+        "shown_command",
         "machine",
     ):
         del common[f"p_{name}"]

@@ -11,6 +11,7 @@ from hosts import KEY, Host, execution_record, minute, skip_record
 from oncecron.core import clock
 from oncecron.core.claim import Grant
 from oncecron.core.errors import RecordRefusedError
+from oncecron.core.facts import state_of
 from oncecron.core.log_rows import Unblocked
 from oncecron.core.model import Lease
 from oncecron.core.tick import NO_TICK, minute_tick
@@ -148,7 +149,8 @@ def test_an_instant_far_ahead_does_not_pass_the_ticks_before_it(
         a.deliver(execution_record(firing))
     else:
         steps: Any = a.store
-        state = steps.look(firing, awaited=None, closely=True, deadline=a.deadline())
+        facts = steps.look(firing, awaited=None, closely=True, deadline=a.deadline())
+        state = state_of(facts)
         lease = steps.grant(firing, state, Grant(1, "schedule"), alone=False, deadline=a.deadline())
         assert isinstance(lease, Lease)
         assert a.finish(lease)

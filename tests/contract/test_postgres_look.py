@@ -15,17 +15,18 @@ from servers import eventually
 from test_same_answers import PROGRAMS_TRIED
 from worlds import World
 
+from oncecron.core.facts import state_of
 from oncecron.stores.postgres import lease_store, look
 from oncecron.stores.postgres.inspector import PostgresInspector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.core.claim import State
+    from oncecron.core.facts import Facts
     from oncecron.core.model import Firing
 
 COMPARED = (
-    *("version", "own", "own_has_lease", "pause", "drain", "other_shards", "newest", "attempts"),
+    *("version", "own", "own_has_lease", "stop", "other_shards", "newest", "attempts"),
     *("high_water", "last_start", "last_lateness", "last_holder", "running", "fence"),
 )
 
@@ -33,14 +34,15 @@ COMPARED = (
 class Compared(lease_store.PostgresLeaseStore):
     """Looks closely after each look."""
 
-    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> State:
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
         """Compare the two looks; nobody else writes between them."""
-        state = super().look(firing, awaited=awaited, closely=closely, deadline=deadline)
-        closer = super().look(firing, awaited=awaited, closely=True, deadline=deadline)
+        facts = super().look(firing, awaited=awaited, closely=closely, deadline=deadline)
+        closer = state_of(super().look(firing, awaited=awaited, closely=True, deadline=deadline))
+        state = state_of(facts)
         for name in COMPARED:
             assert getattr(state, name) == getattr(closer, name), name
         assert _lasting(state.lease) == _lasting(closer.lease)
-        return state
+        return facts
 
 
 def _lasting(lease: Any) -> Any:
@@ -116,11 +118,13 @@ def test_most_claims_read_the_row_alone(
     """A new tick, and one that is running or done."""
     asked: list[bool] = []
 
-    def suffices(*given: Any) -> bool:
-        asked.append(look.suffices(*given))
+    suffices = look.suffices
+
+    def spy(*given: Any) -> bool:
+        asked.append(suffices(*given))
         return asked[-1]
 
-    monkeypatch.setattr(lease_store, "suffices", suffices)
+    monkeypatch.setattr(look, "suffices", spy)
     kind = PostgresKind(request)
     a, b = Host(kind.firing(), "a"), Host(kind.firing(), "b")
     for number in range(1, 4):

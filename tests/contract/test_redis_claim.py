@@ -13,6 +13,7 @@ from servers import eventually
 from oncecron.core import clock
 from oncecron.core.claim import Grant, decide
 from oncecron.core.errors import StoreUnavailable
+from oncecron.core.facts import state_of
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import AskAgain, Lease, Refusal
 from oncecron.core.tick import Tick
@@ -45,7 +46,7 @@ class Steps(Host):
     def look(self, firing: Firing, *, awaited: int | None = None) -> State:
         """Take the first step."""
         deadline = self.deadline()
-        return self.store.look(firing, awaited=awaited, closely=True, deadline=deadline)
+        return state_of(self.store.look(firing, awaited=awaited, closely=True, deadline=deadline))
 
     def grant(self, firing: Firing, state: State, grant: Grant = START) -> Any:
         """Take the last one."""

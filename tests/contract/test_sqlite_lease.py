@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -165,29 +163,3 @@ def test_dead_letters_are_found_by_an_index(store: SQLiteKind, a: Host, log: Log
     plan = store.run("EXPLAIN QUERY PLAN " + statements("inspector")["dead_letters"], **values)
     assert any("INDEX execution_failed" in str(row[3]) for row in plan), plan
     assert not any(str(row[3]).startswith("SCAN e") and "INDEX" not in str(row[3]) for row in plan)
-
-
-# The firing path
-
-
-def test_a_firing_imports_little() -> None:
-    """Each module is paid at every firing."""
-    program = (
-        "import sys, oncecron.core.model; before = set(sys.modules)\n"
-        "import oncecron.stores.sqlite.lease_store\n"
-        "print(*sorted(set(sys.modules) - before))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    heavy = {
-        "json",
-        "dataclasses",
-        "pathlib",
-        "inspect",
-        "logging",
-        "hashlib",
-        "uuid",
-        "oncecron.stores.api",
-    }
-    assert not heavy & set(done.stdout.split())

@@ -264,8 +264,8 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/sqlite/claim.py",
-                "max(seen.fence + 1, microseconds(now))",
-                "max(seen.fence, 1)",
+                "max(state.fence + 1, microseconds(now))",
+                "max(state.fence, 1)",
             ),
         ),
     ),
@@ -400,7 +400,7 @@ _MUTATIONS = (
             ),
             Change(
                 "stores/postgres/look.py",
-                "    is_new = is_untouched or _is_after(firing.tick.instant, row.seen_until)\n",
+                '    is_new = is_untouched or _is_after(tick.instant, row.get("seen_until"))\n',
                 "    is_new = False\n",
             ),
             Change(

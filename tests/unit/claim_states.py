@@ -97,7 +97,9 @@ _attempts = _all(
     *((1, 2, 3), (1, 2, 3, 4), OUTCOMES, (False, True), (None, "ann@desk")),
     *(_STARTED, _HOLDERS, (7,), CAUSES[:2]),
 )
-_stops = _all(Stop, ("ann@desk", "root@web2"), (None, "a migration"), _STARTED)
+_stops = _all(
+    Stop, ("paused", "drained"), ("ann@desk", "root@web2"), (None, "a migration"), _STARTED
+)
 
 
 def _lease(ends_in: float, silent_for: float, ttl: float, *fields: Any) -> HeldLease:
@@ -148,8 +150,7 @@ _locks = st.sampled_from(["none", "unknown", "free", "taken", "busy"])
 _ahead = st.sampled_from([-MAX_CLOCK_SKEW - 1, MAX_CLOCK_SKEW + 1, 1e9])
 _in_the_way: dict[str, st.SearchStrategy[Any]] = {
     "own": _attempts,
-    "pause": _stops,
-    "drain": _stops,
+    "stop": _stops,
     "other_shards": st.just(5),
     "lease": _leases,
     "running": st.just(True),

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from claim_states import expired
 
 from oncecron.core import clock
 from oncecron.core.claim import Attempt, Grant, PlainSkip, State
-from oncecron.core.model import Firing, Lease, Refusal
+from oncecron.core.facts import first_lease
+from oncecron.stores import claiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from oncecron.core.facts import Facts
+    from oncecron.core.model import Firing, Lease, Refusal
+
+
+def claim(store: OneKey, firing: Firing, **how: Any) -> Any:
+    """Claim (key, tick) of a store whose looks answer a whole state."""
+    with mock.patch.object(claiming, "state_of", itemgetter("state")):
+        return claiming.claim(store, firing, **how)
 
 
 class OneKey:
@@ -44,13 +56,13 @@ class OneKey:
             now=state.now + seconds, lease=lease, recovering_for=recovering_for
         )
 
-    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> State:
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
         """Return the state."""
         self._note("look closely" if closely else "look", deadline)
         if self._looks_lightly and not closely:
-            return self.state._replace(lock="unknown", recovering_for=0.0)
+            return {"state": self.state._replace(lock="unknown", recovering_for=0.0)}
         assert self.state.lock != "unknown"
-        return self.state
+        return {"state": self.state}
 
     def grant(
         self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
@@ -112,16 +124,4 @@ class OneKey:
         return bool(self.state.version != state.version)
 
     def _lease(self, firing: Firing, own: Attempt) -> Lease:
-        return Lease(
-            firing.key,
-            firing.shard,
-            firing.tick.text,
-            firing.owner,
-            1,
-            own.execution_id,
-            own.token,
-            firing.ttl,
-            own.started_at,
-            firing.ttl,
-            cause=own.cause,
-        )
+        return first_lease(firing, own._asdict(), 0.0)

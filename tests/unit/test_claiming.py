@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from claim_states import HERE, NOW, OWNER
-from one_key import OneKey
+from one_key import OneKey, claim
 
 from oncecron.core import clock
 from oncecron.core.claim import Attempt, HeldLease, State, Stop
@@ -13,7 +13,7 @@ from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import AskAgain, Firing, Holder, Lease, Refusal, Unconfirmed
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import CONTENDED_PAUSE, NEVER, SKIP_TIMEOUT
-from oncecron.stores.claiming import MOST_LOOKS, claim
+from oncecron.stores.claiming import MOST_LOOKS
 
 WEB2 = Holder("web2", 4711, "root")
 FIRING = Firing(
@@ -201,7 +201,7 @@ def test_a_firing_that_waits_is_recorded_as_held_once() -> None:
     assert not later.skipped
 
 
-@pytest.mark.parametrize("state", [DONE, FREE._replace(pause=Stop("ann@desk", None, NOW))])
+@pytest.mark.parametrize("state", [DONE, FREE._replace(stop=Stop("paused", "ann@desk", None, NOW))])
 @pytest.mark.parametrize("awaited", [None, 41])
 def test_every_other_refusal_is_recorded(state: State, awaited: int | None) -> None:
     """With what was answered."""

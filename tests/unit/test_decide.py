@@ -6,7 +6,7 @@ import pytest
 from claim_states import INSTANTS, NOW, Answer, Claim, claims, expired, has_unknown_end
 from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
-from one_key import OneKey
+from one_key import OneKey, claim
 
 from oncecron.core.claim import Cut, Expire, Grant, LookCloser, Regain
 from oncecron.core.errors import ConfigurationError
@@ -14,7 +14,6 @@ from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import CONTENDED_FOR, MAX_CLOCK_SKEW, NEVER
 from oncecron.core.units import DAY
-from oncecron.stores.claiming import claim
 
 many = settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
 anything = claims() | claims("lease") | claims(tick=NO_TICK)
@@ -68,8 +67,7 @@ def test_nothing_is_granted_while_a_safeguard_is_in_the_way(claim: Claim) -> Non
     """A pause, a drain, a server that may have forgotten a lease, a session lock that was looked at."""
     assume(isinstance(claim.answer(), Grant))
     state = claim.state
-    assert state.pause is None
-    assert state.drain is None
+    assert state.stop is None
     assert state.lock == "unknown" or state.recovering_for == 0
     assert state.lock not in ("taken", "busy") or claim.alone
 
@@ -102,7 +100,7 @@ def test_a_tick_that_may_have_started_is_granted_only_for_a_cause(claim: Claim) 
             return
         assert firing.failover
         assert newest.outcome == "lost" or newest.retrying
-        assert firing.tick.text is None or newest.number <= firing.retries
+        assert firing.tick.text is None or newest.attempt <= firing.retries
     elif firing.tick.text is not None and not firing.again:
         assert newest is None or newest.outcome == "not-started"
 
@@ -205,7 +203,7 @@ def test_a_clock_that_is_wrong_ends_a_firing_that_it_concerns(claim: Claim) -> N
     answer, state, tick = claim.answer(), claim.state, claim.firing.tick
     off = tick.rule in ("schedule", "minute") and abs(state.host_ahead) > MAX_CLOCK_SKEW
     ahead = tick.instant is not None and tick.instant > state.now + MAX_CLOCK_SKEW
-    first = state.own is not None or state.pause is not None or state.drain is not None
+    first = state.own is not None or state.stop is not None
     assert (kind(answer) == "other clock") == (not first and (off or ahead))
     if state.other_shards is not None and not first:
         assert isinstance(answer, ConfigurationError)
@@ -294,14 +292,11 @@ def test_a_refusal_says_who_and_why(claim: Claim) -> None:
     assume(isinstance(refusal, Refusal))
     assert isinstance(refusal, Refusal)
     said = (refusal.holder, refusal.since, refusal.detail)
-    if refusal.reason == "paused":
-        assert state.pause is not None
-        words = f"by {state.pause.author}" + (f": {why}" if (why := state.pause.reason) else "")
-        assert said == (None, state.pause.since, words)
-    elif refusal.reason == "drained":
-        assert state.drain is not None
-        assert state.pause is None
-        assert said == (None, state.drain.since, f"by {state.drain.author}")
+    if refusal.reason in ("paused", "drained"):
+        assert state.stop is not None
+        why = state.stop.reason if refusal.reason == "paused" else None
+        words = f"by {state.stop.author}" + (f": {why}" if why else "")
+        assert said == (None, state.stop.since, words)
     elif refusal.reason == "held":
         assert lease is not None
         assert said == (lease.holder, lease.started_at, None)

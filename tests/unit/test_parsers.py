@@ -21,14 +21,14 @@ from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import parse_run
 from oncecron.core import derived_key, masking, tick, units
 from oncecron.core import shell_words as words
-from oncecron.core.errors import ConfigurationError, StoreRefusesError, UsageError
+from oncecron.core.errors import UNREADABLE, ConfigurationError, StoreRefusesError, UsageError
+from oncecron.core.facts import state_of
 from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
 from oncecron.crontab import directives, fields, percent_sign, scanner
 from oncecron.run import requests, spool_records
 from oncecron.stores import check_address, check_with_driver
 from oncecron.stores.address import parse_address
-from oncecron.stores.postgres.look import state_of, suffices
-from oncecron.stores.postgres.rows import KeyRow, LogRow
+from oncecron.stores.postgres import look
 from oncecron.stores.redis.resp import ProtocolError, ReplyError, ReplyReader
 
 if TYPE_CHECKING:
@@ -309,53 +309,37 @@ def request(values: tuple[Any, ...]) -> None:
 
 def rows(columns: list[list[bytes | None]]) -> None:
     """Read what PostgreSQL answers."""
-    row, log = KeyRow(*columns[0]), LogRow(*columns[1])
-    suffices(row, FIRING, None)
-    state_of(row, None, FIRING, NOW)
-    state_of(row, log, FIRING, NOW)
+    row, log = look.dictionary(look.LOOK, columns[0]), look.dictionary(look.LOOK_AT_LOG, columns[1])
+    look.suffices(row, FIRING, None)
+    state_of(look.facts_of(row, None, FIRING, NOW))
+    state_of(look.facts_of(row, log, FIRING, NOW))
 
 
-SECONDS = {
-    *("now", "stopped_at", "divided_until", "high_water", "seen_until", "ttl", "ends_in", "silent_for", "heartbeat"),
-    *("started_at", "last_started_at", "last_lateness", "own_started_at"),
-}  # fmt: skip
-FLAGS = {
-    "in_recovery",
-    "own_backend",
-    "session_lock",
-    "tick_known",
-    "retrying",
-    "is_own",
-    "own_retrying",
-}
-FLAGS |= {"last_retrying", "forgotten"}
-WORDS = {
+SECONDS = ("now", "since", "until", "high_water", "ttl", "_at", "last_start", "last_lateness")
+FLAGS = ("in_recovery", "own_backend", "has_session", "known", "retrying", "is_own", "forgotten")
+WORDS = (
     "isolation",
-    "stop_kind",
-    "stop_author",
-    "stop_reason",
+    "kind",
+    "author",
+    "reason",
     "tick",
     "outcome",
-    "requested_by",
+    "by",
     "host",
-    "user_name",
-}
-WORDS |= {
-    f"{which}_{name}"
-    for which in ("own", "last")
-    for name in ("outcome", "requested_by", "host", "user_name")
-}
-WORDS |= {"own_cause", "lock"}
+    "user",
+    "cause",
+    "lock",
+)
 
 
 def column(name: str) -> SearchStrategy[bytes | None]:
     """Return what the server may send for a column of this name."""
-    if name in SECONDS:
+    if name.endswith(SECONDS):
         number = st.floats().map(lambda value: f"{value}".replace("inf", "Infinity").encode())
         return st.one_of(st.none(), number)
-    if name in FLAGS:
-        return st.sampled_from([None, b"t", b"f"])
-    if name in WORDS:
+    if name.endswith((*FLAGS, "has_lease")):
+        return st.sampled_from([None, b"t"])
+    if name.endswith(WORDS):
         known = (None, b"running", b"key", b"host", f"{FIRING.tick.text}".encode())
         return st.one_of(st.sampled_from(known), st.binary(max_size=3))
     if name == "divisions":
@@ -364,7 +348,7 @@ def column(name: str) -> SearchStrategy[bytes | None]:
 
 
 ROWS = st.tuples(
-    *(st.tuples(*map(column, kind._fields)).map(list) for kind in (KeyRow, LogRow))
+    *(st.tuples(*map(column, names)).map(list) for names in (look.LOOK, look.LOOK_AT_LOG))
 ).map(list)
 
 PARSERS = {
@@ -387,7 +371,7 @@ PARSERS = {
     "replies": Parser(replies, REPLIES, (ProtocolError, EndOfStreamError)),
     "record": Parser(spool_records.is_record, records()),
     "request": Parser(request, st.tuples(VALUES, VALUES, VALUES, VALUES)),
-    "rows": Parser(rows, ROWS),
+    "rows": Parser(rows, ROWS, UNREADABLE),
 }
 
 

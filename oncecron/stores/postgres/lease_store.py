@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from oncecron import __version__
 from oncecron.core import clock
-from oncecron.core.claim import stopped
+from oncecron.core.claim import stop_refusal
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import (
-    AskAgain,
-    Refusal,
-    lease_of,
-    recordable_values,
-    stored_request,
-    trust_after,
+from oncecron.core.facts import (
+    ending_values,
+    first_lease,
+    next_lease,
+    presence_values,
+    skip_values,
+    start_values,
+    stop_of,
 )
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_request, trust_after
 from oncecron.stores import claiming
-from oncecron.stores.postgres import schema
+from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
-from oncecron.stores.postgres.look import cause_of, registered, state_of, stop_of, suffices
-from oncecron.stores.postgres.rows import GrantRow, KeyRow, LogRow, RenewRow, RetryRow
 from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
 
 if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.claim import Attempt, Grant, PlainSkip, State
-    from oncecron.core.model import Ending, Firing, Lease, Request, Retention, Unconfirmed
+    from oncecron.core.facts import Facts
+    from oncecron.core.model import Ending, Firing, Lease, Retention, Unconfirmed
     from oncecron.stores.address import Hold
     from oncecron.stores.postgres.client import Value
-    from oncecron.stores.postgres.rows import Column
+    from oncecron.stores.postgres.libpq import Row
 
     Backend = tuple[int | None, int | None]
 
 _LOCK_NOT_AVAILABLE = "55P03"
-_READ_COMMITTED = b"read committed"
+_READ_COMMITTED = "read committed"
 _UNIQUE_VIOLATION = "23505"
 _UNLOCK = b"select pg_catalog.pg_advisory_unlock_all() where pg_catalog.pg_backend_pid() = $1"
 
@@ -67,7 +67,6 @@ class PostgresLeaseStore(PostgresSession):
         alone: bool = False,
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        """Claim (key, tick); see `LeaseStore.claim`."""
         self._serve(firing)
         self.holds_connection = self._hold != "no"
         answer = claiming.claim(
@@ -78,64 +77,68 @@ class PostgresLeaseStore(PostgresSession):
         self._awaited = None if blocked_by is None else blocked_by.execution_id
         return answer
 
-    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> State:
-        """Return what the store knows; see `ClaimSteps.look`."""
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
         if firing.tick.text is not None or not firing.failover:
             awaited = None
         is_name = firing.tick.text is not None and firing.tick.instant is None
         closely = closely or (firing.owner, firing.shard) in self._granting
         at = "log" if closely else "tick" if is_name else None
-        row, log, host_now = self._looked(firing, awaited, deadline, at=at)
-        if row.key_id is None:
+        row, log, host_now = self._rows(firing, awaited, deadline, at=at)
+        if "key_id" not in row:
             [key_id] = self._call("register_v1", (firing.key, firing.shard), deadline)
-            row, log = registered(row, key_id), None
-        is_own = at == "tick" and row.is_own == b"t"
-        if is_own or (log is None and not suffices(row, firing, awaited)):
-            row, log, host_now = self._looked(firing, awaited, deadline, at="log")
-        state = state_of(row, log, firing, host_now)
-        self._key_id = state.version.key_id
-        return state
+            row, log = look.new_row(row, (key_id or b"").decode()), None
+        is_own = at == "tick" and "is_own" in row
+        if is_own or (log is None and not look.suffices(row, firing, awaited)):
+            row, log, host_now = self._rows(firing, awaited, deadline, at="log")
+        self._key_id = int(row["key_id"])
+        return look.facts_of(row, log, firing, host_now)
 
-    def _looked(
+    def _rows(
         self, firing: Firing, awaited: int | None, deadline: float, *, at: str | None
-    ) -> tuple[KeyRow, LogRow | None, float]:
+    ) -> tuple[dict[str, str], dict[str, str] | None, float]:
         """Return the key's row, what the log tells, or what it tells about the tick alone, and the host's clock."""
         host, backend = firing.holder.host, self._backend(deadline)
         values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend, firing.ttl]
         sources = f"{self._schema}.look_v1($1,$2,$3,$4,$5,$6) k"
+        names: tuple[str, ...] = ()
         if at == "log":
+            names = look.LOOK_AT_LOG
             sources += f",{self._schema}.look_at_log_v1(k.key_id,$4,$7,$8,$9,$5) l"
             values += [firing.tick.text, firing.shards, awaited]
         elif at == "tick":
+            names = look.LOOK_AT_TICK
             sources += f",{self._schema}.look_at_tick_v1(k.key_id,$7,$8,$5) l"
             values += [firing.tick.text, firing.shards]
-        width = len(KeyRow._fields)
+        width = len(look.LOOK)
         for _ in range(2):
             host_now = clock.wall()
             columns = self._call_installed(sources, values, deadline)
-            row = KeyRow(*columns[:width])
-            if row.isolation == _READ_COMMITTED:
+            row = look.dictionary(look.LOOK, columns[:width])
+            if row["isolation"] == _READ_COMMITTED:
                 break  # else it may be by now: the first look sets up the session
         self._check_server(row)
-        return row, LogRow(*columns[width:]) if at else None, host_now
+        return row, look.dictionary(names, columns[width:]) if names else None, host_now
 
-    def _check_server(self, row: KeyRow) -> None:
+    def _check_server(self, row: dict[str, str]) -> None:
         """Raise `StoreRefusesError` where a claim would not be safe, or the schema does not serve this program."""
-        if (row.schema_version, row.schema_oldest) != schema.AS_MADE:
-            self._check_version(row)
-        if row.in_recovery == b"t":  # it grants session locks that its primary has already granted
-            raise self._refused(StatementError("OC003", "the server is a hot standby"))
-        if row.isolation != _READ_COMMITTED:
+        version, oldest = row.get("schema_version"), row.get("schema_oldest")
+        if (version, oldest) != schema.AS_MADE:
+            self._check_version(int(version or 0), None if oldest is None else int(oldest))
+        if "in_recovery" in row:  # it grants session locks that its primary has already granted
+            raise self._error_of(StatementError("OC003", "the server is a hot standby"))
+        if row["isolation"] != _READ_COMMITTED:
             why = "a claim needs the isolation level read committed"
-            raise self._refused(StatementError("OC002", why))
+            raise self._error_of(StatementError("OC002", why))
 
-    def _check_version(self, row: KeyRow) -> None:
+    def _check_version(self, version: int, oldest: int | None) -> None:
         from oncecron.stores.schema_version import Recorded  # noqa: PLC0415 - only where it may not fit
 
-        client, version, oldest = self._client, row.schema_version, row.schema_oldest
-        found = Recorded(int(version or 0), None if oldest is None else int(oldest))
+        client = self._client
         wrong = schema.misfit(
-            found, self._namespace, self._url, lambda: schema.rights(client, self._namespace)[:2]
+            Recorded(version, oldest),
+            self._namespace,
+            self._url,
+            lambda: schema.rights(client, self._namespace)[:2],
         )
         if wrong:
             self.close()
@@ -144,130 +147,104 @@ class PostgresLeaseStore(PostgresSession):
     def grant(
         self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
     ) -> Lease | AskAgain | None:
-        """Write the execution, the lease and the marks; see `ClaimSteps.grant`."""
         backend = self._backend(deadline)
         owned = (firing.owner, firing.shard)
         self._granting.add(owned)
         sent = clock.lease_time(self.lease_clock)
         values = (
-            *state.version,
-            *(firing.tick.text, firing.tick.instant, grant.attempt, grant.cause, firing.owner),
-            *firing.holder,
-            *(firing.command, firing.fired_at, firing.fired_at % 60, firing.ttl),
-            *(firing.expected_schedule, firing.zone, firing.starting_deadline),
-            *(firing.shards, firing.retries),
-            *(backend, BACKEND_START, alone),
-            FULL if self._hold == "auto" else None,
-            *(__version__, clock.wall(), firing.again, firing.machine),
+            *(*state.version, grant.attempt, grant.cause),
+            *list(start_values(firing).values())[2:],  # the version has the key's id
+            *(firing.fired_at % 60, firing.ttl, firing.starting_deadline),
+            *(backend, BACKEND_START, alone, FULL if self._hold == "auto" else None),
+            *presence_values(firing).values(),
         )
-        row = self._compare_and_set("grant_v1", values, state, deadline)
-        if isinstance(row, AskAgain):
+        columns = self._compare_and_set("grant_v1", values, deadline)
+        if columns is None or isinstance(columns, AskAgain) or columns[0] is None:
             self._granting.discard(owned)
-            return row
-        granted = GrantRow(*row) if row else None
-        if granted is None or granted.execution_id is None:
-            self._granting.discard(owned)
-            return None
-        self._locked = granted.locked == b"t"
-        self.holds_connection &= granted.is_full != b"t"
-        expired = self._expired if granted.own_backend == b"t" and not self._locked else None
+            return columns if isinstance(columns, AskAgain) else None
+        granted = look.dictionary(look.GRANT, columns)
+        self._locked = granted.get("locked") == "t"
+        self.holds_connection &= granted.get("is_full") != "t"
+        is_own_session = granted["own_backend"] == "t"
+        expired = self._expired if is_own_session and not self._locked else None
         self._dead = expired[1] if expired and expired[0] == self._key_id else None
-        return lease_of(
-            firing,
-            sent=sent,
-            execution_id=int(granted.execution_id),
-            attempt=grant.attempt,
-            token=int(granted.token or 0),
-            started_at=float(granted.started_at or 0),
-            cause=grant.cause,
+        return first_lease(
+            firing, {**granted, "attempt": grant.attempt, "cause": grant.cause}, sent
         )
 
     def expire(
         self, firing: Firing, state: State, note: str, *, deadline: float
     ) -> AskAgain | None:
-        """Take the expired lease away; see `ClaimSteps.expire`."""
         del firing
-        key_id, version, *_ = state.version
-        row = self._compare_and_set("expire_v1", (key_id, version, note), state, deadline)
-        if isinstance(row, AskAgain):
-            return row
+        key_id, version, _ = state.version
+        columns = self._compare_and_set("expire_v1", (key_id, version, note), deadline)
+        if isinstance(columns, AskAgain):
+            return columns
         lease = state.lease
-        if row is not None and row[0] == b"t" and lease is not None and lease.has_session:
+        if columns is not None and columns[0] == b"t" and lease is not None and lease.has_session:
             self._expired = (key_id, (lease.backend_pid, lease.backend_start))
         return None
 
     def _compare_and_set(
-        self, function: str, values: tuple[Value, ...], state: State, deadline: float
-    ) -> tuple[Column, ...] | AskAgain | None:
+        self, function: str, values: tuple[Value, ...], deadline: float
+    ) -> Row | AskAgain | None:
         """Return the answer of a write, or None if the log shows that something has changed."""
         try:
             return self._try(function, values, deadline)
         except StatementError as error:
             if error.sqlstate == _LOCK_NOT_AVAILABLE:
-                return self._fenced(state.version.key_id, deadline)
+                return self._fence_in_the_way(deadline)
             if error.sqlstate != _UNIQUE_VIOLATION:
-                raise self._refused(error) from error
+                raise self._error_of(error) from error
         # A session lock survives the abort of its transaction. A pooler's connection is not ours to free.
-        pid = self._connected(deadline).backend_pid
+        pid = self._connection(deadline).backend_pid
         self._ask(_UNLOCK, (pid,), deadline)
         return None
 
-    def _fenced(self, key_id: int, deadline: float) -> AskAgain:
-        backend = self._fence_holder(key_id, deadline)
+    def _fence_in_the_way(self, deadline: float) -> AskAgain:
+        backend = self._fence_holder(deadline)
         detail = None if backend is None else f"by PostgreSQL backend {backend}"
         held = Refusal("held", detail=detail)
         return AskAgain("fenced", 0.0, 0.0, held, backend_pid=backend)
 
-    def _fence_holder(self, key_id: int | None, deadline: float) -> int | None:
+    def _fence_holder(self, deadline: float) -> int | None:
         """Return the session whose transaction holds the fence, if it is still there."""
-        [backend] = self._call("fence_holder_v1", (key_id,), deadline)
+        [backend] = self._call("fence_holder_v1", (self._key_id,), deadline)
         return None if backend is None else int(backend)
 
-    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
-        """Let a lease that ends too far ahead end a ttl from now; see `ClaimSteps.cut`."""
-        del firing
-        self._call("cut_v1", (state.version.key_id,), deadline)
+    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
+        self._call("cut_v1", state.version[:1], deadline)
 
     def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
-        """Renew the lease that this owner was granted before; see `ClaimSteps.regain`."""
         sent = clock.lease_time(self.lease_clock)
-        row = self._renewed(own.execution_id, firing.owner, deadline, listens=False)
-        if row.locked is None:
-            return None
-        return lease_of(
-            firing,
-            sent=sent,
-            execution_id=own.execution_id,
-            attempt=own.number,
-            token=own.token,
-            started_at=own.started_at,
-            cause=own.cause,
-        )
+        renewed = self._renewal(own.execution_id, firing.owner, deadline, listens=False)
+        return first_lease(firing, own._asdict(), sent) if "locked" in renewed else None
 
     # With the lease
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Renew the lease, or adopt it on a new connection; see `LeaseStore.renew`."""
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
-        self._connected(deadline)
+        self._connection(deadline)
         sent = clock.lease_time(self.lease_clock)
-        row = self._renewed(lease.execution_id, lease.owner, deadline, listens=True)
-        if row.locked is None:
+        renewed = self._renewal(lease.execution_id, lease.owner, deadline, listens=True)
+        if "locked" not in renewed:
             execution_id = self._put_back(lease, deadline)
             if execution_id is None:
                 return None
             lease = lease._replace(execution_id=execution_id)
-        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=_request(row))
+        kind, author, signal, grace = map(renewed.get, look.RENEW[1:])
+        request = kind and stored_request(kind, author, signal, grace)
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request or None)
 
-    def _renewed(
+    def _renewal(
         self, execution_id: int, owner: str, deadline: float, *, listens: bool
-    ) -> RenewRow:
+    ) -> dict[str, str]:
         backend = self._backend(deadline)
         values = (execution_id, owner, self._locked, backend, BACKEND_START, listens)
-        row = RenewRow(*self._call("renew_v1", values, deadline))
-        self._locked = row.locked == b"t"
-        return row
+        renewed = look.dictionary(look.RENEW, self._call("renew_v1", values, deadline))
+        self._locked = renewed.get("locked") == "t"
+        return renewed
 
     def _put_back(self, lease: Lease, deadline: float) -> int | None:
         """Put back an execution that the store has lost; None if the store knows it, or granted another claim."""
@@ -275,56 +252,45 @@ class PostgresLeaseStore(PostgresSession):
         if firing is None:
             return None
         values = (
-            *(lease.key, lease.shard, lease.tick, firing.tick.instant, lease.attempt, lease.owner),
-            *firing.holder,
-            *(firing.command, firing.fired_at, lease.started_at, firing.shards, firing.retries),
-            *(lease.cause, lease.token, lease.ttl, self._backend(deadline), BACKEND_START),
+            *start_values(firing).values(),
+            *(lease.attempt, lease.started_at, lease.token, lease.ttl, lease.cause),
+            *(self._backend(deadline), BACKEND_START),
         )
         execution_id = self._call("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
-        """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
-        values = (lease.execution_id, lease.owner, *_ending_values(ending))
+        end = [*ending_values(ending).values()][:7]  # a reason, a request come with `finish`
+        values = (lease.execution_id, lease.owner, *end)
         return self._call("keep_v1", values, deadline)[0] == b"t"
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        """Begin the next attempt under the lease that was kept; see `LeaseStore.retry`."""
         backend = self._backend(deadline)
         sent = clock.lease_time(self.lease_clock)
         values = (lease.execution_id, lease.owner, self._locked, backend, BACKEND_START)
         try:
-            row = RetryRow(*self._try("retry_v1", values, deadline))
+            answer = look.dictionary(look.RETRY, self._try("retry_v1", values, deadline))
         except StatementError as error:
             if error.sqlstate != _LOCK_NOT_AVAILABLE:
-                raise self._refused(error) from error
+                raise self._error_of(error) from error
             raise StoreUnavailable(
-                f"key {lease.key}: PostgreSQL backend {self._fence_holder(self._key_id, deadline) or '-'} still holds "
+                f"key {lease.key}: PostgreSQL backend {self._fence_holder(deadline) or '-'} still holds "
                 "the fence: a transaction of the last attempt has not ended"
             ) from error
-        refusal = stopped(*stop_of(row))
-        if refusal is not None:
+        stop = stop_of(answer)
+        if stop is not None:
+            refusal = stop_refusal(stop)
             if self._firing is not None:
-                firing = self._firing._replace(shard=lease.shard)
-                self._record_skip(firing, refusal, (), deadline)
+                self._count_skip(self._firing._replace(shard=lease.shard), refusal, (), deadline)
             return refusal
-        if row.execution_id is None:
+        if "execution_id" not in answer:
             return None
-        self._locked = row.locked == b"t"
-        return lease._replace(
-            attempt=int(row.attempt or 0),
-            execution_id=int(row.execution_id),
-            token=int(row.token or 0),
-            started_at=float(row.started_at or 0),
-            trusted_until=trust_after(sent, lease.ttl),
-            request=None,
-            cause=cause_of(row.cause),
-        )
+        self._locked = answer.get("locked") == "t"
+        return next_lease(lease, answer, sent)
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
-        """Make the socket readable when something happens to the shard; see `LeaseStore.listen`."""
         self._serve(firing)
-        client = self._connected(deadline)
+        client = self._connection(deadline)
         values = (firing.key, firing.shard, firing.owner, self._awaited, self._backend(deadline))
         [happened] = self._call("listen_v1", values, deadline)
         client.notified_before |= happened == b"t"
@@ -333,10 +299,8 @@ class PostgresLeaseStore(PostgresSession):
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
-        """Record the end and release the lease; see `LeaseStore.finish`."""
-        kind, author, *_ = ending.request or (None, None)
-        told = (*_ending_values(ending), ending.lost_reason, kind, author)
-        values = (lease.execution_id, lease.owner, *told, *retention)
+        end = ending_values(ending).values()
+        values = (lease.execution_id, lease.owner, *end, *retention)
         return self._call("finish_v1", values, deadline)[0] == b"t"
 
     def skip(
@@ -347,26 +311,22 @@ class PostgresLeaseStore(PostgresSession):
         deadline: float,
         plain: PlainSkip | None = None,
     ) -> None:
-        """Record a skip; see `LeaseStore.skip`."""
-        told = (__version__, clock.wall(), firing.again)
-        crontab = (firing.expected_schedule, firing.zone, firing.shown_command, firing.machine)
+        presence = (*presence_values(firing).values(),)
         if plain is not None:
             skipped = (self._key_id, firing.holder.host, plain.minute, plain.code)
             sources = f"{self._schema}.skip_plainly_v1($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)"
-            values = (*skipped, *told[:2], *crontab)
-            if self._call_installed(sources, values, deadline)[0] == b"t":
+            columns = self._call_installed(sources, (*skipped, *presence[:-1]), deadline)
+            if columns[0] == b"t":
                 return
-        self._record_skip(firing, refusal, (*told, *crontab), deadline)
+        self._count_skip(firing, refusal, presence, deadline)
 
-    def _record_skip(
-        self, firing: Firing, refusal: Refusal, told: tuple[Value, ...], deadline: float
+    def _count_skip(
+        self, firing: Firing, refusal: Refusal, presence: tuple[Value, ...], deadline: float
     ) -> None:
-        """Record a skip, and what a firing tells about its host (`see_v1`)."""
-        host, pid, _ = refusal.holder or (None, None, None)
         values = (
-            *(firing.key, firing.shard, firing.tick.text, firing.holder.host, refusal.reason),
-            *(firing.holder.pid, firing.fired_at, host, pid, refusal.detail, None, 1, None),
-            *told,
+            *skip_values(firing, refusal).values(),
+            *(firing.fired_at, None, 1, None),
+            *presence,
         )
         places = ",".join(f"${number}" for number in range(1, len(values) + 1))
         sources = f"{self._schema}.skip_v1({places})"
@@ -378,7 +338,6 @@ class PostgresLeaseStore(PostgresSession):
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         import json  # noqa: PLC0415 - only where there is such a record
 
         from oncecron.core.bounds import check  # noqa: PLC0415 - only where there is such a record
@@ -391,7 +350,6 @@ class PostgresLeaseStore(PostgresSession):
         self._call_installed(f"{self._schema}.deliver_v1($1,$2,$3)", values, deadline)
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """Terminate the dead session; see `LeaseStore.evict`."""
         self._terminate(stale.backend_pid, stale.backend_start, deadline)
 
     def _terminate(self, pid: int | None, start: int | None, deadline: float) -> None:
@@ -412,7 +370,7 @@ class PostgresLeaseStore(PostgresSession):
         To the server that is the connection of a transaction pooler: it takes no session lock and does not listen.
         But the session is the client's own, so that the server may watch whether the client still lives.
         """
-        pid = self._connected(deadline).backend_pid
+        pid = self._connection(deadline).backend_pid
         return pid if self.holds_connection else -pid
 
     def _serve(self, firing: Firing) -> None:
@@ -420,14 +378,3 @@ class PostgresLeaseStore(PostgresSession):
         name = "oncecron {}/{} {}".format(*firing.holder[:2], firing.key)
         # Other characters are no part of application_name, and PgBouncer refuses a newline.
         self._name = "".join(sign if " " <= sign <= "~" else "_" for sign in name)
-
-
-def _ending_values(ending: Ending) -> tuple[Value, ...]:
-    return (*ending[:5], *(ending.output or (None, None)))
-
-
-def _request(row: RenewRow) -> Request | None:
-    if row.kind is None:
-        return None
-    author = (row.author or b"").decode("utf-8", "replace")
-    return stored_request(row.kind.decode("utf-8", "replace"), author, row.signal, row.grace)

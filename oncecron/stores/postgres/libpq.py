@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from ctypes import Array
 
-Row = tuple[bytes | None, ...]
+Column = bytes | None
+Row = tuple[Column, ...]
 
 _CONNECTION_OK = 0
 _COMMAND_OK, _TUPLES_OK = 1, 2

@@ -31,7 +31,7 @@ VERSION = 1
 """The version of the schema that this program needs and makes."""
 OLDEST: int | None = None
 """The oldest version of a program that this schema serves too (stores/schema_version.py)."""
-AS_MADE = (str(VERSION).encode(), None if OLDEST is None else str(OLDEST).encode())
+AS_MADE = (str(VERSION), None if OLDEST is None else str(OLDEST))
 """The two, as a look tells them."""
 
 MISSING = ("3F000", "42883", "42P01", "42703")
@@ -44,25 +44,10 @@ _PARTS = (
 """The files of the schema; each needs those before it."""
 
 _FIRING = (
-    *(
-        "look_v1",
-        "look_at_log_v1",
-        "look_at_tick_v1",
-        "register_v1",
-        "grant_v1",
-        "expire_v1",
-        "cut_v1",
-    ),
-    *("fence_holder_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1", "finish_v1"),
-    *(
-        "skip_v1",
-        "skip_plainly_v1",
-        "deliver_v1",
-        "load_items_v1",
-        "draw_v1",
-        "progress_v1",
-        "put_notice_v1",
-    ),
+    *("look_v1", "look_at_log_v1", "look_at_tick_v1", "register_v1", "grant_v1", "expire_v1"),
+    *("cut_v1", "fence_holder_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1"),
+    *("skip_v1", "skip_plainly_v1", "deliver_v1", "load_items_v1", "draw_v1", "progress_v1"),
+    *("put_notice_v1", "finish_v1"),
 )
 _OPERATING = (
     *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1", "unblock_v1"),

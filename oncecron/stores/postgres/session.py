@@ -62,7 +62,7 @@ class PostgresSession:
         if client:
             client.close()
 
-    def _connected(self, deadline: float) -> PostgresClient:
+    def _connection(self, deadline: float) -> PostgresClient:
         if self._client is None:
             self._client = PostgresClient(
                 self._url,
@@ -74,7 +74,7 @@ class PostgresSession:
         return self._client
 
     def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
-        client = self._connected(deadline)
+        client = self._connection(deadline)
         try:
             return client.ask(statement, values, deadline=deadline)
         except StoreUnavailable as error:
@@ -94,7 +94,7 @@ class PostgresSession:
         except StatementError as error:
             if error.sqlstate != _SERIALIZATION_FAILURE:
                 raise
-        self._ask(_READ_COMMITTED, (self._connected(deadline).backend_pid,), deadline)
+        self._ask(_READ_COMMITTED, (self._connection(deadline).backend_pid,), deadline)
         return self._ask(statement, values, deadline)[0]
 
     def _try(self, function: str, values: Sequence[Value], deadline: float) -> Row:
@@ -113,7 +113,7 @@ class PostgresSession:
         try:
             return self._try(function, values, deadline)
         except StatementError as error:
-            raise self._refused(error) from error
+            raise self._error_of(error) from error
 
     def _call_installed(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
         """Return the row of functions in a FROM clause; install the schema first if the database has none."""
@@ -122,14 +122,14 @@ class PostgresSession:
         except StatementError as error:
             is_there = error.sqlstate not in schema.MISSING
             if is_there or self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] == b"t":
-                raise self._refused(error) from error
+                raise self._error_of(error) from error
         try:
-            schema.install(self._connected(deadline), self._namespace, deadline=deadline)
+            schema.install(self._connection(deadline), self._namespace, deadline=deadline)
             return self._select(sources, values, deadline)
         except StatementError as error:
-            raise self._refused(error) from error
+            raise self._error_of(error) from error
 
-    def _refused(self, error: StatementError) -> StoreError:
+    def _error_of(self, error: StatementError) -> StoreError:
         """Return the oncecron error of a failed statement, and close the session."""
         client, self._client = self._client, None
         try:

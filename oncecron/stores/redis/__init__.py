@@ -1,1 +1,42 @@
 """The store on Redis and Valkey."""
+
+from __future__ import annotations
+
+from oncecron.core.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncecron.stores.address import Address
+    from oncecron.stores.api import Inspector, LeaseStore
+
+# ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
+
+
+def check_address(address: Address) -> None:
+    from oncecron.stores.redis.address import parse
+
+    parse(address.target, address.options)
+
+
+def check_with_driver(address: Address) -> None:
+    del address  # a firing needs none
+
+
+def check_namespace(namespace: str) -> None:
+    from oncecron.stores.redis import address
+
+    address.check_namespace(namespace)
+
+
+def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
+    from oncecron.stores.redis.address import parse
+    from oncecron.stores.redis.lease_store import RedisLeaseStore
+
+    target = parse(address.target, address.options)
+    return RedisLeaseStore(target, namespace=namespace, ttl=ttl)
+
+
+def open_inspector(address: Address, namespace: str) -> Inspector:
+    from oncecron.stores.redis.address import parse
+    from oncecron.stores.redis.inspector import RedisInspector
+
+    return RedisInspector(parse(address.target, address.options), namespace=namespace)

@@ -21,9 +21,7 @@ from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
 from oncecron.stores.redis import (
     dead_letters,
-    holding,
     key_hosts,
-    look,
     notices,
     pauses,
     plain_skips,
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.errors import StoreError
+    from oncecron.core.facts import Values
     from oncecron.core.log_rows import (
         Diagnosis,
         HistoryQuery,
@@ -100,7 +99,7 @@ class RedisInspector:
 
     def _refusal(self, recorded: Reply) -> StoreError | None:
         """Return the error of data that do not serve this program, by the version on record."""
-        layout, oldest = look.texts(recorded)
+        layout, oldest = scripts.texts(recorded)
         return misfit(self._target, self._namespace, layout, oldest) if layout else None
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
@@ -373,9 +372,9 @@ class RedisInspector:
         """Remove expired records; return how many executions and how many skips were removed."""
         executions = skips = 0
         for shard in self._shards(None):
-            values: holding.Values = {
+            values: Values = {
                 "part": shard,
-                **holding.of_retention(retention, self._target.keep),
+                **scripts.retention_values(retention, self._target.keep),
                 "most": _BATCH,
                 "names": names_kept,
             }
@@ -383,7 +382,7 @@ class RedisInspector:
             while more:
                 step = self._pipeline.step("prune", [shard], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
-        kept = holding.of_retention(retention, self._target.keep)
+        kept = scripts.retention_values(retention, self._target.keep)
         [lists] = self._pipeline.ask([("ZRANGE", self._names.of_namespace("lists"), 0, -1)])
         for member in lists:
             while item_lists.expire(self._pipeline, member, kept) > 1:

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.claim import stopped
+from oncecron.core.claim import stop_refusal
 from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.facts import (
+    ending_values,
+    first_lease,
+    lease_values,
+    next_lease,
+    presence_values,
+    skip_values,
+    start_values,
+    stop_of,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Holder, Refusal, Unconfirmed
+from oncecron.core.model import Refusal, Unconfirmed, stored_request, trust_after
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
 from oncecron.stores import claiming
-from oncecron.stores.redis import look, scripts
+from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
 
-# ruff: noqa: PLC0415 - most firings lose, and need neither the holder's modules nor the messages of failures
+# ruff: noqa: PLC0415 - most firings need no message of a failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from oncecron.core.claim import Attempt, Grant, PlainSkip, State
+    from oncecron.core.facts import Facts, Values
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
     from oncecron.stores.address import Address
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
-
-    Values = dict[str, str | int | float | None]
 
 
 class RedisSession:
@@ -57,7 +66,7 @@ class RedisSession:
         if client:
             client.close()
 
-    def _connected(self, deadline: float) -> RedisClient:
+    def _connection(self, deadline: float) -> RedisClient:
         if self._client is None:
             self._client = RedisClient(
                 self._target,
@@ -68,7 +77,7 @@ class RedisSession:
             )
         return self._client
 
-    def _unreplicated(self, what: str, deadline: float) -> StoreError | None:
+    def _missing_replicas(self, what: str, deadline: float) -> StoreError | None:
         """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
         wanted = self._target.wait
         if not wanted:
@@ -77,7 +86,7 @@ class RedisSession:
         try:
             acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
         except ReplyError as error:
-            return self._refused(error)
+            return self._error_of(error)
         except StoreError as error:
             return error
         if isinstance(acknowledged, int) and acknowledged >= wanted:
@@ -85,7 +94,7 @@ class RedisSession:
         why = f"only {acknowledged!r} of {wanted} replicas (?wait=) have acknowledged {what}"
         return StoreUnavailable(f"Redis {self._target.shown}: {why}")
 
-    def _in_time(
+    def _timely_step(
         self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
     ) -> tuple[Reply, float]:
         """Run a step that the server ignores after its deadline; return the reply and when the step was sent.
@@ -93,7 +102,7 @@ class RedisSession:
         It sends what the server's clock should show: the server's last known time plus the time since then.
         """
         for _ in range(2):
-            self._connected(deadline)
+            self._connection(deadline)
             sent = clock.lease_time(self.lease_clock)
             known = None if self._ahead is None else sent + self._ahead
             told = {**values, "sent_at": known, "waits": deadline - sent}
@@ -122,10 +131,10 @@ class RedisSession:
         try:
             return scripts.run(lambda *command: self._ask(deadline, *command), step, words)
         except ReplyError as error:
-            raise self._refused(error) from error
+            raise self._error_of(error) from error
 
     def _ask(self, deadline: float, *words: str | float) -> Reply:
-        client = self._connected(deadline)
+        client = self._connection(deadline)
         try:
             return client.ask(*words, deadline=deadline)
         except StoreUnavailable as error:
@@ -133,7 +142,7 @@ class RedisSession:
             self.close()  # its reply may still come, so this connection is never used again
             raise
 
-    def _refused(self, error: ReplyError) -> StoreError:
+    def _error_of(self, error: ReplyError) -> StoreError:
         from oncecron.stores.redis.explain import of_step
 
         self.close()
@@ -149,6 +158,7 @@ class RedisLeaseStore(RedisSession):
         self._due: str | None = None
         self._is_served = False
         self._kept: tuple[Lease, Ending] | None = None
+        """The last end of an attempt that a retry follows, to restore it if the store has lost it."""
         self._channel: str | None = None
         self._can_listen = True
 
@@ -161,7 +171,6 @@ class RedisLeaseStore(RedisSession):
         alone: bool = False,
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        """Claim (key, tick); see `LeaseStore.claim`."""
         if self._firing is not None:
             _get_ready()  # a firing that claims again may wait for long
         self._firing = firing
@@ -179,20 +188,17 @@ class RedisLeaseStore(RedisSession):
         awaited: int | None,
         closely: bool,  # noqa: ARG002 - one look tells all that this store knows
         deadline: float,
-    ) -> State:
-        """Return what the server knows; see `ClaimSteps.look`."""
+    ) -> Facts:
         if firing.tick.text is not None or not firing.failover:
             awaited = None
-        self._connected(deadline)
+        self._connection(deadline)
         host_now, sent = clock.wall(), clock.lease_time(self.lease_clock)
-        shard = scripts.shard_of(firing.key, firing.shard)
-        values = look.asked(firing, awaited)
-        facts = look.named(
-            self._step("look", shard, values, deadline, also=look.first_shard(firing))
-        )
+        values = _claim_values(firing, awaited)
+        shard, first = _shards(firing)
+        facts = scripts.dictionary(self._step("look", shard, values, deadline, first))
         self._check_server(facts)
         self._ahead = float(facts["now"]) - sent
-        return look.state_of(facts, firing, host_now=host_now, awaited=awaited)
+        return {**facts, "host_now": host_now, "version": (facts["version"], awaited)}
 
     def grant(
         self,
@@ -203,53 +209,46 @@ class RedisLeaseStore(RedisSession):
         alone: bool,  # noqa: ARG002 - there is no session lock
         deadline: float,
     ) -> Lease | Unconfirmed | None:
-        """Write the start if nothing has changed; see `ClaimSteps.grant`."""
         version, awaited = state.version
         values = {
-            **look.asked(firing, awaited),
-            **look.described(firing),
+            **_claim_values(firing, awaited),
+            **start_values(firing),
+            **presence_values(firing),
             "if_version": version,
             "attempt": grant.attempt,
             "cause": grant.cause,
             "expected_within": firing.starting_deadline,
-            **look.seen(firing),
         }
-        return self._granted("grant", firing, values, deadline)
+        return self._claim_step("grant", firing, values, deadline)
 
     def regain(
         self, firing: Firing, own: Attempt, *, deadline: float
     ) -> Lease | Unconfirmed | None:
-        """Renew the lease of this owner; see `ClaimSteps.regain`."""
-        return self._granted(
-            "regain", firing, {"owner": firing.owner, "execution_id": own.execution_id}, deadline
-        )
+        values: Values = {"owner": firing.owner, "execution_id": own.execution_id}
+        return self._claim_step("regain", firing, values, deadline)
 
     def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
-        """Take an expired lease away if nothing has changed; see `ClaimSteps.expire`."""
         version, awaited = state.version
-        values = {**look.asked(firing, awaited), "if_version": version, "note": note}
-        shard = scripts.shard_of(firing.key, firing.shard)
-        self._in_time("expire", shard, values, deadline, also=look.first_shard(firing))
+        values = {**_claim_values(firing, awaited), "if_version": version, "note": note}
+        shard, first = _shards(firing)
+        self._timely_step("expire", shard, values, deadline, first)
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
-        """Let a lease end a ttl from now; see `ClaimSteps.cut`."""
         self._step("cut", scripts.shard_of(firing.key, firing.shard), {}, deadline)
 
-    def _granted(
+    def _claim_step(
         self, step: str, firing: Firing, values: Values, deadline: float
     ) -> Lease | Unconfirmed | None:
-        shard = scripts.shard_of(firing.key, firing.shard)
-        reply, sent = self._in_time(step, shard, values, deadline, also=look.first_shard(firing))
-        answer = look.named(reply)
+        shard, first = _shards(firing)
+        reply, sent = self._timely_step(step, shard, values, deadline, first)
+        answer = scripts.dictionary(reply)
         self._check_server(answer)
         if answer["answer"] == "changed":
             return None
-        from oncecron.stores.redis import holding
-
         self._ahead = float(answer["now"]) - sent
         self._due = answer.get("due")
-        lease = holding.granted(firing, answer, sent)
-        error = self._unreplicated("the claim", deadline)
+        lease = first_lease(firing, answer, sent)
+        error = self._missing_replicas("the claim", deadline)
         return Unconfirmed(lease, error) if error else lease
 
     def _check_server(self, answer: dict[str, str]) -> None:
@@ -262,7 +261,7 @@ class RedisLeaseStore(RedisSession):
 
     def _check_version(self, layout: str | None, oldest: str | None) -> None:
         """Raise `StoreRefusesError` where data, by the version on record, do not serve this program."""
-        if (layout, oldest) not in look.FITTING:
+        if (layout, oldest) not in scripts.FITTING:
             from oncecron.stores.redis.explain import misfit
 
             if wrong := misfit(self._target, self._namespace, str(layout), oldest):
@@ -277,64 +276,59 @@ class RedisLeaseStore(RedisSession):
             try:
                 found = self._ask(deadline, "HMGET", name, "layout", "oldest")
             except ReplyError as error:
-                raise self._refused(error) from error
-            self._check_version(*look.texts(found))
+                raise self._error_of(error) from error
+            self._check_version(*scripts.texts(found))
         self._step(step, shard, values, deadline)
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Renew the lease, or put it back if the store has lost it; see `LeaseStore.renew`."""
-        from oncecron.stores.redis import holding
-
         shard = scripts.shard_of(lease.key, lease.shard)
-        values = {**self._ending_values(lease), **holding.of_lease(lease)}
-        renewed = holding.renewed(lease, *self._in_time("renew", shard, values, deadline))
-        if renewed and self._client is not None and not self._client.is_at_master(deadline):
+        answer, sent = self._timely_step("renew", shard, self._lease_values(lease), deadline)
+        request = None
+        if isinstance(answer, list):
+            answer, *words = answer
+            kind, author, signal, grace = map(_text, words)
+            request = stored_request(kind, author, signal, grace or None)
+        if answer != b"lost" and self._client and not self._client.is_at_master(deadline):
             self.close()  # the next renewal goes to the new master
-        return renewed
+        if answer == b"lost":
+            return None
+        if isinstance(answer, bytes) and answer != b"renewed":
+            lease = lease._replace(execution_id=int(answer))
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
-        """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
-        from oncecron.stores.redis import holding
-
         shard = scripts.shard_of(lease.key, lease.shard)
-        told = {
-            **self._ending_values(lease),
-            **holding.of_lease(lease),
-            **holding.of_ending(ending),
-        }
-        kept, _ = self._in_time("keep", shard, told, deadline)
+        values = {**self._lease_values(lease), **ending_values(ending)}
+        kept, _ = self._timely_step("keep", shard, values, deadline)
         self._kept = (lease, ending)
-        if kept == 1 and (error := self._unreplicated("the end", deadline)):
+        if kept == 1 and (error := self._missing_replicas("the end", deadline)):
             raise error
         return kept == 1
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        """Begin the next attempt; see `LeaseStore.retry`. It also restores the last end if the store has lost it."""
-        from oncecron.stores.redis import holding
-
         shard = scripts.shard_of(lease.key, lease.shard)
-        told = {**self._ending_values(lease), **holding.of_lease(lease)}
+        values = self._lease_values(lease)
         if self._kept and self._kept[0].token == lease.token:
-            told |= holding.of_ending(self._kept[1])
-        reply, sent = self._in_time("retry", shard, told, deadline)
-        answer = look.named(reply)
-        refusal = stopped(look.stop(answer, "pause_"), look.stop(answer, "drain_"))
-        if refusal is not None:
+            values |= ending_values(self._kept[1])
+        reply, sent = self._timely_step("retry", shard, values, deadline)
+        answer = scripts.dictionary(reply)
+        stop = stop_of(answer)
+        if stop is not None:
+            refusal = stop_refusal(stop)
             self._record_refusal(lease, answer, refusal, deadline)
             return refusal
         if answer["answer"] == "lost":
             return None
-        if error := self._unreplicated("the next attempt", deadline):
+        if error := self._missing_replicas("the next attempt", deadline):
             raise error
-        return holding.of_next_attempt(lease, answer, sent)
+        return next_lease(lease, answer, sent)
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:
-        """Subscribe to the channel of the shard of the key; see `LeaseStore.listen`."""
         self._channel = self._names.of_shard("events", scripts.shard_of(firing.key, firing.shard))
-        return self._can_listen and self._subscribed(self._channel, deadline)
+        return self._can_listen and self._subscribe(self._channel, deadline)
 
-    def _subscribed(self, channel: str, deadline: float) -> bool:
-        client = self._connected(deadline)
+    def _subscribe(self, channel: str, deadline: float) -> bool:
+        client = self._connection(deadline)
         try:
             self._can_listen = client.listen(channel, deadline=deadline)
         except StoreError:
@@ -347,16 +341,12 @@ class RedisLeaseStore(RedisSession):
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
-        """Record the end and release the lease; see `LeaseStore.finish`."""
-        from oncecron.stores.redis import holding
-
         shard = scripts.shard_of(lease.key, lease.shard)
         due = self._due if self._due != shard else None
         values = {
-            **self._ending_values(lease),
-            **holding.of_lease(lease),
-            **holding.of_ending(ending),
-            **holding.of_retention(retention, self._target.keep),
+            **self._lease_values(lease),
+            **ending_values(ending),
+            **scripts.retention_values(retention, self._target.keep),
             "due": due,
         }
         answer = self._step("finish", shard, values, deadline, also=due)
@@ -365,19 +355,19 @@ class RedisLeaseStore(RedisSession):
             self._expire_items(expired, retention, deadline)
         in_time = answer == 1
         # If a failover forgets that a claim was given back, the tick only stays closed. A run must not be forgotten.
-        if ending.outcome != "not-started" and (error := self._unreplicated("the end", deadline)):
+        if ending.outcome != "not-started" and (
+            error := self._missing_replicas("the end", deadline)
+        ):
             raise error
         return in_time
 
     def _expire_items(self, expired: Reply, retention: Retention, deadline: float) -> None:
         """Remove some items of a list if its tick is no longer in the log. An error must not lose the end."""
-        from oncecron.stores.redis import holding
-
         name = expired.decode() if isinstance(expired, bytes) else ""
         key, _, tick = name.partition("#")
         shard = scripts.shard_of(key, 0)
         values = {
-            **holding.of_retention(retention, self._target.keep),
+            **scripts.retention_values(retention, self._target.keep),
             "list": name,
             "tick": tick,
             "most": scripts.ITEMS_PER_STEP,
@@ -397,63 +387,38 @@ class RedisLeaseStore(RedisSession):
         deadline: float,
         plain: PlainSkip | None = None,
     ) -> None:
-        """Count a skip; see `LeaseStore.skip`."""
         shard = scripts.shard_of(firing.key, firing.shard)
-        told = look.seen(firing)
+        values = skip_values(firing, refusal)
         if plain is not None:
+            window = f"{plain.window} {firing.holder.host}"
             place = {"tick": firing.tick.text, "host": firing.holder.host}
-            kept = {"window": f"{plain.window} {firing.holder.host}", "word": plain.word}
-            self._step_alone("skip", shard, {**told, **place, **kept}, deadline)
-            return
-        self._count_skip(shard, firing.tick.text, firing.holder, refusal, deadline, told)
+            values = {**place, "window": window, "word": plain.word}
+        values |= presence_values(firing)
+        self._step_alone("skip", shard, values, deadline)
 
     def _record_refusal(
         self, lease: Lease, asker: dict[str, str], refusal: Refusal, deadline: float
     ) -> None:
-        """Count a skip if possible."""
-        shard = scripts.shard_of(lease.key, lease.shard)
-        holder = Holder(asker["host"], int(asker["pid"]), asker["user"])
+        """Count a skip if possible: it does not change the answer."""
+        values: Values = {"tick": lease.tick, "host": asker["host"], "pid": asker["pid"]}
+        values |= {"reason": refusal.reason, "detail": refusal.detail}
         patience = clock.lease_time(self.lease_clock) + SKIP_TIMEOUT
+        shard = scripts.shard_of(lease.key, lease.shard)
         try:
-            self._count_skip(shard, lease.tick, holder, refusal, min(deadline, patience))
+            self._step_alone("skip", shard, values, min(deadline, patience))
         except StoreError:
-            return  # a skip that cannot be recorded does not change the answer
-
-    def _count_skip(
-        self,
-        shard: str,
-        tick: str | None,
-        asker: Holder,
-        refusal: Refusal,
-        deadline: float,
-        told: Values | None = None,
-    ) -> None:
-        """Count a skip; `told`: what the firing tells about its host."""
-        host, pid, _ = refusal.holder or (None, None, None)
-        values: Values = {
-            "tick": tick,
-            "host": asker.host,
-            "pid": asker.pid,
-            "reason": refusal.reason,
-            "detail": refusal.detail,
-            "holder_host": host,
-            "holder_pid": pid,
-            **(told or {}),
-        }
-        self._step_alone("skip", shard, values, deadline)
+            return
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         from oncecron.core import bounds
-        from oncecron.stores.redis import holding
 
         bounds.check(record)
         shard = scripts.shard_of(record["key"], record["shard"])
-        kept = holding.of_retention(retention, self._target.keep)
+        kept = scripts.retention_values(retention, self._target.keep)
         self._step_alone("deliver", shard, {**record, **kept}, deadline)
-        if error := self._unreplicated("the record", deadline):
+        if error := self._missing_replicas("the record", deadline):
             raise error
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
@@ -463,26 +428,26 @@ class RedisLeaseStore(RedisSession):
         """Return a descriptor that is readable after a push message, or when the server has hung up."""
         return self._client.watch_fd() if self._client else None
 
-    def _ending_values(self, lease: Lease) -> Values:
-        """Return the arguments to put back an execution that the store has lost."""
-        firing = self._firing
+    def _lease_values(self, lease: Lease) -> Values:
+        """Return the arguments of a step for a lease, also to put back an execution that the store has lost."""
+        firing, values = self._firing, lease_values(lease)
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
-            return {}
-        return look.described(firing)
+            return values
+        return start_values(firing) | values
 
-    def _connected(self, deadline: float) -> RedisClient:
+    def _connection(self, deadline: float) -> RedisClient:
         if self._client is None and self._firing is not None:
             host, pid, _ = self._firing.holder
             self._name = f"oncecron:{host}/{pid}:{self._firing.key}"
         is_new = self._client is None
-        client = super()._connected(deadline)
+        client = super()._connection(deadline)
         if (
             is_new
             and self._channel
             and self._can_listen
-            and not self._subscribed(self._channel, deadline)
+            and not self._subscribe(self._channel, deadline)
         ):
-            return self._connected(deadline)
+            return self._connection(deadline)
         return client
 
 
@@ -491,6 +456,29 @@ def _get_ready() -> None:
 
     Most firings that lose never call this.
     """
-    from oncecron.stores.redis import explain, holding  # noqa: F401
+    from oncecron.stores.redis import explain  # noqa: F401
 
     scripts.read_all()
+
+
+def _shards(firing: Firing) -> tuple[str, str | None]:
+    """Return the shard, and the first one of its key if it is another: it knows how each tick was divided."""
+    first = scripts.shard_of(firing.key, 0) if firing.shard else None
+    return scripts.shard_of(firing.key, firing.shard), first
+
+
+def _claim_values(firing: Firing, awaited: int | None) -> Values:
+    """Return the arguments of a step that gathers the facts."""
+    return {
+        "key": firing.key,
+        "tick": firing.tick.text,
+        "owner": firing.owner,
+        "host": firing.holder.host,
+        "shards": firing.shards,
+        "ttl": firing.ttl,
+        "awaited": awaited,
+    }
+
+
+def _text(word: Reply) -> str:
+    return word.decode("utf-8", "replace") if isinstance(word, bytes) else ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import recordable_values
+from oncecron.core.model import LEAST, recordable_values
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 
 try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
     from _sha1 import sha1  # type: ignore[import-not-found]
@@ -21,6 +22,8 @@ from oncecron.stores.redis.resp import ReplyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from oncecron.core.facts import Values
+    from oncecron.core.model import Retention
     from oncecron.each.values import ItemList
     from oncecron.stores.redis.resp import Reply, Word
 
@@ -28,6 +31,8 @@ LAYOUT = 1
 """The version of the data that this program needs and writes."""
 OLDEST: int | None = None
 """The oldest version of a program that these data serve too (stores/schema_version.py)."""
+FITTING = ((None, None), (str(LAYOUT), None if OLDEST is None else str(OLDEST)))
+"""The versions that a new namespace has on record, and that this program writes."""
 
 _FILES = {
     "look": ("shared", "server", "facts", "look"),
@@ -182,3 +187,32 @@ def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int 
         if value is not None and value is not False:
             flat += (name, "yes" if value is True else value)
     return flat
+
+
+def retention_values(retention: Retention | None, most: int) -> Values:
+    """Return the arguments of a step for the retention; `most`: executions, and skips, of a shard."""
+    if retention is None:
+        return {}
+    return {
+        "keep_executions": retention.executions,
+        "keep_skips": retention.skips,
+        "keep_most": most,
+        "least_executions": LEAST.executions,
+        "least_skips": LEAST.skips,
+        "host_forgotten_after": HOST_FORGOTTEN_AFTER,
+    }
+
+
+def texts(found: Reply) -> list[str | None]:
+    """Return the values of a list, None for those that are not there."""
+    values = found if isinstance(found, list) else []
+    return [value.decode("latin-1") if isinstance(value, bytes) else None for value in values]
+
+
+def dictionary(flat: Reply) -> dict[str, str]:
+    """Return an answer of names and values in turn."""
+    words = [
+        word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)
+        for word in (flat if isinstance(flat, list) else [])
+    ]
+    return dict(zip(words[::2], words[1::2], strict=True))

@@ -1,1 +1,35 @@
 """The store of one machine: a SQLite file, nothing to install."""
+
+from __future__ import annotations
+
+from oncecron.core.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncecron.stores.address import Address
+    from oncecron.stores.api import Inspector, LeaseStore
+
+# ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
+
+
+def check_address(address: Address) -> None:
+    del address  # `parse_address` has
+
+
+check_with_driver = check_address
+
+
+def check_namespace(namespace: str) -> None:
+    del namespace  # any is part of a file's name
+
+
+def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
+    from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
+
+    del ttl
+    return SQLiteLeaseStore(address.target, namespace=namespace)
+
+
+def open_inspector(address: Address, namespace: str) -> Inspector:
+    from oncecron.stores.sqlite.inspector import SQLiteInspector
+
+    return SQLiteInspector(address.target, namespace=namespace)

@@ -12,32 +12,22 @@ never differ. Only a derived tick far ahead of the present time shows that the c
 
 from __future__ import annotations
 
-from oncecron import __version__
 from oncecron.core import clock
-from oncecron.core.claim import Attempt, HeldLease, State, Stop
 from oncecron.core.errors import UNREADABLE
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.model import Holder, lease_of
+from oncecron.core.facts import first_lease, presence_values, start_values, stop_of
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.core.units import HOUR
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.claim import Grant
+    from oncecron.core.claim import Attempt, Grant, State, Stop
+    from oncecron.core.facts import Facts
     from oncecron.core.model import Firing, Lease, LostByStore
     from oncecron.stores.sqlite.connection import Connection
 
 Values = dict[str, "Any"]
-
-
-class Facts(NamedTuple):
-    """What a look has read: a grant reads it once more and compares."""
-
-    awaited: int | None
-    pause: Stop | None
-    drain: Stop | None
-    rows: tuple[tuple[Any, ...] | None, ...]
 
 
 def moment(boot: str) -> Values:
@@ -45,114 +35,80 @@ def moment(boot: str) -> Values:
     return {"boot": boot, "lease_now": clock.lease_time(clock.MONOTONIC), "now": clock.wall()}
 
 
-def look(store: Connection, firing: Firing, now: Values, awaited: int | None) -> State:
-    """Return what the store knows."""
-    asked = _asked(firing, now, awaited)
-    own, key = store.one("own_execution", **asked), store.one("find_key", **asked)
-    lease, newest = store.one("find_lease", **asked), _newest(store, firing, asked)
-    other = store.one("other_number_of_shards", **asked)
-    pause, drain = stops(store, asked)
-    rows = tuple(row and tuple(row) for row in (own, key, lease, newest, other))
-    return State(
-        version=Facts(awaited, pause, drain, rows),
-        now=asked["now"],
-        host_ahead=0.0,
-        own=own and _attempt(own)._replace(token=own["fencing_token"], cause=own["cause"]),
-        own_has_lease=bool(own and own["has_lease"]),
-        pause=pause,
-        drain=drain,
-        other_shards=other and other["shards"],
-        lease=lease and held_lease(lease, asked),
-        newest=newest and _attempt(newest),
-        forgotten=bool(newest and newest["attempts"] > newest["kept"]),
-        high_water=key and key["high_water"],
-        last_start=key and key["last_start"],
-        last_lateness=key and key["last_lateness"],
-        last_holder=_holder(key) if key and key["host"] is not None else None,
-        running=bool(key and key["running"]),
-        attempts=newest["attempts"] if newest else 0,
-        fence=key["fence"] if key else 0,
-    )
+def look(store: Connection, firing: Firing, now: Values, awaited: int | None) -> Facts:
+    """Return the facts of a claim. Their version is all that was read: a grant reads it once more and compares."""
+    given = _given(firing, now) | {"shards": firing.shards, "awaited": awaited}
+    names = ["find_own", "find_key", "find_lease", "find_other_shards", "find_stop"]
+    if firing.tick.text is not None:
+        names.append("find_newest")
+    elif firing.failover:
+        names.append("find_awaited")
+    rows = [store.one(name, **given) for name in names]
+    facts: Values = {"version": (awaited, rows), "now": now["now"], "lease_now": now["lease_now"]}
+    for row in rows:
+        facts.update(row or ())
+    return facts
 
 
 def grant(
-    store: Connection, firing: Firing, now: Values, seen: State, granted: Grant
+    store: Connection, firing: Firing, now: Values, state: State, granted: Grant
 ) -> Lease | None:
-    """Write what a start writes, unless something has changed since `seen`."""
-    if look(store, firing, now, seen.version.awaited).version != seen.version:
+    """Write what a start writes, unless something has changed since the look."""
+    if not _is_unchanged(store, firing, now, state):
         return None
-    asked = _asked(firing, now, None) | {
+    started = {
         "attempt": granted.attempt,
         "cause": granted.cause,
-        "fencing_token": max(seen.fence + 1, microseconds(now)),
-        "tick_instant": firing.tick.instant,
-        "mark": marked(seen.high_water, firing.tick.instant, now["now"]),
+        "fencing_token": max(state.fence + 1, microseconds(now)),
+        "started_at": now["now"],
+    }
+    values = _given(firing, now) | start_values(firing) | started
+    values |= {
+        "mark": high_water_after(state.high_water, firing.tick.instant, now["now"]),
         "latest": now["now"] + MAX_CLOCK_SKEW,
         "named": firing.tick.text is not None and firing.tick.instant is None,
-        "pid": firing.holder.pid,
-        "user": firing.holder.user,
-        "command": firing.command,
         "ttl": firing.ttl,
         "schedule": firing.expected_schedule,
         "zone": firing.zone,
         "starting_deadline": firing.starting_deadline,
-        "fired_at": firing.fired_at,
         "lateness": firing.fired_at % 60,
-        "retries": firing.retries,
     }
-    store.execute("register_key", **asked)
-    asked["execution_id"] = store.execute("insert_execution", **asked).lastrowid
-    store.execute("insert_lease", **asked)
-    store.execute("mark_key", **asked)
+    store.execute("register_key", **values)
+    values["execution_id"] = store.execute("insert_execution", **values).lastrowid
+    store.execute("insert_lease", **values)
+    store.execute("mark_key", **values)
     see(store, firing, now["now"], won=True)
-    return lease_of(
-        firing,
-        sent=now["lease_now"],
-        execution_id=asked["execution_id"],
-        attempt=granted.attempt,
-        token=asked["fencing_token"],
-        started_at=asked["now"],
-        cause=granted.cause,
-    )
+    return first_lease(firing, values, now["lease_now"])
 
 
 def see(store: Connection, firing: Firing, now: float, *, won: bool) -> None:
-    """Write what a firing tells about its host, when it has won its tick or has skipped it."""
-    place = {"key": firing.key, "shard": firing.shard, "host": firing.holder.host}
-    row = store.one("find_key_host", **place)
+    """Write what a firing says about its host, when it has won its tick or has skipped it."""
+    values = presence_values(firing) | {"key": firing.key, "shard": firing.shard}
+    values |= {"host": firing.holder.host, "now": now}
+    row = store.one("find_key_host", **values)
     try:
-        told = _told(row and dict(row), firing, now, won=won)
+        history = _ticks_and_counts(row and dict(row), firing, now, won=won)
     except UNREADABLE:
-        told = _told(None, firing, now, won=won)
-    store.execute("put_key_host", **place, **told, now=now, version=__version__)
+        history = _ticks_and_counts(None, firing, now, won=won)
+    store.execute("put_key_host", **values | history)
 
 
-def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
-    """Return the row of a host. A firing by hand (`again`) fires no tick, and tells nothing about the crontab."""
-    hour, nothing = int(now // HOUR), ""
-    before = row or {
-        "ticks": nothing,
-        "ticks_at": nothing,
-        "hour": hour,
-        "wins": nothing,
-        "skips": nothing,
-        "machine": firing.machine,
-        "twice": nothing,
-    }
-    ticks, ticks_at = before["ticks"].split(), before["ticks_at"].split()
-    twice = before["twice"].split()
-    if not firing.again and firing.tick.text is not None:
-        if firing.tick.text not in ticks:
-            ticks, ticks_at = [firing.tick.text, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
-        elif firing.tick.text not in twice and _differ(before["machine"], firing.machine):
-            twice = [firing.tick.text, *twice][:2]
-    crontab: Values = {
-        "schedule": firing.schedule,
-        "zone": firing.zone,
-        "command": firing.shown_command,
-    }
-    if firing.again:
-        crontab = {name: before.get(name) for name in crontab}
+def _ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
+    """Return what a host's row keeps of earlier firings. One by hand (`again`) fires no tick."""
+    hour, tick, machine = int(now // HOUR), firing.tick.text, firing.machine
+    before: Values = dict.fromkeys(("ticks", "ticks_at", "wins", "skips", "twice"), "")
+    before |= {"hour": hour, **(row or {})}
+    ticks, ticks_at, twice = (before[name].split() for name in ("ticks", "ticks_at", "twice"))
+    known_machine = before.get("machine")
+    if firing.again:  # it says nothing about the crontab either
+        crontab = {name: before.get(name) for name in ("schedule", "zone")}
+        crontab["shown_command"] = before.get("command")
+    else:
+        crontab = {}
+        if tick is not None and tick not in ticks:
+            ticks, ticks_at = [tick, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+        elif tick not in (None, *twice) and known_machine and machine not in (None, known_machine):
+            twice = [tick, *twice][:2]
     passed = hour - before["hour"]
     return {
         **crontab,
@@ -161,13 +117,8 @@ def _told(row: Values | None, firing: Firing, now: float, *, won: bool) -> Value
         "hour": hour,
         "wins": _counted(before["wins"], passed, int(won)),
         "skips": _counted(before["skips"], passed, int(not won)),
-        "machine": firing.machine,
         "twice": " ".join(twice),
     }
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other
 
 
 def _counted(counts: str, hours: int, more: int) -> str:
@@ -176,36 +127,27 @@ def _counted(counts: str, hours: int, more: int) -> str:
     return " ".join(map(str, [*hourly[:-1], hourly[-1] + more]))
 
 
-def expire(store: Connection, firing: Firing, now: Values, seen: State, note: str) -> None:
-    """Take the expired lease away, unless something has changed since `seen`."""
-    if look(store, firing, now, seen.version.awaited).version == seen.version:
-        asked = _asked(firing, now, None)
-        take_away(store, asked, "expired", note)
-        raise_fence(store, asked)
+def expire(store: Connection, firing: Firing, now: Values, state: State, note: str) -> None:
+    """Take the expired lease away, unless something has changed since the look."""
+    if _is_unchanged(store, firing, now, state):
+        given = _given(firing, now)
+        take_away(store, given, "expired", note)
+        raise_fence(store, given)
 
 
 def cut(store: Connection, firing: Firing, now: Values) -> None:
     """Let a lease that ends too far ahead end a ttl from now."""
-    store.execute("cut_lease", **_asked(firing, now, None))
+    store.execute("cut_lease", **_given(firing, now))
 
 
 def regain(store: Connection, firing: Firing, now: Values, own: Attempt) -> Lease | None:
     """Renew the lease whose grant was not answered."""
-    asked = _asked(firing, now, None) | {"execution_id": own.execution_id}
-    if not store.execute("renew_lease", **asked).rowcount:
-        return None
-    return lease_of(
-        firing,
-        sent=now["lease_now"],
-        execution_id=own.execution_id,
-        attempt=own.number,
-        token=own.token,
-        started_at=own.started_at,
-        cause=own.cause,
-    )
+    held = {**_given(firing, now), "execution_id": own.execution_id}
+    renewed = store.execute("renew_lease", **held).rowcount
+    return first_lease(firing, own._asdict(), now["lease_now"]) if renewed else None
 
 
-def marked(mark: float | None, instant: float | None, now: float) -> float | None:
+def high_water_after(mark: float | None, instant: float | None, now: float) -> float | None:
     """Return the high-water mark after a start of this instant.
 
     An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before
@@ -221,70 +163,34 @@ def microseconds(now: Values) -> int:
     return int(now["now"] * 1_000_000)
 
 
-def stops(store: Connection, asked: Values) -> tuple[Stop | None, Stop | None]:
-    """Return the pause of the key and the drain of the host."""
-    pause, drain = store.one("find_pause", **asked), store.one("find_drain", **asked)
-    return pause and Stop(*pause), drain and Stop(*drain)
+def find_stop(store: Connection, given: Values) -> Stop | None:
+    """Return the pause of the key, or the drain of the host."""
+    return stop_of(dict(store.one("find_stop", **given) or ()))
 
 
-def held_lease(lease: Any, now: Values) -> HeldLease:
-    """Return the lease; one of another boot has expired."""
-    lives = lease["boot"] == now["boot"]
-    return HeldLease(
-        execution_id=lease["execution_id"],
-        tick=lease["tick"],
-        holder=_holder(lease),
-        started_at=lease["started_at"],
-        ttl=lease["ttl"],
-        ends_in=lease["expires_on_lease_clock"] - now["lease_now"] if lives else 0.0,
-        silent_for=now["lease_now"] - lease["heartbeat"],
-        heartbeat=lease["heartbeat"],
-    )
-
-
-def take_away(store: Connection, asked: Values, reason: LostByStore, note: str) -> None:
+def take_away(store: Connection, given: Values, reason: LostByStore, note: str) -> None:
     """Declare executions without a valid lease lost: their jobs are dead by then."""
-    store.execute("declare_lost", **asked, lost_reason=reason, note=note)
-    store.execute("lose_kept", **asked, lost_reason=reason, note=note)
-    store.execute("take_lease_away", **asked)
+    store.execute("declare_lost", **given, lost_reason=reason, note=note)
+    store.execute("lose_kept", **given, lost_reason=reason, note=note)
+    store.execute("take_lease_away", **given)
 
 
-def raise_fence(store: Connection, asked: Values) -> None:
+def raise_fence(store: Connection, given: Values) -> None:
     """Raise the fencing token, so that the job of an earlier execution fails its fence check."""
-    store.execute("raise_fence", **asked, microseconds=microseconds(asked))
+    store.execute("raise_fence", **given, microseconds=microseconds(given))
 
 
-def _asked(firing: Firing, now: Values, awaited: int | None) -> Values:
+def _given(firing: Firing, now: Values) -> Values:
+    """Return what most statements of a claim need."""
     return {
         "key": firing.key,
         "shard": firing.shard,
-        "shards": firing.shards,
         "tick": firing.tick.text,
-        "awaited": awaited,
         "owner": firing.owner,
         "host": firing.holder.host,
         **now,
     }
 
 
-def _newest(store: Connection, firing: Firing, asked: Values) -> Any:
-    """Return the newest execution of the tick, or without a tick since the awaited one."""
-    if firing.tick.text is not None:
-        return store.one("find_newest", **asked)
-    return store.one("find_awaited", **asked) if firing.failover else None
-
-
-def _attempt(row: Any) -> Attempt:
-    return Attempt(
-        execution_id=row["execution_id"],
-        number=row["attempt"],
-        outcome=row["outcome"],
-        retrying=bool(row["retrying"]),
-        requested_by=row["requested_by"],
-        started_at=row["started_at"],
-        holder=_holder(row),
-    )
-
-
-def _holder(row: Any) -> Holder:
-    return Holder(row["host"], row["pid"], row["user"])
+def _is_unchanged(store: Connection, firing: Firing, now: Values, state: State) -> bool:
+    return bool(look(store, firing, now, state.version[0])["version"] == state.version)

@@ -42,7 +42,7 @@ from oncecron.core.units import HOUR
 from oncecron.each.sqlite_store import identities_of, mend
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.sqlite import plain_skips
-from oncecron.stores.sqlite.claim import held_lease, moment, raise_fence, take_away
+from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
@@ -309,9 +309,9 @@ class SQLiteInspector:
             asked = {"key": key, "shard": shard, **moment(self._boot)}
             store.execute("cut_lease", **asked)
             lease = store.one("find_lease", **asked)
-            if lease is not None and lease["execution_id"] != execution_id:
+            if lease is not None and lease["lease_execution_id"] != execution_id:
                 return Released("other")
-            ends_in = 0.0 if lease is None else held_lease(lease, asked).ends_in
+            ends_in = 0.0 if lease is None else lease["lease_expires_at"] - asked["lease_now"]
             if ends_in > 0:
                 return Released("alive", ends_in)
             take_away(store, asked, "released", f"released by {author}")

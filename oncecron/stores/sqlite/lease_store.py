@@ -7,10 +7,11 @@ needed, because a lease of another boot has ended. The claim itself is in `claim
 from __future__ import annotations
 
 from oncecron.core import clock
+from oncecron.core.facts import lease_values, skip_values
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.stores import claiming
-from oncecron.stores.sqlite import attempts, claim, delivery
+from oncecron.stores.sqlite import attempts, claim
 from oncecron.stores.sqlite.connection import file_of
 from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import expire
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.claim import Attempt, Grant, PlainSkip, State
+    from oncecron.core.facts import Facts
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention, Unconfirmed
+    from oncecron.stores.address import Address
 
 
 class SQLiteLeaseStore:
@@ -46,7 +49,6 @@ class SQLiteLeaseStore:
         alone: bool = False,  # noqa: ARG002 - nor `contended`
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        """Claim (key, tick); see `LeaseStore.claim`."""
         return claiming.claim(self, firing, deadline=deadline, awaited=awaited)
 
     def look(
@@ -56,8 +58,7 @@ class SQLiteLeaseStore:
         awaited: int | None,
         closely: bool,  # noqa: ARG002 - every look is
         deadline: float,
-    ) -> State:
-        """Read everything; see `ClaimSteps.look`."""
+    ) -> Facts:
         with self._handle.until(deadline) as store, store.reading():
             return claim.look(store, firing, claim.moment(self._boot), awaited)
 
@@ -70,24 +71,20 @@ class SQLiteLeaseStore:
         alone: bool,  # noqa: ARG002 - there is no session lock
         deadline: float,
     ) -> Lease | None:
-        """Grant the lease; see `ClaimSteps.grant`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = claim.moment(self._boot)
             return claim.grant(store, firing, now, state, grant)
 
     def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
-        """Remove an expired lease; see `ClaimSteps.expire`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = claim.moment(self._boot)
             claim.expire(store, firing, now, state, note)
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002 - its own condition
-        """Shorten a lease; see `ClaimSteps.cut`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             claim.cut(store, firing, claim.moment(self._boot))
 
     def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
-        """Renew a lease; see `ClaimSteps.regain`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             return claim.regain(store, firing, claim.moment(self._boot), own)
 
@@ -99,21 +96,22 @@ class SQLiteLeaseStore:
         """
         with self._handle.until(deadline) as store, store.writing(durable=False):
             now = claim.moment(self._boot)
-            if not store.execute("renew_lease", **lease._asdict(), **now).rowcount:
+            values = lease_values(lease) | now
+            if not store.execute("renew_lease", **values).rowcount:
                 return None
-            asked = store.one("find_request", **lease._asdict())
-            if asked:
-                store.execute("hear_request", **lease._asdict(), **now)
-        trusted_until = trust_after(now["lease_now"], lease.ttl)
-        return lease._replace(trusted_until=trusted_until, request=asked and stored_request(*asked))
+            request = store.one("find_request", **values)
+            if request:
+                store.execute("hear_request", **values)
+        return lease._replace(
+            trusted_until=trust_after(now["lease_now"], lease.ttl),
+            request=request and stored_request(*request),
+        )
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
-        """Record the end of an attempt and keep the lease; see `LeaseStore.keep`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             return attempts.keep(store, lease, ending, claim.moment(self._boot))
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        """Begin the next attempt; see `LeaseStore.retry`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             return attempts.retry(store, lease, claim.moment(self._boot))
 
@@ -124,7 +122,6 @@ class SQLiteLeaseStore:
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
-        """Record the end and release the lease; see `LeaseStore.finish`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
             in_time, ends = attempts.finish(store, lease, ending, now)
@@ -140,33 +137,22 @@ class SQLiteLeaseStore:
         deadline: float,
         plain: PlainSkip | None = None,
     ) -> None:
-        """Count a skip; see `LeaseStore.skip`."""
-        holder, now = refusal.holder, clock.wall()
-        place = {"key": firing.key, "shard": firing.shard, "host": firing.holder.host, "at": now}
+        now = clock.wall()
+        values = {**skip_values(firing, refusal), "at": now}
         with self._handle.until(deadline) as store, store.writing(durable=False):
-            store.execute("register_key", key=firing.key, shard=firing.shard)
+            store.execute("register_key", **values)
             if plain is not None:
-                store.execute("add_plain_skip", **place, window=plain.window, word=plain.word)
+                store.execute("add_plain_skip", **values, window=plain.window, word=plain.word)
             else:
-                store.execute(
-                    "count_skip",
-                    **place,
-                    tick=firing.tick.text,
-                    reason=refusal.reason,
-                    pid=firing.holder.pid,
-                    holder_host=holder and holder.host,
-                    holder_pid=holder and holder.pid,
-                    detail=refusal.detail,
-                )
+                store.execute("count_skip", **values)
             claim.see(store, firing, now, won=False)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
-        """Take a spooled record, or a record for a log store; see `LeaseStore.deliver`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
-            ends = delivery.deliver(store, record, now)
+            ends = attempts.deliver(store, record, now)
             if retention and ends:
                 expire(store, (record["key"], record["shard"]), retention, now)
 
@@ -176,6 +162,9 @@ class SQLiteLeaseStore:
     def watch_fd(self) -> int | None:
         """Return None: SQLite has no server."""
         return None
+
+    def readdress(self, address: Address) -> None:
+        """Do nothing: a file has no login, and another file is another store."""
 
     def close(self) -> None:
         """Close the file."""

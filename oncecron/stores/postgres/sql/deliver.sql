@@ -105,7 +105,7 @@ declare
 begin
   if p ->> 'kind' = 'skip' then
     perform {ns}.skip_v1(p ->> 'key', (p ->> 'shard')::int, p ->> 'tick', p ->> 'host', p ->> 'reason', (p ->> 'pid')::int,
-      (p ->> 'fired_at')::float8, p ->> 'holder_host', (p ->> 'holder_pid')::int, p ->> 'detail',
+      p ->> 'holder_host', (p ->> 'holder_pid')::int, p ->> 'detail', (p ->> 'fired_at')::float8,
       (p ->> 'at')::float8, coalesce((p ->> 'count')::bigint, 1), p ->> 'owner');
     return;
   end if;

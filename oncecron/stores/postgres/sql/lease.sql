@@ -26,7 +26,7 @@ end $$;
 -- to the holder, which has heard it then; p_listens: false for a claim that was sent again.
 create function {ns}.renew_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz, p_listens boolean,
-  out locked boolean, out request_kind text, out request_author text, out request_signal integer, out request_grace double precision
+  out locked boolean, out request text, out requested_by text, out request_signal integer, out request_grace double precision
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -49,7 +49,7 @@ begin
   end if;
   locked := p_locked or v_session and {ns}.take_lock_v1(k.key_id);
   if not p_listens then return; end if;
-  request_kind := k.request_kind; request_author := k.request_author;
+  request := k.request_kind; requested_by := k.request_author;
   request_signal := k.request_signal; request_grace := k.request_grace;
 end $$;
 
@@ -57,9 +57,11 @@ end $$;
 -- with its old token, but only if no claim of the key was granted since, and if the token is believable: it becomes the
 -- key's.
 create function {ns}.adopt_v1(
-  p_key text, p_shard integer, p_tick text, p_tick_at double precision, p_attempt integer, p_owner uuid, p_host text, p_pid integer,
-  p_user text, p_command text, p_fired_at double precision, p_started_at double precision, p_shards integer, p_retries integer,
-  p_cause text, p_token bigint, p_ttl double precision, p_client_backend integer, p_backend_start timestamptz
+  p_key text, p_shard integer,
+  p_tick text, p_tick_at double precision, p_owner uuid, p_host text, p_pid integer, p_user text, p_command text,
+  p_fired_at double precision, p_shards integer, p_retries integer,
+  p_attempt integer, p_started_at double precision, p_token bigint, p_ttl double precision, p_cause text,
+  p_client_backend integer, p_backend_start timestamptz
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -138,8 +140,8 @@ end $$;
 -- attempt. A request to the holder was for the attempt before. A pause or a drain, if there is one, is the answer.
 create function {ns}.retry_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz,
-  out stop_kind text, out stop_author text, out stop_reason text, out stopped_at double precision,
-  out execution_id bigint, out attempt integer, out token bigint, out started_at double precision, out cause text,
+  out stop_kind text, out stop_author text, out stop_reason text, out stop_since double precision,
+  out execution_id bigint, out attempt integer, out fencing_token bigint, out started_at double precision, out cause text,
   out locked boolean
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
@@ -155,7 +157,7 @@ begin
   if not found then return; end if;
   v_now := clock_timestamp();
   if k.execution_id = p_execution_id and k.retrying then
-    select x.kind, x.author, x.reason, date_part('epoch', x.created_at) into stop_kind, stop_author, stop_reason, stopped_at
+    select x.kind, x.author, x.reason, date_part('epoch', x.created_at) into stop_kind, stop_author, stop_reason, stop_since
       from {ns}.stop_v1(k.key, e.host) x;
     if stop_kind is not null then return; end if;
     insert into {ns}.job_execution
@@ -185,7 +187,7 @@ begin
          backend_pid = case when v_session then pg_backend_pid() end,
          backend_start = case when v_session then coalesce(p_backend_start, x.backend_start) end
    where x.key_id = e.key_id;
-  execution_id := e.execution_id; attempt := e.attempt; token := e.fencing_token;
+  execution_id := e.execution_id; attempt := e.attempt; fencing_token := e.fencing_token;
   started_at := date_part('epoch', e.started_at); cause := e.cause;
   locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
 end $$;

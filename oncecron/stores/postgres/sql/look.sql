@@ -1,5 +1,4 @@
--- What a claim looks at (core/claim.py, `State`). Neither function locks or writes anything. Times are seconds since
--- the epoch.
+-- What a claim looks at, by the names of core/facts.py. No function locks or writes anything. A flag is true or null.
 
 -- Here and in all that every firing calls, operators and functions get exactly the types that they are declared with: a
 -- column of a domain and a literal are cast, and 1e6 is float8 '1e6'. For other types, a new session looks for casts to the
@@ -40,32 +39,32 @@ $$;
 create function {ns}.look_v1(
   p_key text, p_shard integer, p_host text, p_owner uuid, p_client_backend integer, p_ttl double precision,
   out in_recovery boolean, out isolation text, out own_backend boolean, out now double precision,
-  out stop_kind text, out stop_author text, out stop_reason text, out stopped_at double precision,
+  out stop_kind text, out stop_author text, out stop_reason text, out stop_since double precision,
   out key_id integer, out version bigint, out first_id integer, out divisions text, out divided_until double precision,
   out fence bigint, out high_water double precision, out seen_until double precision, out running bigint,
-  out execution_id bigint, out ttl double precision, out ends_in double precision, out silent_for double precision,
-  out heartbeat double precision, out session_lock boolean, out backend_pid integer,
-  out newest_id bigint, out tick text, out tick_known boolean, out tick_attempt integer, out outcome text, out retrying boolean,
-  out requested_by text, out started_at double precision, out host text, out pid integer, out user_name text, out is_own boolean,
-  out last_execution_id bigint, out last_started_at double precision, out last_lateness double precision,
+  out lease_execution_id bigint, out lease_ttl double precision, out lease_expires_at double precision,
+  out lease_heartbeat_at double precision, out lease_has_session boolean, out lease_backend_pid integer,
+  out tick text, out tick_known boolean, out newest_execution_id bigint, out newest_attempt integer, out newest_outcome text,
+  out newest_retrying boolean, out newest_requested_by text, out newest_started_at double precision, out newest_host text,
+  out newest_pid integer, out newest_user text, out is_own boolean,
+  out last_execution_id bigint, out last_start double precision, out last_lateness double precision,
   out schema_version integer, out schema_oldest integer
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select pg_is_in_recovery(), current_setting('transaction_isolation'),
+  select case when pg_is_in_recovery() then true end, current_setting('transaction_isolation'),
          -- As a condition: `set_up() and false` would be folded, and 18 knows the parameters when it plans.
-         case when abs(p_client_backend) = pg_backend_pid() and {ns}.set_up_session_v1(p_ttl) then p_client_backend > 0
-              else false end,
+         case when abs(p_client_backend) = pg_backend_pid() and {ns}.set_up_session_v1(p_ttl)
+              then case when p_client_backend > 0 then true end end,
          date_part('epoch'::text, n.at),
          s.kind, s.author, s.reason, date_part('epoch'::text, s.created_at),
          k.key_id, k.version, d.key_id, d.divisions, date_part('epoch'::text, d.divided_until::timestamptz),
          k.fence, date_part('epoch'::text, k.high_water::timestamptz), date_part('epoch'::text, k.seen_until::timestamptz),
          k.running,
-         k.execution_id, date_part('epoch'::text, k.ttl::interval), date_part('epoch'::text, k.expires_at - n.at),
-         date_part('epoch'::text, n.at - k.heartbeat_at),
-         date_part('epoch'::text, k.heartbeat_at), k.session_lock, k.backend_pid,
-         k.newest_id, k.tick, k.tick_known, k.tick_attempt, k.newest_outcome, k.retrying,
-         k.requested_by, date_part('epoch'::text, k.newest_started_at::timestamptz), k.host, k.pid, k.user_name,
-         k.newest_owner = p_owner,
+         k.execution_id, date_part('epoch'::text, k.ttl::interval), date_part('epoch'::text, k.expires_at),
+         date_part('epoch'::text, k.heartbeat_at), case when k.session_lock then true end, k.backend_pid,
+         k.tick, case when k.tick_known then true end, k.newest_id, k.tick_attempt, k.newest_outcome,
+         case when k.retrying then true end, k.requested_by, date_part('epoch'::text, k.newest_started_at::timestamptz),
+         k.host, k.pid, k.user_name, case when k.newest_owner = p_owner then true end,
          k.last_execution_id, date_part('epoch'::text, k.last_started_at::timestamptz), k.last_lateness,
          m.version, m.oldest
     from (select clock_timestamp() as at) n
@@ -79,24 +78,26 @@ $$;
 -- p_awaited: only without a tick.
 create function {ns}.look_at_log_v1(
   p_key_id integer, p_owner uuid, p_tick text, p_shards integer, p_awaited bigint, p_client_backend integer,
-  out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
-  out last_started_at double precision, out last_host text, out last_pid integer, out last_user_name text,
-  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start bigint,
-  out own_id bigint, out own_number integer, out own_outcome text, out own_retrying boolean, out own_requested_by text,
-  out own_started_at double precision, out own_host text, out own_pid integer, out own_user_name text, out own_token bigint,
-  out own_cause text
+  out newest_execution_id bigint, out newest_attempt integer, out newest_outcome text, out newest_retrying boolean,
+  out newest_requested_by text, out newest_started_at double precision, out newest_host text, out newest_pid integer,
+  out newest_user text,
+  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out lease_backend_start bigint,
+  out own_execution_id bigint, out own_attempt integer, out own_outcome text, out own_retrying boolean,
+  out own_requested_by text, out own_started_at double precision, out own_host text, out own_pid integer, out own_user text,
+  out own_fencing_token bigint, out own_cause text, out own_has_lease boolean
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
+  select t.execution_id, t.attempt, t.outcome, case when t.retrying then true end, t.requested_by,
          date_part('epoch'::text, t.started_at::timestamptz), t.host, t.pid, t.user_name,
-         a.highest, a.highest > a.found,    -- an attempt that retention has removed may have started
+         a.highest, case when a.highest > a.found then true end,    -- an attempt that retention has removed may have started
          (select x.shards from {ns}.job_key j join {ns}.job_execution x on x.key_id = j.key_id
            where j.key::text = k.key::text and x.tick::text = p_tick and x.shards::int <> p_shards limit 1),
          {ns}.lock_state_of_v1(k.key_id, k.version,
            {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())),
          {ns}.microseconds(k.backend_start),
-         o.execution_id, o.attempt, o.outcome, o.retrying, o.requested_by,
-         date_part('epoch'::text, o.started_at::timestamptz), o.host, o.pid, o.user_name, o.fencing_token, o.cause
+         o.execution_id, o.attempt, o.outcome, case when o.retrying then true end, o.requested_by,
+         date_part('epoch'::text, o.started_at::timestamptz), o.host, o.pid, o.user_name, o.fencing_token, o.cause,
+         case when o.execution_id = k.execution_id then true end
     from {ns}.job_key k
     left join lateral (
       select x.* from {ns}.job_execution x
@@ -119,13 +120,14 @@ $$;
 -- there is a lease of another tick. An attempt that did not start comes after all others, whose numbers are at most a million.
 create function {ns}.look_at_tick_v1(
   p_key_id integer, p_tick text, p_shards integer, p_client_backend integer,
-  out last_id bigint, out last_number integer, out last_outcome text, out last_retrying boolean, out last_requested_by text,
-  out last_started_at double precision, out last_host text, out last_pid integer, out last_user_name text,
-  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out backend_start bigint
+  out newest_execution_id bigint, out newest_attempt integer, out newest_outcome text, out newest_retrying boolean,
+  out newest_requested_by text, out newest_started_at double precision, out newest_host text, out newest_pid integer,
+  out newest_user text,
+  out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out lease_backend_start bigint
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select t.execution_id, t.attempt, t.outcome, t.retrying, t.requested_by,
-         date_part('epoch'::text, t.started_at::timestamptz), t.host, t.pid, t.user_name, t.highest, t.highest > t.found,
+  select t.execution_id, t.attempt, t.outcome, case when t.retrying then true end, t.requested_by,
+         date_part('epoch'::text, t.started_at::timestamptz), t.host, t.pid, t.user_name, t.highest, case when t.highest > t.found then true end,
          (select x.shards from {ns}.job_execution x
            where x.key_id = any (array(select j.key_id from {ns}.job_key j where j.key::text = k.key::text))
              and x.tick::text = p_tick and x.shards::int <> p_shards limit 1),

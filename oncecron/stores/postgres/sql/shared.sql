@@ -136,9 +136,10 @@ $$;
 -- so this does too. No answer: the shard is not registered.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
-  p_fired_at double precision, p_holder_host text, p_holder_pid integer, p_detail text, p_at double precision, p_count bigint,
-  p_delivered_of text, p_oncecron text default null, p_host_now double precision default null, p_again boolean default null,
-  p_schedule text default null, p_zone text default null, p_command text default null, p_machine text default null
+  p_holder_host text, p_holder_pid integer, p_detail text, p_fired_at double precision, p_at double precision, p_count bigint,
+  p_delivered_of text, p_oncecron text default null, p_host_now double precision default null,
+  p_schedule text default null, p_zone text default null, p_command text default null, p_machine text default null,
+  p_again boolean default null
 ) returns integer
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with k as materialized (

@@ -5,7 +5,8 @@ if number ~= last and number ~= last + 1 then return {'gone'} end
 
 if number > last then
   settle(slot)
-  stopped = pause_of(row.key) and 'paused' or drain_of(row.host) and 'drained' or nil
+  local stop = stop_of(row.key, row.host).stop_kind
+  stopped = stop and (stop == 'key' and 'paused' or 'drained')
   if wanted > 0 and not stopped then take(slot, wanted) end
   if open_items(slot) > 0 then slot.number = whole(number) end
   write_slot(given.shard, slot)

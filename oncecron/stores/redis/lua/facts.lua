@@ -1,4 +1,4 @@
--- What a claim has to know of a key and a firing. oncecron.core.claim explains the facts (`State`), and alone says what follows.
+-- What a claim has to know of a key and a firing: the facts of oncecron.core.facts. oncecron.core.claim alone says what follows.
 
 -- Add values to a list of names and values in turn, without those that are absent.
 local function add(list, prefix, values, names)
@@ -59,26 +59,32 @@ local ATTEMPT = {'attempt', 'outcome', 'retrying', 'requested_by', 'started_at',
 
 local function add_attempt(list, prefix, id, row)
   if not row then return end
-  add(list, prefix, {id = id}, {'id'})
+  add(list, prefix, {execution_id = id}, {'execution_id'})
   add(list, prefix, row, ATTEMPT)
 end
 
-local function add_lease(list)
-  local lease = hash(own.lease)
+local function add_own(list, lease)
+  local id, row = execution_of(given.owner)
+  add_attempt(list, 'own_', id, row)
+  local has_lease = row and lease.owner == given.owner and lease.execution_id == id and (row.outcome == 'running' or row.retrying)
+  add(list, 'own_', {has_lease = has_lease and 'yes'}, {'has_lease'})
+end
+
+local function add_lease(list, lease)
   if not lease.owner then return end
-  add(list, 'lease_', lease, {'execution_id', 'owner', 'ttl', 'acquired_at', 'heartbeat_at', 'expires_at'})
-  add(list, 'lease_', execution(lease.execution_id) or {}, {'tick', 'started_at', 'host', 'pid', 'user'})
+  local row = execution(lease.execution_id) or {started_at = lease.acquired_at}
+  add(list, 'lease_', lease, {'execution_id', 'owner', 'ttl', 'heartbeat_at', 'expires_at'})
+  add(list, 'lease_', row, {'tick', 'started_at', 'host', 'pid', 'user'})
 end
 
 -- All facts that are not time itself, in a fixed order: names and values in turn. `recorded`: what the namespace has on record.
 local function facts(recorded)
-  local list, key = {}, hash(own.key)
+  local list, key, lease = {}, hash(own.key), hash(own.lease)
   add(list, '', recorded, {'layout', 'oldest'})
-  add_attempt(list, 'own_', execution_of(given.owner))
-  add(list, 'pause_', pause_of(given.key) or {}, {'author', 'reason', 'at'})
-  add(list, 'drain_', drain_of(given.host) or {}, {'author', 'at'})
+  add_own(list, lease)
+  add(list, '', stop_of(given.key, given.host), {'stop_kind', 'stop_author', 'stop_reason', 'stop_since'})
   add(list, '', {other_shards = other_shards()}, {'other_shards'})
-  add_lease(list)
+  add_lease(list, lease)
   local id, row, attempts, forgotten
   if given.tick then
     id, row, attempts, forgotten = newest_of_tick()

@@ -2,17 +2,15 @@
 -- pause or the drain in the way, 'lost', or 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end
 
-local function stopped_by(row, pause, drain)
-  return {answer = 'stopped', host = row.host, pid = row.pid, user = row.user, drain_author = drain.author, drain_at = drain.at,
-    pause_author = pause.author, pause_reason = pause.reason, pause_at = pause.at}
-end
-
 local function next_attempt(id, row)
   local lease = hash(own.lease)
   local waiting = lease.execution_id
   if waiting == id then
-    local pause, drain = pause_of(row.key), drain_of(row.host)
-    if pause or drain then return stopped_by(row, pause or {}, drain or {}) end
+    local stop = stop_of(row.key, row.host)
+    if stop.stop_kind then
+      stop.answer, stop.host, stop.pid = 'stopped', row.host, row.pid
+      return stop
+    end
     local newest = newest_of(own, row.tick) or row
     waiting = start(row, hash(own.key), whole(newest.attempt + 1), 'retry')
     forget_request()

@@ -377,7 +377,7 @@ end
 -- to `hour`; `twice`, the last two that two machines fired under its name. One by hand fires no tick, and tells nothing about the
 -- crontab.
 local function tell_of_host(before, wins, skips)
-  local row = {seen_at = seconds(now), version = given.version, clock_ahead = seconds(given.host_now - now),
+  local row = {seen_at = seconds(now), version = given.oncecron, clock_ahead = seconds(given.host_now - now),
     ticks = before.ticks, ticks_at = before.ticks_at, hour = whole(math.floor(now / 3600)),
     schedule = given.schedule, zone = given.zone, command = given.shown_command, machine = given.machine, twice = before.twice}
   if given.again then
@@ -413,7 +413,10 @@ local function pause_of(key)
   return in_force(redis.call('HGET', shared.pauses, key)) or in_force(redis.call('HGET', shared.pauses, '*'))
 end
 
-local function drain_of(host)
-  local text = redis.call('HGET', shared.drains, host)
-  return text and cjson.decode(text)
+-- What keeps a key from starting, as facts: a pause, else the drain of the host.
+local function stop_of(key, host)
+  local pause, text = pause_of(key), redis.call('HGET', shared.drains, host)
+  local stop = pause or text and cjson.decode(text) or {}
+  return {stop_kind = pause and 'key' or text and 'host' or nil, stop_author = stop.author,
+    stop_reason = stop.reason, stop_since = stop.at}
 end

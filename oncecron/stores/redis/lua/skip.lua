@@ -7,5 +7,5 @@ if given.word then
 else
   count_skip(given)
 end
-if given.version then see(0, 1) end
+if given.oncecron then see(0, 1) end
 return 1

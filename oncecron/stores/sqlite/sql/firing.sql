@@ -1,11 +1,13 @@
--- The statements of a firing. `:boot` and `:lease_now` are this machine's lease clock, `:now` its wall clock.
+-- The statements of a firing. `:boot` and `:lease_now` are this machine's lease clock, `:now` its wall clock. What a look
+-- reads has the names of oncecron.core.facts.
 
--- name: own_execution
+-- name: find_own
 -- The newest execution of this firing for this shard of the key: is this a repeated claim?
-SELECT e.execution_id, e.attempt, e.outcome, e.retrying, e.requested_by, e.started_at, e.host, e.pid, e.user,
-       e.fencing_token, e.cause,
+SELECT e.execution_id AS own_execution_id, e.attempt AS own_attempt, e.outcome AS own_outcome, e.retrying AS own_retrying,
+       e.requested_by AS own_requested_by, e.started_at AS own_started_at, e.host AS own_host, e.pid AS own_pid, e.user AS own_user,
+       e.fencing_token AS own_fencing_token, e.cause AS own_cause,
        EXISTS (SELECT 1 FROM lease l
-                WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS has_lease
+                WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS own_has_lease
   FROM job_execution e
  WHERE e.owner = :owner AND e.key = :key AND e.shard = :shard
  ORDER BY e.owner_attempt DESC
@@ -16,7 +18,7 @@ INSERT INTO job_key (key, shard) VALUES (:key, :shard) ON CONFLICT DO NOTHING
 
 -- name: find_key
 -- With the host of the last start; unknown if it was taken back or recorded later.
-SELECT k.fence, k.high_water, k.last_start, k.last_lateness, e.host, e.pid, e.user,
+SELECT k.fence, k.high_water, k.last_start, k.last_lateness, e.host AS last_host, e.pid AS last_pid, e.user AS last_user,
        EXISTS (SELECT 1 FROM job_execution
                 WHERE key = :key AND shard = :shard AND outcome = 'running') AS running
   FROM job_key k LEFT JOIN job_execution e ON e.execution_id = k.last_execution_id
@@ -25,23 +27,25 @@ SELECT k.fence, k.high_water, k.last_start, k.last_lateness, e.host, e.pid, e.us
 -- name: find_marks
 SELECT fence, high_water FROM job_key WHERE key = :key AND shard = :shard
 
--- name: find_pause
--- The key's own pause takes precedence over that of all keys.
-SELECT author, reason, at FROM pause
+-- name: find_stop
+-- The key's own pause, else that of all keys, else the drain of the host.
+SELECT 'key' AS stop_kind, author AS stop_author, reason AS stop_reason, at AS stop_since, key = '*' AS place
+  FROM pause
  WHERE key IN (:key, '*') AND (until IS NULL OR until > :now)
- ORDER BY key = '*'
+UNION ALL
+SELECT 'host', author, NULL, at, 2 FROM drain WHERE host = :host
+ ORDER BY place
  LIMIT 1
 
--- name: find_drain
-SELECT author, NULL AS reason, at FROM drain WHERE host = :host
-
--- name: other_number_of_shards
-SELECT shards FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
+-- name: find_other_shards
+SELECT shards AS other_shards FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
 
 -- name: find_lease
--- The lease with its execution.
-SELECT l.execution_id, l.ttl, l.boot, l.expires_on_lease_clock, l.heartbeat_on_lease_clock AS heartbeat,
-       e.tick, e.host, e.pid, e.user, e.started_at
+-- The lease with its execution. One of another boot has expired.
+SELECT l.execution_id AS lease_execution_id, l.ttl AS lease_ttl,
+       CASE WHEN l.boot = :boot THEN l.expires_on_lease_clock ELSE 0 END AS lease_expires_at,
+       l.heartbeat_on_lease_clock AS lease_heartbeat_at,
+       e.tick AS lease_tick, e.host AS lease_host, e.pid AS lease_pid, e.user AS lease_user, e.started_at AS lease_started_at
   FROM lease l JOIN job_execution e USING (execution_id)
  WHERE l.key = :key AND l.shard = :shard
 
@@ -53,18 +57,22 @@ UPDATE lease
  WHERE key = :key AND shard = :shard AND boot = :boot AND expires_on_lease_clock > :lease_now + ttl
 
 -- name: find_newest
--- The newest attempt of a tick that may have started, else the newest; how many there are, and how many there were.
-SELECT execution_id, attempt, outcome, retrying, requested_by, host, pid, user, started_at,
-       (SELECT count(*) FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard) AS kept,
-       (SELECT max(attempt) FROM job_execution WHERE key = :key AND tick = :tick AND shard = :shard) AS attempts
-  FROM job_execution
+-- The newest attempt of a tick that may have started, else the newest; and whether there were more than there are.
+SELECT e.execution_id AS newest_execution_id, e.attempt AS newest_attempt, e.outcome AS newest_outcome,
+       e.retrying AS newest_retrying, e.requested_by AS newest_requested_by, e.started_at AS newest_started_at,
+       e.host AS newest_host, e.pid AS newest_pid, e.user AS newest_user, t.attempts, t.attempts > t.kept AS forgotten
+  FROM job_execution e,
+       (SELECT count(*) AS kept, max(attempt) AS attempts FROM job_execution
+         WHERE key = :key AND tick = :tick AND shard = :shard) t
  WHERE key = :key AND tick = :tick AND shard = :shard
- ORDER BY outcome = 'not-started', attempt DESC
+ ORDER BY e.outcome = 'not-started', e.attempt DESC
  LIMIT 1
 
 -- name: find_awaited
 -- The newest execution without a tick since the awaited one that may have started, else the newest.
-SELECT execution_id, attempt, outcome, retrying, requested_by, host, pid, user, started_at, 0 AS kept, 0 AS attempts
+SELECT execution_id AS newest_execution_id, attempt AS newest_attempt, outcome AS newest_outcome, retrying AS newest_retrying,
+       requested_by AS newest_requested_by, started_at AS newest_started_at, host AS newest_host, pid AS newest_pid,
+       user AS newest_user
   FROM job_execution
  WHERE key = :key AND shard = :shard AND tick IS NULL AND execution_id >= :awaited
    AND EXISTS (SELECT 1 FROM job_execution WHERE execution_id = :awaited AND tick IS NULL)
@@ -229,7 +237,7 @@ SELECT ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twi
 -- name: put_key_host
 INSERT OR REPLACE INTO key_host
        (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twice)
-VALUES (:key, :shard, :host, :now, :version, :ticks, :ticks_at, :schedule, :zone, :command, :hour, :wins, :skips,
+VALUES (:key, :shard, :host, :now, :oncecron, :ticks, :ticks_at, :schedule, :zone, :shown_command, :hour, :wins, :skips,
         :machine, :twice)
 
 -- name: deliver_skip

@@ -11,7 +11,7 @@ from oncecron.core.errors import (
     StoreRefusesError,
     StoreUnavailable,
 )
-from oncecron.stores import SturdyStore
+from oncecron.stores import steady
 from oncecron.stores.address import Address, parse_address
 
 OLD, NEW = (parse_address(f"postgresql://u:{word}@h/d") for word in ("old", "new"))
@@ -63,7 +63,7 @@ def test_a_new_address(kind: type[StoreError], unanswered: bool) -> None:
     error = kind("no")
     error.unanswered = unanswered
     inner = Store(error)
-    store = SturdyStore(inner, OLD, Configured(NEW))
+    store = steady(inner, OLD, Configured(NEW))
     with pytest.raises(StoreUnavailable, match="no") as caught:
         store.renew()
     assert caught.value.unanswered is unanswered
@@ -80,7 +80,7 @@ def test_what_leaves_the_old_address() -> None:
     )
     inner = Store(StoreRefusesError("login"))
     configured = Configured(*found, NEW)
-    store = SturdyStore(inner, OLD, configured)
+    store = steady(inner, OLD, configured)
     for _ in found:
         with pytest.raises(StoreRefusesError, match="login"):
             store.renew()
@@ -94,20 +94,20 @@ def test_what_leaves_the_old_address() -> None:
 def test_nothing_is_read_again_without_need() -> None:
     """A record that is refused says nothing of the address; a file has no login."""
     nothing = Configured()
-    store = SturdyStore(Store(RecordRefusedError("record")), OLD, nothing)
+    store = steady(Store(RecordRefusedError("record")), OLD, nothing)
     with pytest.raises(RecordRefusedError):
         store.renew()
-    local = SturdyStore(Store(StoreUnavailable("locked")), parse_address("sqlite:///d"), nothing)
+    local = steady(Store(StoreUnavailable("locked")), parse_address("sqlite:///d"), nothing)
     with pytest.raises(StoreUnavailable, match="locked"):
         local.renew()
-    without = SturdyStore(Store(StoreUnavailable("away")), OLD, None)
+    without = steady(Store(StoreUnavailable("away")), OLD, None)
     with pytest.raises(StoreUnavailable, match="away"):
         without.renew()
 
 
 def test_a_shortage_of_this_host() -> None:
     """It is an unreachable store, whose answer may have been lost."""
-    store = SturdyStore(Store(OSError(errno.EMFILE, "many")), OLD, None)
+    store = steady(Store(OSError(errno.EMFILE, "many")), OLD, None)
     with pytest.raises(StoreUnavailable, match="too many open files") as caught:
         store.renew()
     assert caught.value.unanswered
