@@ -2,10 +2,13 @@
 # oncecron as a user installs it. To be sourced by bash in the top directory; afterwards `venv` names the environment.
 #
 # As root missing packages are installed and everything must be proved: a test that cannot run here
-# fails. ONCECRON_TEST_VENV names another directory than .venv-test.
+# fails. ONCECRON_TEST_VENV names another directory than .venv-test. ONCECRON_TEST_PYTHON is a version of CPython, which
+# gets a directory beside that one.
 export PATH="$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 export LC_ALL=C.UTF-8
 venv=$(realpath -m "${ONCECRON_TEST_VENV:-.venv-test}")
+pythons="$venv/pythons"
+venv="$venv${ONCECRON_TEST_PYTHON:+-$ONCECRON_TEST_PYTHON}"
 root=$([ "$(id -u)" = 0 ] && echo yes || echo no)
 
 say() { printf '%s: %s\n' "$0" "$*" >&2; }
@@ -23,6 +26,9 @@ find_python() {
 }
 
 python=$(find_python || true)
+if [ -n "${ONCECRON_TEST_PYTHON:-}" ]; then
+  python=$("$python" tests/pythons.py "$ONCECRON_TEST_PYTHON" "$pythons")
+fi
 
 missing_packages() {
   if [ -z "$python" ]; then echo python3 python3-venv; fi

@@ -1,12 +1,15 @@
-"""Call C functions without `ctypes`, whose import costs a firing 2 ms: 44 classes and the modules around them.
+"""Call C functions without `ctypes`, whose import costs a firing 1.5 of 38 ms: 44 classes and the modules around them.
 
 `_ctypes`, in C, does the work. `ctypes` gives it names, pointer types and a library object; this module has those that
 a firing uses. A pointer to an array is passed as `c_void_p`, which takes the array itself.
+Where `_ctypes` does not work like this, these are the names of `ctypes` after all.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: ANN001, ANN002, ANN201, ANN204 - the type checker sees the classes of `ctypes`
+from os import getpid
+
+# ruff: noqa: ANN001, ANN002, ANN201, ANN204, TRY301 - the type checker sees the classes of `ctypes`
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,60 +25,76 @@ if TYPE_CHECKING:
         sizeof,
     )
 else:
-    from _ctypes import (
-        FUNCFLAG_CDECL,
-        FUNCFLAG_USE_ERRNO,
-        CFuncPtr,
-        Structure,
-        _SimpleCData,
-        byref,
-        dlopen,
-        get_errno,
-        sizeof,
-    )
+    try:
+        from _ctypes import (
+            FUNCFLAG_CDECL,
+            FUNCFLAG_USE_ERRNO,
+            CFuncPtr,
+            Structure,
+            _SimpleCData,
+            byref,
+            dlopen,
+            get_errno,
+            sizeof,
+        )
 
-    class c_int(_SimpleCData):  # noqa: N801 - the names of `ctypes`
-        """A C int."""
+        class c_int(_SimpleCData):  # noqa: N801 - the names of `ctypes`
+            """A C int."""
 
-        _type_ = "i"
+            _type_ = "i"
 
-    class c_void_p(_SimpleCData):  # noqa: N801
-        """A pointer: an int, None for NULL."""
+        class c_void_p(_SimpleCData):  # noqa: N801
+            """A pointer: an int, None for NULL."""
 
-        _type_ = "P"
+            _type_ = "P"
 
-    class c_char_p(_SimpleCData):  # noqa: N801
-        """A pointer to bytes that end with a NUL, None for NULL."""
+        class c_char_p(_SimpleCData):  # noqa: N801
+            """A pointer to bytes that end with a NUL, None for NULL."""
 
-        _type_ = "z"
+            _type_ = "z"
 
-    class _Function(CFuncPtr):
-        """A C function; `restype` and `argtypes` as in `ctypes`."""
+        class _Function(CFuncPtr):
+            """A C function; `restype` and `argtypes` as in `ctypes`."""
 
-        _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
-        _restype_ = c_int
+            _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+            _restype_ = c_int
 
-    def CFUNCTYPE(restype, *argtypes):  # noqa: N802
-        """Return a type of callbacks."""
-        body = {"_flags_": FUNCFLAG_CDECL, "_restype_": restype, "_argtypes_": argtypes}
-        return type(CFuncPtr)("Callback", (CFuncPtr,), body)
+        def CFUNCTYPE(restype, *argtypes):  # noqa: N802
+            """Return a type of callbacks."""
+            body = {"_flags_": FUNCFLAG_CDECL, "_restype_": restype, "_argtypes_": argtypes}
+            return type(CFuncPtr)("Callback", (CFuncPtr,), body)
 
-    class CDLL:
-        """A shared library, whose functions are its attributes. `None`: what the interpreter is linked with."""
+        class CDLL:
+            """A shared library, whose functions are its attributes. `None`: what the interpreter is linked with."""
 
-        def __init__(self, name, use_errno=True):
-            """Load it. Raises `OSError`."""
-            del use_errno  # always
-            self._name = name
-            self._handle = dlopen(name, 0)
+            def __init__(self, name, use_errno=True):
+                """Load it. Raises `OSError`."""
+                del use_errno  # always
+                self._name = name
+                self._handle = dlopen(name, 0)
 
-        def __getattr__(self, name):
-            """Return a function. Raises `AttributeError` if the library has none with this name."""
-            if name.startswith("__"):
-                raise AttributeError(name)
-            function = _Function((name, self))
-            setattr(self, name, function)
-            return function
+            def __getattr__(self, name):
+                """Return a function. Raises `AttributeError` if the library has none with this name."""
+                if name.startswith("__"):
+                    raise AttributeError(name)
+                function = _Function((name, self))
+                setattr(self, name, function)
+                return function
+
+        if CDLL(None).getpid() != getpid():
+            raise ImportError
+    except Exception:  # noqa: BLE001 - private names may be gone, or have changed in any way
+        from ctypes import (
+            CDLL,
+            CFUNCTYPE,
+            Structure,
+            byref,
+            c_char_p,
+            c_int,
+            c_void_p,
+            get_errno,
+            sizeof,
+        )
 
 
 __all__ = [

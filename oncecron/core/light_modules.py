@@ -1,8 +1,9 @@
-"""Provide `signal`, `deque`, `start_thread` and SHA-256 without the standard modules around them.
+"""Provide what a firing needs of `signal`, `collections`, `threading` and `hashlib` without what they import.
 
 Every host pays for its imports at every tick. `signal` makes enumerations of its numbers (`enum`, `functools`,
-`operator`, ...: 3 ms); `threading` and `collections` bring another 2 ms; `hashlib` loads all of OpenSSL. What a firing
-needs of them are built-in modules. `signal` has plain numbers here, and `signal_name` has their names.
+`operator`, ...), and `collections` brings as much: 2 of the 38 ms of a firing. `hashlib` loads all of OpenSSL. CPython
+carries them out in private modules, which are taken as long as they are there. `signal` has plain numbers then, and
+`signal_name` has their names.
 """
 
 from __future__ import annotations
@@ -16,12 +17,36 @@ if TYPE_CHECKING:
     from _thread import start_new_thread as start_thread
     from collections import deque
     from collections.abc import Iterable, Iterator
+    from types import ModuleType
 else:
-    import _signal as signal
-    from _collections import deque
     from _thread import start_new_thread as start_thread
 
-__all__ = ["deque", "sha256_digest", "sha256_digests", "signal", "signal_name", "start_thread"]
+__all__ = [
+    "deque",
+    "light_module",
+    "sha256_digest",
+    "sha256_digests",
+    "signal",
+    "signal_name",
+    "start_thread",
+]
+
+
+def light_module(private: str, public: str, *names: str) -> ModuleType:
+    """Return a private module of CPython if it has these names, else the public one that has them on every Python."""
+    try:
+        module = __import__(private)
+    except ImportError:
+        return __import__(public)
+    return module if all(hasattr(module, name) for name in names) else __import__(public)
+
+
+if not TYPE_CHECKING:
+    signal = light_module(
+        *("_signal", "signal", "SIGKILL", "SIG_BLOCK", "getsignal", "pidfd_send_signal"),
+        *("pthread_sigmask", "signal"),
+    )
+    deque = light_module("_collections", "collections", "deque").deque
 
 
 def signal_name(number: int) -> str | None:
@@ -43,12 +68,6 @@ def sha256_digests(texts: Iterable[bytes]) -> Iterator[str]:
     A process that has just waited for a command needs 23 microseconds for 20 short texts, and 32 with OpenSSL, whose
     code is large. A Python that was built with other `--with-builtin-hashlib-hashes` has OpenSSL's alone.
     """
-    # ruff: noqa: PLC0415 - only some firings need it
-    try:
-        if sys.version_info >= (3, 12):
-            from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
-        else:
-            from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        from hashlib import sha256
+    private = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+    sha256 = light_module(private, "hashlib", "sha256").sha256
     return (sha256(text).hexdigest() for text in texts)

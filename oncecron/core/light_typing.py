@@ -1,4 +1,4 @@
-"""Provide `NamedTuple` and `TYPE_CHECKING` without `typing`, whose import (with `re`, ...) costs a firing 5 ms.
+"""Provide `NamedTuple` and `TYPE_CHECKING` without `typing`, whose import (with `re`, ...) costs a firing a third.
 
 Every host pays for its imports at every tick. So the modules that a firing imports (`core`, `config`, `run`, `stores`)
 take these two from here. They import `typing` only for the type checker, under `if TYPE_CHECKING`. Annotations are
@@ -13,7 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - a re-export
 else:
-    from _collections import _tuplegetter  # what `collections.namedtuple` reads its fields with
+    try:
+        from _collections import _tuplegetter as _field  # what `collections.namedtuple` uses
+
+        if _field(1, None).__get__(("", "second"), tuple) != "second":
+            raise ImportError  # noqa: TRY301 - it has another meaning on this Python
+    except (ImportError, TypeError, AttributeError):
+
+        def _field(place, doc):
+            return property(lambda values: tuple.__getitem__(values, place), doc=doc)
 
     class _Fields(type):
         """Makes a class body with annotations a tuple's class, 15 times as fast as `typing.NamedTuple`."""
@@ -25,7 +33,7 @@ else:
             body["_field_defaults"] = {field: body[field] for field in fields if field in body}
             body["__slots__"] = ()
             for place, field in enumerate(fields):
-                body[field] = _tuplegetter(place, None)
+                body[field] = _field(place, None)
             return type.__new__(cls, name, bases, body)
 
     class NamedTuple(tuple, metaclass=_Fields):

@@ -1,8 +1,10 @@
 """A version that the documentation names as supported is one that the tests run."""
 
 import re
+import tomllib
 
 import pytest
+import pythons
 from documents import ROOT
 from servers import versions
 
@@ -57,3 +59,19 @@ def test_all_of_them_are_run() -> None:
 def test_older_servers_are_refused() -> None:
     """By the same number."""
     assert int(OLDEST_POSTGRESQL) * 10000 == _OLDEST_SERVER
+
+
+def test_pythons_that_are_claimed_are_tested() -> None:
+    """From the oldest to the newest: by the classifiers, and by the workflow, whose last job runs one of them."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    named = [
+        name.rpartition(" ")[2]
+        for name in project["classifiers"]
+        if name.startswith("Programming Language :: Python :: ")
+    ]
+    assert named == list(pythons.RELEASES)
+    assert project["requires-python"] == f">={named[0]}"
+    assert f"Python {named[0]} or newer" in read("README.md")
+    workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    assert re.findall(r'"(3\.\d+)"', workflow)[:-1] == named

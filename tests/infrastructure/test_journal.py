@@ -57,14 +57,6 @@ def test_planted_overlap_is_found(journal: Journal, kind: str) -> None:
         assert_exclusive(journal)
 
 
-def test_overlap_of_other_keys_and_shards_is_none(journal: Journal) -> None:
-    """Exclusion is promised within a key and shard."""
-    plant(journal, "a", 1, 9)
-    plant(journal, "b", 1, 9, key="other")
-    plant(journal, "c", 1, 9, shard="1")
-    assert_exclusive(journal)
-
-
 def test_planted_second_start_of_a_tick_is_found(journal: Journal) -> None:
     """A tick that was started twice is found, unless it may have further attempts."""
     plant(journal, "a", 1, 2, tick="t")
@@ -92,50 +84,6 @@ def test_token_that_does_not_rise_is_found(journal: Journal, token: str) -> None
         assert_tokens_rise(journal)
 
 
-def test_job_writes_who_it_is(journal: Journal, running: Any) -> None:
-    """Key, tick, attempt and token come from the environment, the status is as asked for."""
-    process = running(
-        "--exit", 3, ONCECRON_HOST="alpha", ONCECRON_KEY="k", ONCECRON_TICK="t",
-        ONCECRON_ATTEMPT="2", ONCECRON_FENCING_TOKEN="17",
-    )  # fmt: skip
-    assert process.wait(timeout=10) == 3
-    [run] = journal.runs()
-    assert run.end is not None
-    assert (run.end.host, run.end.pid, run.end.detail) == ("alpha", process.pid, "3")
-    first = run.first
-    assert (first.key, first.tick, first.attempt, first.token) == ("k", "t", "2", "17")
-    assert not run.succeeded
-
-
-def test_job_records_signals_and_dies_by_the_ending_one(journal: Journal, running: Any) -> None:
-    """Each signal is printed and written; TERM ends it as if it had no handler."""
-    process = running("--ready", "--sleep", 60)
-    for name in ("USR1", "HUP"):
-        process.send_signal(getattr(signal, "SIG" + name))
-        assert process.stdout.readline().decode() == f"{name}\n"
-    assert process.wait(timeout=10) == -signal.SIGHUP
-    assert journal.runs()[0].signals == ["USR1", "HUP"]
-
-
-def test_job_that_ignores_term_lives_on(journal: Journal, running: Any) -> None:
-    """With --ignore-term only KILL ends it, and its beats prove how long it lived."""
-    process = running("--ready", "--sleep", 60, "--ignore-term", "--beats")
-    process.terminate()
-    assert process.stdout.readline() == b"TERM\n"
-    journal.wait_for("beat", len(journal.lines()) + 3)
-    process.kill()
-    process.wait()
-    [run] = journal.runs()
-    assert run.end is None
-    assert run.last_sign - run.started > 0.05
-
-
-def test_job_can_end_by_a_signal(running: Any) -> None:
-    """--kill-self gives the wait status of that signal."""
-    for name in ("KILL", "TERM", "SEGV"):
-        assert running("--kill-self", name).wait(timeout=10) == -getattr(signal, "SIG" + name)
-
-
 @pytest.mark.parametrize(
     ("option", "role"), [("--fork", "survivor"), ("--setsid-grandchild", "grandchild")]
 )
@@ -155,13 +103,3 @@ def test_leftovers_count_as_the_run_that_left_them(
         assert_exclusive(journal)
     os.kill(start.pid, signal.SIGKILL)
     eventually(lambda: not process.alive())
-
-
-def test_success_may_leave_something_behind_on_request(journal: Journal) -> None:
-    """With ignore_after_success beats after the job's own end with status 0 do not count."""
-    plant(journal, "one", 1, 2)
-    journal.write("beat", "host", 8, 6, "host:one", "k", "-", "one", "1", "1", "-")
-    plant(journal, "two", 3, 4)
-    assert_exclusive(journal, ignore_after_success=True)
-    with pytest.raises(AssertionError, match="two at a time"):
-        assert_exclusive(journal)

@@ -5,10 +5,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
-from servers import Host, Journal, Network, PostgresServer, eventually, job
-from servers.process import end, read_process
+from servers import Host, Network, PostgresServer
+from servers.process import end
 
 SELECT = """
 import sys, psycopg
@@ -49,21 +48,6 @@ def server(hosts: list[Host], new_postgres: Callable[..., PostgresServer]) -> Po
     return new_postgres(host=hosts[0].address, prefix=hosts[0].prefix)
 
 
-def test_hosts_have_names_and_see_each_other_only(hosts: list[Host]) -> None:
-    """Each has its hostname and one way out: to the others."""
-    assert [host.run(["hostname"]).strip() for host in hosts] == ["store", "alpha", "beta"]
-    for host in hosts:
-        routes = host.run(["/usr/sbin/ip", "-4", "route"]).splitlines()
-        assert [route.split()[0] for route in routes] == ["10.203.0.0/24"]
-
-
-def test_server_of_a_host_is_out_of_reach_from_the_machine(server: PostgresServer) -> None:
-    """Over TCP only the hosts reach it; the tests themselves use the unix socket."""
-    assert server.execute("select 1") == [(1,)]
-    with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(server.url("runner"), connect_timeout=2)
-
-
 def test_silent_cut_drops_what_comes_and_goes(hosts: list[Host], server: PostgresServer) -> None:
     """A cut client gets no answer and no error, and is not heard; others are; healing heals."""
     _, alpha, beta = hosts
@@ -92,48 +76,9 @@ def test_silent_cut_drops_what_comes_and_goes(hosts: list[Host], server: Postgre
         end(client)
 
 
-def test_silent_cut_of_the_server_cuts_everybody(hosts: list[Host], server: PostgresServer) -> None:
-    """The server's own host can be cut off too."""
-    hosts[0].cut()
-    assert {reachable(host, server) for host in hosts[1:]} == {"TimeoutError"}
-    hosts[0].heal()
-    assert {reachable(host, server) for host in hosts[1:]} == {"yes"}
-
-
 def test_loud_cut_is_an_error_at_once(hosts: list[Host], server: PostgresServer) -> None:
     """With its link down a host has no route; healing brings it back."""
     hosts[1].cut(silent=False)
     assert reachable(hosts[1], server) == "Network is unreachable"
     hosts[1].heal()
     assert reachable(hosts[1], server) == "yes"
-
-
-def test_power_off_kills_what_runs_there_alone(hosts: list[Host], journal: Journal) -> None:
-    """All processes of a host die, whatever session they are in; other hosts do not notice."""
-    jobs = [
-        host.popen(job(journal, "--sleep", 60, "--beats", "--setsid-grandchild"))
-        for host in hosts[1:]
-    ]
-    journal.wait_for("start", 4)
-    hosts[1].power_off()
-    assert hosts[1].processes() == []
-    jobs[0].wait(timeout=5)
-    count = len(journal.lines())
-    journal.wait_for("beat", count + 5, where=lambda line: line.host == "beta")
-    last = max(line.time for line in journal.lines() if line.host == "alpha")
-    assert last < journal.lines()[-1].time
-    assert jobs[1].poll() is None
-    for process in jobs:
-        end(process, 9)
-
-
-def test_frozen_host_does_nothing_until_it_thaws(hosts: list[Host], journal: Journal) -> None:
-    """sigstop() stops every process of a host, sigcont() lets them go on."""
-    process = hosts[1].popen(job(journal, "--sleep", 60, "--beats"))
-    journal.wait_for("beat")
-    hosts[1].sigstop()
-    eventually(lambda: (read_process(process.pid) or process).state == "T")  # type: ignore[union-attr]
-    count = len(journal.lines())
-    hosts[1].sigcont()
-    journal.wait_for("beat", count + 2)
-    end(process, 9)

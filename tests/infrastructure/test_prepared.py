@@ -1,13 +1,9 @@
 """A command from the prepared process does what the console script does."""
 
-import functools
-import threading
 from pathlib import Path
 
 import pytest
-from servers import prepared
-from servers.oncecron import CONSOLE_SCRIPT, Oncecron
-from servers.prepared import can_carry_out, carry_out
+from servers.oncecron import Oncecron
 
 from oncecron.cli.main import ONCECRON
 
@@ -35,30 +31,3 @@ def test_environment_and_directory_are_the_callers(host: Oncecron, tmp_path: Pat
     for zone, offset in (("Asia/Tokyo", b"+09:00"), ("America/Lima", b"-05:00")):
         host.environment["TZ"] = zone
         assert offset in host("next", "--schedule", "@daily", "--json").out
-
-
-def test_whoever_asks_first_may_leave(host: Oncecron, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread: what it has started goes on for all."""
-    another = functools.cache(prepared._prepared.__wrapped__)
-    monkeypatch.setattr(prepared, "_prepared", another)
-    first = threading.Thread(target=host, args=("history", "--help"))
-    first.start()
-    first.join()
-    with another():
-        assert host("history", "--help").status == 0
-
-
-def test_what_runs_too_long_is_killed(host: Oncecron, tmp_path: Path) -> None:
-    """As it is where it was started by itself."""
-    host.run("k", "--", "true")
-    words = [str(CONSOLE_SCRIPT), "history", "--follow"]
-    with pytest.raises(AssertionError, match="still running"):
-        carry_out(words, host.environment, str(tmp_path), 0.2)
-
-
-def test_what_an_interpreter_heeds_at_its_start_starts_one() -> None:
-    """And a firing is always started."""
-    assert can_carry_out(["oncecron", "history"], {"PATH": "/bin"})
-    assert not can_carry_out(["oncecron", "history"], {"PATH": "/bin", "LANG": "C"})
-    assert not can_carry_out(["oncecron", "history"], {"LD_PRELOAD": "/usr/lib/faketime"})
-    assert not can_carry_out(["oncecron", "run", "--key"], {"PATH": "/bin"})

@@ -61,26 +61,6 @@ def test_a_story_goes_to_its_next_store_with_the_next_seed(monkeypatch: pytest.M
     assert chosen(story()) == [[seen[2]]]
 
 
-def test_stories_do_not_all_choose_the_same_store() -> None:
-    """Within one run every store gets its share."""
-    items = [Item(f"test_{n}", store=store) for n in range(40) for store in STORES]
-    counts = [chosen(items).count([store]) for store in STORES]
-    assert sum(counts) == 40
-    assert min(counts) > 3
-
-
-def test_other_parameters_make_other_stories() -> None:
-    """Each of them runs, on one store."""
-    items = [*story(seconds=90), *story(seconds=-90)]
-    assert [item.callspec.params["seconds"] for item in story_stores.choose(items)] == [90, -90]
-
-
-def test_two_stores_of_one_test_are_one_choice() -> None:
-    """A lease's store and a log beside it: one pair of them."""
-    pairs = [Item("test_it", store=s, log=log) for s in STORES for log in ("postgres", "sqlite")]
-    assert len(chosen(pairs)) == 1
-
-
 @pytest.mark.parametrize(
     ("parameters", "number"),
     [
@@ -132,13 +112,6 @@ def test_the_stores_can_be_named(
     monkeypatch.setenv("ONCECRON_TEST_STORES", stores)
     assert chosen([*story(), Item("test_that")]) == [*left, []]
     assert chosen(story(directory="contract")) == left
-
-
-@pytest.mark.parametrize("typed", ["tests -k redis", "tests/x.py::test_it[redis]"])
-def test_a_store_in_the_arguments_is_not_left_out(typed: str) -> None:
-    """Pytest leaves out the others itself."""
-    assert len(chosen(story(), typed)) == 4
-    assert len(chosen(story(), "tests/acceptance/test_redis_wire.py -k again")) == 1
 
 
 def test_the_seed_is_printed_and_is_of_all_processes(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from distribution import TOGETHER, Distribution
-from servers import descendants, eventually, skewed, spawn
-from servers.process import end, kill_tree, read_process, wait_gone
+from servers import eventually, skewed, spawn
+from servers.process import end, read_process, wait_gone
 
 TESTS = Path(__file__).parent.parent
 CLOCKS = """
@@ -18,41 +17,6 @@ import time
 print(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(),
       open('/proc/self/stat').read().rpartition(')')[2].split()[19])
 """
-
-
-def test_eventually_returns_the_answer_or_the_last_reason() -> None:
-    """It waits until an assertion holds, and says why it did not."""
-    answers = iter([False, None, 42])
-    assert eventually(lambda: next(answers)) == 42
-
-    def never() -> bool:
-        assert not answers, "one is less"
-        return True
-
-    with pytest.raises(AssertionError, match="one is less"):
-        eventually(never, deadline=0.01)
-
-
-def test_a_look_that_takes_long_is_not_repeated_at_once() -> None:
-    """What looks by starting a process would take a processor for as long as it waits."""
-    looks = []
-
-    def costly() -> bool:
-        looks.append(time.sleep(0.05))  # the look
-        return False
-
-    with pytest.raises(AssertionError):
-        eventually(costly, deadline=0.6)
-    assert 2 <= len(looks) <= 5
-
-
-def test_what_stays_together_is_there() -> None:
-    """A file that was renamed would have its tests spread over the processes."""
-    names = {path.name for path in TESTS.rglob("test_*.py")}
-    assert set(TOGETHER) <= names
-    scopes = [Distribution._split_scope(None, f"tests/x/{name}::test_it") for name in TOGETHER]
-    assert scopes == [f"tests/x/{name}" for name in TOGETHER]
-    assert Distribution._split_scope(None, "test_jobs.py::test_it") == "test_jobs.py::test_it"
 
 
 @pytest.mark.parametrize("skew", [90.5, -3600])
@@ -67,16 +31,6 @@ def test_skew_moves_the_wall_clock_alone(skew: float) -> None:
     assert before[2] <= monotonic <= after[2]
     tick = os.sysconf("SC_CLK_TCK")
     assert before[1] - 1 / tick <= started / tick <= after[1]
-
-
-def test_tree_is_killed_with_its_sessions() -> None:
-    """descendants() and kill_tree() see children in sessions of their own."""
-    process = spawn(["sh", "-c", "setsid sleep 60 & sleep 60; :"])
-    eventually(lambda: len(descendants(process.pid)) == 3)
-    tree = descendants(process.pid)
-    kill_tree(process.pid)
-    assert process.wait(timeout=5) == -signal.SIGKILL
-    wait_gone(tree)
 
 
 def test_servers_die_with_the_tests() -> None:

@@ -24,7 +24,9 @@ PORTS = range(17000, 32000)
 DISK, MEMORY = Path("/tmp"), Path("/dev/shm")  # noqa: S108 - their places in Linux
 ROOM = 4 << 30  # bytes: for the servers of a handful of workers
 _random = random.SystemRandom()  # pytest-randomly seeds the others alike in every process
-_given_ports: set[int] = set()
+_PORTS_AT_ONCE = 100
+_ports: list[int] = []
+_locks: list[socket.socket] = []
 
 
 class Process(NamedTuple):
@@ -151,17 +153,31 @@ def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGTERM) -> int
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that nobody uses now, and that is given to no other server of these tests."""
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % count
+    """Return a TCP port that nobody uses now, and that no other test on this machine is given."""
     while True:
-        port = _random.choice(PORTS) // count * count + own
-        if port in _given_ports:
-            continue
-        _given_ports.add(port)
+        if not _ports:
+            _ports.extend(_own_ports())
+        port = _ports.pop()
         with socket.socket() as attempt, contextlib.suppress(OSError):
             attempt.bind((host, port))
             return port
+
+
+def _own_ports() -> list[int]:
+    """Return ports of this process alone, as long as it lives: the name of a socket is their lock.
+
+    A server may start long after it was given its port, and again after it was killed.
+    """
+    while True:
+        first = _random.randrange(PORTS.start, PORTS.stop, _PORTS_AT_ONCE)
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0oncecron-test-ports-{first}")
+        except OSError:
+            lock.close()
+            continue
+        _locks.append(lock)
+        return _random.sample(range(first, first + _PORTS_AT_ONCE), _PORTS_AT_ONCE)
 
 
 @functools.cache

@@ -1,14 +1,13 @@
 """Debian's promtool, which checks rules and metrics as Prometheus reads them: fetched and unpacked, not installed."""
 
-import fcntl
-import os
 import subprocess
-from pathlib import Path
 
-from servers.require import not_proven, program
+import debian
 
-_VENV = os.environ.get("ONCECRON_TEST_VENV", Path(__file__).parents[2] / ".venv-test")
-DIRECTORY = Path(_VENV).resolve() / "prometheus"
+from servers.other_crons import DIRECTORY as CRONS
+from servers.other_crons import fetch_packages
+
+DIRECTORY = CRONS.with_name("prometheus")
 
 
 def promtool(*words: str, text: bytes = b"") -> None:
@@ -20,23 +19,5 @@ def promtool(*words: str, text: bytes = b"") -> None:
 
 
 def _unpacked() -> str:
-    path = DIRECTORY / "root" / "usr" / "bin" / "promtool"
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    with (DIRECTORY / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (DIRECTORY / "complete").exists():
-            _fetch()
-            (DIRECTORY / "complete").touch()
-    return str(path)
-
-
-def _fetch() -> None:
-    done = subprocess.run(
-        [program("apt-get"), "-q", "download", "prometheus"],
-        cwd=DIRECTORY, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        not_proven(f"Debian's package prometheus cannot be fetched: {done.stderr.strip()}")
-    [archive] = DIRECTORY.glob("*.deb")
-    subprocess.run([program("dpkg-deb"), "-x", str(archive), str(DIRECTORY / "root")], check=True)
-    archive.unlink()
+    debian.once(DIRECTORY, lambda: fetch_packages(DIRECTORY, ["prometheus"]))
+    return str(DIRECTORY / "root/usr/bin/promtool")

@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from debian import by_its_own_library
+
 from servers.other_crons import DIRECTORY as CRONS
-from servers.other_crons import by_its_own_library, fetch_packages
+from servers.other_crons import fetch_packages
 from servers.process import server_user
 from servers.require import not_proven, program
 

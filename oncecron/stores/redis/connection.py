@@ -4,17 +4,17 @@ The handshake (AUTH, SELECT, CLIENT SETNAME) goes out in the same write as the f
 of its own. It is confirmed first where a refused handshake would not stop the command: as a user other than `default`,
 or in a database other than 0, the command would run as somebody else or in the wrong place.
 
-This module uses `_socket`, because importing `socket` costs a firing 4 ms.
+This module uses `_socket` where it can, because importing `socket` costs a firing 4 ms.
 """
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
 import time
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
+from oncecron.core.light_modules import light_module
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import (
     KEEPALIVE_COUNT,
@@ -25,6 +25,7 @@ from oncecron.core.timing import (
 from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
 
 if TYPE_CHECKING:
+    import _socket
     import ssl
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn, TypeVar
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.resp import Reply
 
     Answer = TypeVar("Answer")
+else:
+    _socket = light_module(
+        *("_socket", "socket", "AF_UNIX", "SOCK_STREAM", "TCP_USER_TIMEOUT", "getaddrinfo"),
+        "socket",
+    )
 
 # ruff: noqa: PLC0415 - a firing imports what it rarely needs only when it needs it
 

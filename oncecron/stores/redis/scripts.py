@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import os
 
+from oncecron.core.light_modules import light_module
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, recordable_values
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
-
-try:  # hashlib loads all of OpenSSL, which costs a firing milliseconds
-    from _sha1 import sha1  # type: ignore[import-not-found]
-except ImportError:
-    from hashlib import sha1
-
 from oncecron.stores.redis.resp import ReplyError
 
 if TYPE_CHECKING:
@@ -111,7 +106,8 @@ def _lua(name: str) -> str:
 
 def digest(script: str) -> str:
     """Return the hash by which a server knows a script."""
-    name: str = sha1(script.encode()).hexdigest()  # noqa: S324 - the server's name for it
+    sha1 = light_module("_sha1", "hashlib", "sha1").sha1
+    name: str = sha1(script.encode()).hexdigest()
     return name
 
 
