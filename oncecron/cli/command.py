@@ -2,6 +2,9 @@
 
 click only splits the command line. Values stay text until `config.Settings` converts them, so that
 every source is checked alike and an error names the option.
+
+A command's module is imported when the command is used or its help is printed. No module imports a driver: `opened`
+does.
 """
 
 from __future__ import annotations
@@ -9,13 +12,26 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
-from oncecron.config.options import STORE_OPTIONS, Option
+from oncecron.cli import output
+from oncecron.cli.output import Kind, Writer
+from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
+from oncecron.config.options import Option
+from oncecron.config.run_parser import is_option
+from oncecron.core.errors import UsageError
+from oncecron.core.masking import masked_words
+from oncecron.core.stderr import Patient
 from oncecron.core.timing import INSPECTOR_TIMEOUT
+from oncecron.core.units import parse_duration
+from oncecron.run.process_tree import refuse_core
+from oncecron.run.spool import spool_of
+from oncecron.stores import open_inspector
+from oncecron.stores.address import has_password, masked, shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +51,7 @@ def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
     def offered(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from oncecron.cli.completion import candidates  # noqa: PLC0415 - only at a TAB
+        from oncecron.cli.completion import candidates  # noqa: PLC0415 - it imports this module
 
         return candidates(what, context, incomplete)
 
@@ -60,8 +76,6 @@ OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
 
 def answer(context: click.Context, text: str) -> NoReturn:
     """Print a text and exit, for options such as --help. Raises `OutputError`, `BrokenPipeError`."""
-    from oncecron.cli import output  # noqa: PLC0415 - a command that is carried out may not need it
-
     output.say(text, output.standard_output())
     context.exit()
 
@@ -87,7 +101,10 @@ def _help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> 
 
 
 class LazyGroup(_Helpful, click.Group):
-    """A group of commands. Each is the `COMMAND` of its module, which is imported on first use."""
+    """A group of commands, whose modules are imported on first use.
+
+    A command is the `COMMAND` of the module that has its name, or one of the `COMMANDS` of another one.
+    """
 
     def __init__(
         self,
@@ -97,14 +114,19 @@ class LazyGroup(_Helpful, click.Group):
         *,
         about: str,
         short: str = "",
+        modules: Mapping[str, str] | None = None,
         meant: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`sections`: names by heading of the help; `package`: of the modules; `meant`: hints for other names."""
+        """`sections`: names by heading of the help; `package`: of the modules; `modules`: those with another name.
+
+        `meant`: hints for other names.
+        """
         super().__init__(name, help=about, short_help=short, no_args_is_help=False, **more)
         self.sections = sections
         self.names = tuple(name for names in sections.values() for name in names)
         self._package = package
+        self._modules = modules or {}
         self._meant = meant or {}
         self.otherwise = f"the commands are {', '.join(self.names)}"
         """The hint for a name that is similar to none of the commands."""
@@ -117,8 +139,9 @@ class LazyGroup(_Helpful, click.Group):
         """Import the command."""
         if cmd_name not in self.names:
             return None
-        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").COMMAND
-        return command
+        name = self._modules.get(cmd_name)
+        module = importlib.import_module(f"{self._package}.{name or cmd_name}")
+        return module.COMMANDS[cmd_name] if name else module.COMMAND  # type: ignore[no-any-return]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -174,9 +197,6 @@ class LazyGroup(_Helpful, click.Group):
 
 def _pasted(line: Sequence[str]) -> str:
     """Return a command line for a shell, without passwords."""
-    from oncecron.core.masking import masked_words  # noqa: PLC0415 - not for --help
-    from oncecron.stores.address import has_password, shell_quoted  # noqa: PLC0415 - not for --help
-
     words, before = [], ""
     for word, shown in zip(line[1:], masked_words(line[1:]), strict=True):
         name = word.partition("=")[0] + "=" if word.startswith("--") and "=" in word else ""
@@ -219,8 +239,6 @@ class TableCommand(_Helpful):
         self._use = use
 
     def _called(self, **values: Any) -> int:
-        from oncecron.run.process_tree import refuse_core  # noqa: PLC0415 - not for --help
-
         refuse_core()
         words = values.get("words")
         given = self.typed(click.get_current_context())
@@ -241,9 +259,6 @@ class TableCommand(_Helpful):
 
     def _refuse_missing_values(self, ctx: click.Context, args: Sequence[str]) -> None:
         """Raise `UsageError` for an option whose value is the next option: that of an unset variable."""
-        from oncecron.config.run_parser import is_option  # noqa: PLC0415 - not for --help
-        from oncecron.core.errors import UsageError  # noqa: PLC0415 - likewise
-
         words = iter(args)
         for word in words:
             option = self._option_before_its_value(word)
@@ -274,8 +289,6 @@ class TableCommand(_Helpful):
 
     def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
         """Raise `UsageError` for an option whose first value click would drop without a word."""
-        from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
-
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         given = [parameter.name for parameter in order]
         for option in self.table:
@@ -363,10 +376,6 @@ def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspec
 
 def opened(address: Address, namespace: str) -> Inspector:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
-    from oncecron.core.stderr import Patient  # noqa: PLC0415 - not for --help
-    from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
-    from oncecron.stores.address import masked  # noqa: PLC0415 - not for --help
-
     waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
     store: Inspector = Patient(open_inspector(address, namespace), waits_for)
     return store
@@ -374,8 +383,6 @@ def opened(address: Address, namespace: str) -> Inspector:
 
 def spools(settings: Settings) -> list[Spool]:
     """Return the spools with records of this user's firings on this host: of the store, and of the log beside it."""
-    from oncecron.run.spool import spool_of  # noqa: PLC0415 - not for --help
-
     addresses = filter(None, (settings.address(), settings.log()))
     return [spool_of(address, settings["namespace"]) for address in addresses]
 
@@ -414,11 +421,6 @@ def moment(text: str, now: float) -> float:
 
     Raises `UsageError`.
     """
-    from datetime import datetime  # noqa: PLC0415 - not for --help
-
-    from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
-    from oncecron.core.units import parse_duration  # noqa: PLC0415 - not for --help
-
     try:
         return now - parse_duration(text)
     except ValueError:
@@ -433,8 +435,6 @@ def moment(text: str, now: float) -> float:
 
 def output_format(settings: Settings) -> str:
     """Return the chosen format. Raises `UsageError` when two were chosen."""
-    from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
-
     chosen: str = settings["format"]
     if not settings["json"]:
         return chosen
@@ -443,22 +443,8 @@ def output_format(settings: Settings) -> str:
     return "json"
 
 
-__all__ = [
-    "FILES",
-    "HOSTS",
-    "KEYS",
-    "OUTPUT_OPTIONS",
-    "STORE_OPTIONS",
-    "LazyGroup",
-    "TableCommand",
-    "all_inspectors",
-    "answer",
-    "incomplete",
-    "labelled",
-    "moment",
-    "opened",
-    "output_format",
-    "spools",
-    "store_and_log",
-    "store_inspector",
-]
+def writer(kind: Kind, settings: Settings, *, utc: bool | None = None) -> Writer:
+    """Return what writes the answer of a command. Raises `OutputError`, `UsageError`; `utc`: instead of --utc."""
+    stream = output.standard_output()
+    utc = settings["utc"] if utc is None else utc
+    return Writer(kind, output.style_for(stream, output_format(settings), utc=utc), stream)

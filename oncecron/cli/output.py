@@ -1,8 +1,8 @@
 """Output as table, JSON, NDJSON or CSV, written row by row: a million rows need no memory.
 
-On a terminal the last column of a table is cut to the width, and the outcome is coloured. In a pipe nothing is
-cut or coloured. The machine formats have every field under its published name, null for an absent value, times
-to the millisecond and seconds to the microsecond.
+Each command declares the `Kind` of what it shows. On a terminal the last column of a table is cut to the width, and
+the outcome is coloured. In a pipe nothing is cut or coloured. The machine formats have every field under its published
+name, null for an absent value, times to the millisecond and seconds to the microsecond.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from oncecron.core.errors import OutputError
-from oncecron.core.text import ABSENT, Clock, cut, display_width, visible
+from oncecron.core.light_modules import signal_name
+from oncecron.core.text import ABSENT, Clock, cut, display_width, part_of, visible
 from oncecron.core.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from oncecron.cli.tables import Kind
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
@@ -36,6 +35,76 @@ _COLOURS = {
     **dict.fromkeys(("failed", "timed-out", "lost"), "31"),
     **dict.fromkeys(("stopped", "not-started", "unclaimed"), "33"),
 }
+
+
+class Column(NamedTuple):
+    """A column of a table: its title, and the text of a record in it."""
+
+    title: str
+    text: Callable[[Any, Clock], str]
+    right: bool = False
+    is_optional: bool = False
+    """Whether it is left out if none of the first rows has anything in it."""
+
+
+class Kind(NamedTuple):
+    """The published fields of a kind of record, and the columns of its table."""
+
+    fields: tuple[str, ...]
+    times: Collection[str] = ()
+    columns: tuple[Column, ...] = ()
+    """The last one may be cut, and may contain blanks."""
+
+
+def field(name: str, title: str = "", *, right: bool = False) -> Column:
+    """Return the column that shows a field as it is, below its name or another title."""
+
+    def text(record: Any, _clock: Clock) -> str:
+        value = getattr(record, name)
+        return ABSENT if value in (None, "") else str(value)
+
+    return Column(title or name.upper(), text, right)
+
+
+def fields(*names: str) -> Iterator[Column]:
+    """Yield a column for each of some fields, below its name."""
+    return map(field, names)
+
+
+def number(name: str, title: str = "") -> Column:
+    """Return the column of a number."""
+    return field(name, title, right=True)
+
+
+def time(name: str, title: str = "") -> Column:
+    """Return the column of a time."""
+    return Column(title or name.upper(), lambda record, clock: clock.seconds(getattr(record, name)))
+
+
+def duration(name: str, title: str = "") -> Column:
+    """Return the column of a number of seconds."""
+
+    def text(record: Any, _clock: Clock) -> str:
+        value = getattr(record, name)
+        return ABSENT if value is None else format_duration(value)
+
+    return Column(title or name.upper(), text, right=True)
+
+
+def _exit_text(record: Any, _clock: Clock) -> str:
+    if record.signal is None:
+        return ABSENT if record.exit_code is None else str(record.exit_code)
+    return signal_name(record.signal) or f"SIG{record.signal}"
+
+
+def _items_text(record: Any, _clock: Clock) -> str:
+    total = record.items_total
+    return ABSENT if total is None else f"{record.items_ended:,}/{total:,}"
+
+
+EXIT = Column("EXIT", _exit_text, right=True)
+SHARD = Column("SHARD", lambda record, _clock: part_of(record.shard, record.shards))
+ITEMS = Column("ITEMS", _items_text, right=True, is_optional=True)
 
 
 class Style(NamedTuple):
@@ -88,6 +157,8 @@ class Writer:
         self._kind = kind
         self._style = style
         self._stream = stream
+        self.is_watched = stream.isatty()
+        """Whether a person reads it now."""
         self._widths: list[int] = []
         self._columns: list[int] = []
         """Which columns of the table are shown."""

@@ -42,7 +42,7 @@ OPTIONS = (
 
 def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
-    from oncecron.cli.pause import named_key
+    from oncecron.cli.sentences import valid_key
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.text import Clock, visible
@@ -50,7 +50,7 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.log.tick_history import Sources, gather
 
     settings = Settings(OPTIONS, given)
-    key, tick = named_key(words[0]), _tick(settings)
+    key, tick = valid_key(words[0]), _tick(settings)
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):

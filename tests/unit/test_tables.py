@@ -17,18 +17,13 @@ from hypothesis import strategies as st
 from oncecron.cli import output
 from oncecron.cli.command import FORMAT
 from oncecron.cli.output import Style, Writer, say, visible_lines, write_text
-from oncecron.cli.tables import (
-    COMING,
-    EXECUTIONS,
-    FINDINGS,
-    IN_FULL,
-    JOBS,
-    LEASES,
-    PAUSES,
-    SKIPS,
-    Column,
-    Kind,
-)
+from oncecron.cli.audit import FINDINGS
+from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
+from oncecron.cli.jobs import JOBS
+from oncecron.cli.locks import LEASES, PAUSES
+from oncecron.cli.next import COMING
+from oncecron.cli.output import Column, Kind
+from oncecron.cli.sentences import suggestion
 from oncecron.core import text as texts
 from oncecron.core.errors import OutputError
 from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Pause, Skip
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli import history, pause, tables
+from oncecron.cli import history
 from oncecron.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -509,14 +504,14 @@ def test_nothing_found_by_a_filter_is_not_nothing(
 
 def test_a_terminal_obeys_no_name_that_may_have_been_meant() -> None:
     """Hosts name themselves."""
-    assert pause.near("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
+    assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
 
 
 def test_refusals_tell_the_part() -> None:
     """Before what may be cut, and in the form of the other tables."""
     skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
     table = io.StringIO()
-    output.Writer(tables.SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
+    output.Writer(SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
     heading, *rows = (line.split() for line in table.getvalue().splitlines())
     assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
     assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]
@@ -527,5 +522,5 @@ def test_seconds_are_published_to_the_microsecond() -> None:
     stream = io.StringIO()
     execution = EXECUTION._replace(duration=3.227506444000028)
     style = output.Style("ndjson", Clock(utc=True))
-    output.Writer(tables.EXECUTIONS, style, stream).write([execution])
+    output.Writer(EXECUTIONS, style, stream).write([execution])
     assert '"duration": 3.227506,' in stream.getvalue()
