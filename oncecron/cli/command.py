@@ -3,8 +3,8 @@
 click only splits the command line. Values stay text until `config.Settings` converts them, so that
 every source is checked alike and an error names the option.
 
-A command's module is imported when the command is used or its help is printed. No module imports a driver: `opened`
-does.
+A command's module is imported when the command is used or its help is printed. No module imports a driver:
+`open_store` does.
 """
 
 from __future__ import annotations
@@ -45,29 +45,28 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 
-def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
+def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
     """Return the callback that click calls to complete a value."""
 
-    def offered(
+    def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         from oncecron.cli.completion import candidates  # noqa: PLC0415 - it imports this module
 
         return candidates(what, context, incomplete)
 
-    return offered
+    return complete
 
 
-KEYS, HOSTS, FILES = completing("key"), completing("host"), completing("file")
+KEYS, HOSTS, FILES = completer("key"), completer("host"), completer("file")
 
 UTC = Option("utc", "flag", "Show times in UTC instead of this host's time zone.", "", "Output")
 FORMAT = Option(
     "format",
     "choice",
     "Print a table, or all fields as JSON (one array), as ndjson (one JSON object per line), or as CSV.",
-    "table|json|ndjson|csv",
-    "Output",
-    "table",
+    group="Output",
+    default="table",
     choices=("table", "json", "ndjson", "csv"),
 )
 JSON = Option("json", "flag", "Same as --format json.", "", "Output")
@@ -174,7 +173,7 @@ class LazyGroup(_Helpful, click.Group):
             at = typed.index(command)
             line = [ctx.command_path, command, *typed[:at], *typed[at + 1 :]]
             raise UsageErrorWithCure(
-                f"options go after the command; write `{_pasted(line)}`", ctx
+                f"options go after the command; write `{_shell_line(line)}`", ctx
             ) from error
 
     def _has_option(self, ctx: click.Context, command: str, name: str) -> bool:
@@ -195,7 +194,7 @@ class LazyGroup(_Helpful, click.Group):
                 )
 
 
-def _pasted(line: Sequence[str]) -> str:
+def _shell_line(line: Sequence[str]) -> str:
     """Return a command line for a shell, without passwords."""
     words, before = [], ""
     for word, shown in zip(line[1:], masked_words(line[1:]), strict=True):
@@ -229,7 +228,7 @@ class TableCommand(_Helpful):
         super().__init__(
             name,
             params=[*map(_click_option, options), *([words] if words else [])],
-            callback=self._called,
+            callback=self._call,
             help=about,
             short_help=short,
             context_settings={"allow_interspersed_args": not greedy, "allow_extra_args": True},
@@ -238,7 +237,7 @@ class TableCommand(_Helpful):
         self.table = tuple(options)
         self._use = use
 
-    def _called(self, **values: Any) -> int:
+    def _call(self, **values: Any) -> int:
         refuse_core()
         words = values.get("words")
         given = self.typed(click.get_current_context())
@@ -350,7 +349,7 @@ def _click_option(option: Option) -> click.Option:
         metavar=option.metavar,
         help=text,
         multiple=option.repeatable,
-        shell_complete=completing(option.choices or option.completion),
+        shell_complete=completer(option.choices or option.completion),
         **more,
     )
 
@@ -367,14 +366,14 @@ def _as_text(option: Option, value: Any) -> str:
 def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspector]:
     """Open the store for queries; `log`: the one that holds the log. Raises `StoreError`."""
     beside = settings.log()  # checked also where only the store is asked
-    store = opened((beside if log else None) or settings.address(), settings["namespace"])
+    store = open_store((beside if log else None) or settings.address(), settings["namespace"])
     try:
         yield store
     finally:
         store.close()
 
 
-def opened(address: Address, namespace: str) -> Inspector:
+def open_store(address: Address, namespace: str) -> Inspector:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
     waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
     store: Inspector = Patient(open_inspector(address, namespace), waits_for)
@@ -409,7 +408,7 @@ def incomplete(*stores: Inspector) -> int:
     return int(any(store.unreadable for store in stores))
 
 
-def labelled(answers: dict[str, str]) -> str:
+def with_names(answers: dict[str, str]) -> str:
     """Return the answers of `all_inspectors` as text; two answers begin with their names."""
     if len(answers) == 1:
         return answers["store"]

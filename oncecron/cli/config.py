@@ -43,7 +43,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     problems = check_file(path) if path else []
     stream = output.standard_output()
     if "json" in given:
-        output.write_text(output.json_text([*map(_published, problems)], 1), stream)
+        output.write_text(output.json_text([*map(_public_fields, problems)], 1), stream)
     elif problems:
         output.say("\n".join(map(str, problems)), stream)
     else:
@@ -51,7 +51,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     return EX_CONFIG if problems else 0
 
 
-def _published(problem: FileProblem) -> dict[str, Any]:
+def _public_fields(problem: FileProblem) -> dict[str, Any]:
     """Return the published fields; null for the whole file, for a whole section, and for no cure."""
     message, _, cure = problem.text.partition("; ")
     return {

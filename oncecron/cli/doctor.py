@@ -10,7 +10,7 @@ from oncecron.cli.command import (
     JSON,
     STORE_OPTIONS,
     TableCommand,
-    opened,
+    open_store,
     output_format,
 )
 from oncecron.cli.output import Column, Kind
@@ -106,7 +106,7 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
     where = f"{masked(address.target)}, from {source or 'the configuration file'}"
     try:
-        inspector = opened(address, settings["namespace"])
+        inspector = open_store(address, settings["namespace"])
         try:
             for number, each in enumerate(inspector.examine()):
                 if number == 0:

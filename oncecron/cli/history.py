@@ -29,7 +29,7 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.output import Column, Kind, Writer
 from oncecron.cli.sentences import known_keys, unknown_key, valid_text
-from oncecron.config.options import Option
+from oncecron.config.options import Option, grouped
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from oncecron.stores.api import Inspector
 
-_WHICH = "Which records"
 _ALL = "leave it out to see all"
 _MOST = 10**15  # a store's integers hold no more
 _POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim takes milliseconds
@@ -89,59 +88,53 @@ SKIPS = Kind(
 )
 
 OPTIONS = (
-    Option(
-        "since",
-        "text",
-        "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
-        "2026-11-20T02:00+01:00.",
-        "AGE|TIME",
-        _WHICH,
-    ),
-    Option("host", "text", "Show only this host.", "HOST", _WHICH, completion="host"),
-    Option(
-        "outcome",
-        "text",
-        "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
-        "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, unmet, "
-        "no-store.",
-        "OUTCOME",
-        _WHICH,
-        completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
-    ),
-    Option("tick", "text", "Show only this tick, written as in the table.", "TICK", _WHICH),
-    Option(
-        "exhausted",
-        "flag",
-        "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
-        "",
-        _WHICH,
-    ),
-    Option(
-        "id",
-        "integer",
-        "Show one execution in full, with the output that --capture recorded.",
-        "ID",
-        _WHICH,
-        minimum=1,
-        maximum=_MOST,
-    ),
-    Option(
-        "limit",
-        "integer",
-        "Show at most N, newest first. 0: no limit, which is also the default with --since.",
-        "N",
-        _WHICH,
-        "50",
-        minimum=0,
-        maximum=_MOST,
-    ),
-    Option("skips", "flag", "Show skips instead of executions.", "", _WHICH),
-    Option(
-        "follow",
-        "flag",
-        "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
-        "",
-        _WHICH,
+    *grouped(
+        "Which records",
+        Option(
+            "since",
+            "text",
+            "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
+            "2026-11-20T02:00+01:00.",
+            "AGE|TIME",
+        ),
+        Option("host", "text", "Show only this host.", "HOST", completion="host"),
+        Option(
+            "outcome",
+            "text",
+            "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
+            "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, unmet, "
+            "no-store.",
+            "OUTCOME",
+            completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
+        ),
+        Option("tick", "text", "Show only this tick, written as in the table.", "TICK"),
+        Option(
+            "exhausted",
+            "flag",
+            "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
+        ),
+        Option(
+            "id",
+            "integer",
+            "Show one execution in full, with the output that --capture recorded.",
+            "ID",
+            minimum=1,
+            maximum=_MOST,
+        ),
+        Option(
+            "limit",
+            "integer",
+            "Show at most N, newest first. 0: no limit, which is also the default with --since.",
+            default="50",
+            minimum=0,
+            maximum=_MOST,
+        ),
+        Option("skips", "flag", "Show skips instead of executions."),
+        Option(
+            "follow",
+            "flag",
+            "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
+        ),
     ),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, with_names
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import UsageError
@@ -52,8 +52,6 @@ OPTIONS = (
         "flag",
         "Print the SQL and do not run it. It creates the schema; on PostgreSQL it also upgrades an older one. "
         "Needs no connection.",
-        "",
-        "Options",
     ),
     *STORE_OPTIONS,
 )
@@ -78,12 +76,12 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         output.write_text(unconnected.schema_sql(roles, least), stream)
         return 0
     with all_inspectors(settings) as stores:
-        answer = (_sql if settings["print-sql"] else _prepared)(stores, roles, least)
+        answer = (_sql if settings["print-sql"] else _prepare)(stores, roles, least)
     output.say(answer, stream)
     return 0
 
 
-def _prepared(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
+def _prepare(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
     """Initialise all; only stores that have roles get them."""
     some = any(store.has_roles for store in stores.values())
     answers = {}
@@ -91,7 +89,7 @@ def _prepared(stores: dict[str, Inspector], roles: Roles, least: LeastRetention)
         done = store.initialise(roles if store.has_roles or not some else type(roles)(), least)
         executions, skips = map(typed_duration, store.least_retention())
         answers[name] = f"{done}; keeps executions at least {executions}, skips at least {skips}"
-    return labelled(answers)
+    return with_names(answers)
 
 
 def _sql(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:

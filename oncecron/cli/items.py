@@ -19,7 +19,7 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.output import Kind
 from oncecron.cli.sentences import author, count, suggestion, valid_key
-from oncecron.config.options import Option
+from oncecron.config.options import Option, grouped
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.log_rows import ItemQuery, ItemRow, ListView
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from oncecron.each.values import MendedState
     from oncecron.stores.api import Inspector
-
-_WHICH = "Which items"
 
 _BETWEEN_ITEMS = "\0"  # no argument can contain it
 _STANDARD_INPUT = "-"
@@ -66,31 +64,31 @@ LISTS = Kind(
 )
 
 OPTIONS = (
-    Option(
-        "tick",
-        "text",
-        "Show the items of this tick instead of those of the newest list.",
-        "TICK",
-        _WHICH,
-    ),
-    Option(
-        "state",
-        "text",
-        "Show only items in these states: queued, taken, done, failed (waits for its retry), lost (in doubt), dead "
-        "(given up).",
-        "STATE,...",
-        _WHICH,
-        completion=ITEM_STATES,
-    ),
-    Option(
-        "item",
-        "text",
-        "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: those on the lines of "
-        "standard input.",
-        "ITEM",
-        _WHICH,
-        repeatable=True,
-        joined_by=_BETWEEN_ITEMS,
+    *grouped(
+        "Which items",
+        Option(
+            "tick",
+            "text",
+            "Show the items of this tick instead of those of the newest list.",
+            "TICK",
+        ),
+        Option(
+            "state",
+            "text",
+            "Show only items in these states: queued, taken, done, failed (waits for its retry), lost (in doubt), dead "
+            "(given up).",
+            "STATE,...",
+            completion=ITEM_STATES,
+        ),
+        Option(
+            "item",
+            "text",
+            "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: those on the lines "
+            "of standard input.",
+            "ITEM",
+            repeatable=True,
+            joined_by=_BETWEEN_ITEMS,
+        ),
     ),
     Option(
         "retry",
@@ -123,7 +121,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
         view = _list(store, valid_key(words[0]), settings["tick"])
         query = _query(view, states, settings)
         if mends := next(filter(settings.__getitem__, _MENDS), None):
-            output.say(_mended(store, query, _MENDS[mends], settings), output.standard_output())
+            output.say(_mend(store, query, _MENDS[mends], settings), output.standard_output())
             return incomplete(store)
         answer.write(store.items(query))
         if answer.is_watched:
@@ -135,7 +133,7 @@ def _states(settings: Settings) -> tuple[str, ...]:
     """Return the wanted states. Raises `UsageError` for one that does not exist, or that nobody can change."""
     for option, value in (
         ("state", settings["state"]),
-        *(("item", each) for each in _named(settings)),
+        *(("item", each) for each in _item_names(settings)),
     ):
         if value == "":
             raise UsageError(f"--{option} is empty (an unset variable?); leave it out to see all")
@@ -181,7 +179,7 @@ def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQ
     return ItemQuery(view.items_of, states, identities)
 
 
-def _named(settings: Settings) -> list[str]:
+def _item_names(settings: Settings) -> list[str]:
     """Return the values of --item."""
     text: str | None = settings["item"]
     return [] if text is None else text.split(_BETWEEN_ITEMS)
@@ -189,7 +187,7 @@ def _named(settings: Settings) -> list[str]:
 
 def _identities(settings: Settings) -> Iterator[str]:
     """Yield the items that are named; `-` stands for those on the lines of standard input."""
-    for name in _named(settings):
+    for name in _item_names(settings):
         if name == _STANDARD_INPUT:
             lines = os.fdopen(0, "rb", closefd=False).read().split(b"\n")
             yield from (line.decode("utf-8", "surrogateescape") for line in lines if line)
@@ -197,7 +195,7 @@ def _identities(settings: Settings) -> Iterator[str]:
             yield name
 
 
-def _mended(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
+def _mend(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
     """Mend items; return the sentence about it."""
     mended = store.mend_items(query, state, author=author())
     key, tick = query.items_of

@@ -22,7 +22,7 @@ from oncecron.cli.command import (
 from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import suggestion, valid_key
 from oncecron.config.file import job_section
-from oncecron.config.options import RUN_OPTION, Option
+from oncecron.config.options import RUN_OPTION, Option, grouped
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
 from oncecron.log.upcoming import FIRST, LAST, Coming, coming, known_schedule
@@ -30,7 +30,6 @@ from oncecron.log.upcoming import FIRST, LAST, Coming, coming, known_schedule
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
 
-_WHICH = "Which ticks"
 _MOST = 10_000
 
 
@@ -47,26 +46,26 @@ COMING = Kind(
     ),
 )
 OPTIONS = (
-    RUN_OPTION["schedule"]._replace(
-        help="Use this schedule: five fields in quotes, or a nickname such as @daily.", group=_WHICH
-    ),
-    RUN_OPTION["tz"]._replace(group=_WHICH),
-    Option(
-        "count",
-        "integer",
-        "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.",
-        "N",
-        _WHICH,
-        "10",
-        minimum=1,
-        maximum=_MOST,
-    ),
-    Option(
-        "since",
-        "text",
-        "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
-        "AGE|TIME",
-        _WHICH,
+    *grouped(
+        "Which ticks",
+        RUN_OPTION["schedule"]._replace(
+            help="Use this schedule: five fields in quotes, or a nickname such as @daily.",
+        ),
+        RUN_OPTION["tz"],
+        Option(
+            "count",
+            "integer",
+            "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.",
+            default="10",
+            minimum=1,
+            maximum=_MOST,
+        ),
+        Option(
+            "since",
+            "text",
+            "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
+            "AGE|TIME",
+        ),
     ),
     FORMAT,
     JSON,

@@ -145,7 +145,7 @@ def standard_output() -> TextIO:
     return stream  # type: ignore[no-any-return]
 
 
-def rounded(value: Any) -> Any:
+def to_microseconds(value: Any) -> Any:
     """Return seconds to the microsecond, any other value as it is."""
     return round(value, 6) if isinstance(value, float) else value
 
@@ -172,43 +172,43 @@ class Writer:
             "ndjson": self._lines,
             "csv": self._csv,
         }[self._style.format]
-        return self._written(write(records))
+        return self._write_lines(write(records))
 
     def write_in_full(self, record: Any) -> None:
         """Write one record: one field per line, then the output of the command."""
         if self._style.format == "table":
-            self._written(self._fields(record))
+            self._write_lines(self._fields(record))
         else:
             self.write([record])
 
-    def _written(self, lines: Iterable[tuple[int, str]]) -> int:
+    def _write_lines(self, lines: Iterable[tuple[int, str]]) -> int:
         count = 0
         for records, text in lines:
-            with _explained_errors():
+            with _explain_errors():
                 self._stream.write(text)
             count += records
-        with _explained_errors():
+        with _explain_errors():
             self._stream.flush()
         return count
 
     # Machine formats: (how many records, text)
 
-    def _published(self, record: Any) -> dict[str, Any]:
+    def _public_fields(self, record: Any) -> dict[str, Any]:
         values = {name: getattr(record, name) for name in self._kind.fields}
         for name in self._kind.times:
             values[name] = self._style.clock.exactly(values[name])
-        return {name: rounded(value) for name, value in values.items()}
+        return {name: to_microseconds(value) for name, value in values.items()}
 
     def _array(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         before = "[\n"
         for record in records:
-            yield 1, before + json_text(self._published(record))
+            yield 1, before + json_text(self._public_fields(record))
             before = ",\n"
         yield 0, "[]\n" if before == "[\n" else "\n]\n"
 
     def _lines(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         for record in records:
-            yield 1, json_text(self._published(record)) + "\n"
+            yield 1, json_text(self._public_fields(record)) + "\n"
 
     def _csv(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         line = _TextLine()
@@ -218,7 +218,7 @@ class Writer:
             writer.writerow(self._kind.fields)
             yield 0, line.text
         for record in records:
-            writer.writerow(map(self._csv_field, self._published(record).values()))
+            writer.writerow(map(self._csv_field, self._public_fields(record).values()))
             yield 1, line.text
 
     def _csv_field(self, value: Any) -> Any:
@@ -261,17 +261,17 @@ class Writer:
             shown[-1] = cut(shown[-1].rstrip(), self._style.width - used, self._stream.encoding)
         for place, (number, column) in enumerate(zip(self._columns, columns, strict=True)):
             if column.title == "OUTCOME":
-                shown[place] = self._coloured(shown[place], texts[number])
+                shown[place] = self._with_colour(shown[place], texts[number])
         return _GAP.join(shown).rstrip() + "\n"
 
-    def _coloured(self, shown: str, outcome: str) -> str:
+    def _with_colour(self, shown: str, outcome: str) -> str:
         colour = _COLOURS.get(outcome)
         if not self._style.colour or colour is None:
             return shown
         return shown.replace(outcome, f"\x1b[{colour}m{outcome}\x1b[0m", 1)
 
     def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
-        values = self._published(record)
+        values = self._public_fields(record)
         output, bytes_cut = values.pop("output", None), values.pop("output_cut", None)
         widest = max(map(len, values))
         for name, value in values.items():
@@ -279,7 +279,7 @@ class Writer:
             if name == "duration" and value is not None:
                 text = format_duration(value)
             if name == "outcome":
-                text = self._coloured(text, text)
+                text = self._with_colour(text, text)
             yield 0, f"{name:{widest}}{_GAP}{text}\n"
         if output is not None:
             yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
@@ -326,7 +326,7 @@ def say(text: str, stream: TextIO) -> None:
 
 def write_text(text: str, stream: TextIO) -> None:
     """Write a text for a program as it is: JSON, SQL, a script. Raises `BrokenPipeError`, `OutputError`."""
-    with _explained_errors():
+    with _explain_errors():
         stream.write(text.rstrip("\n") + "\n")
         stream.flush()
 
@@ -334,13 +334,13 @@ def write_text(text: str, stream: TextIO) -> None:
 def give(data: bytes) -> None:
     """Write bytes to standard output. Raises `BrokenPipeError`, `OutputError`."""
     stream = standard_output()
-    with _explained_errors():
+    with _explain_errors():
         stream.buffer.write(data)
         stream.buffer.flush()
 
 
 @contextlib.contextmanager
-def _explained_errors() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Turn an error of writing into `OutputError`, except a broken pipe."""
     try:
         yield

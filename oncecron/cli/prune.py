@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, with_names
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
@@ -44,7 +44,7 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
         # A file without channels is not that of the hosts which notify.
         junk = stores["store"].other_notices(channels, remove=True) if len(channels) > 1 else 0
         least = {name: store.least_retention() for name, store in stores.items()}
-    output.say(labelled(done), stream)
+    output.say(with_names(done), stream)
     if junk:
         what = f"{count(junk, 'channel')} of notify that {settings.file.path} does not name"
         output.say(f"removed {what}", stream)

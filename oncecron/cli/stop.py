@@ -66,7 +66,6 @@ STOP_OPTIONS = (
         "signal",
         "choice",
         "Send this signal first, to every process of the command.",
-        "|".join(REQUEST_SIGNALS),
         default="TERM",
         choices=REQUEST_SIGNALS,
     ),
@@ -74,7 +73,6 @@ STOP_OPTIONS = (
         "grace",
         "duration",
         "Wait this long before KILL. Default: the --grace of the run.",
-        "DURATION",
     ),
     JSON._replace(
         help="Print how each execution ended as JSON (one array) instead of sentences.",
@@ -130,7 +128,7 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     times = Clock(settings["utc"])
     with store_inspector(settings) as store:
         living, expired = leases_of(store, key, settings["shard"])
-        fates = _stopped(store, living, settings)
+        fates = _stop_holders(store, living, settings)
         before = _ended_before(store, expired) if settings["json"] else []
     if settings["json"]:
         Writer(FATES, Style("json", times), stream).write([*fates, *before])
@@ -148,7 +146,7 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     return EX_TEMPFAIL if alive else 0
 
 
-def _stopped(store: Inspector, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
+def _stop_holders(store: Inspector, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
     """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
     grace = settings["grace"] if settings.typed("grace") else None
     patience = ASSUMED_GRACE if settings["grace"] is None else settings["grace"]

@@ -39,7 +39,6 @@ PAUSE_OPTIONS = (
         "for",
         "duration",
         "End the pause after this long. Default: the pause lasts until `oncecron resume`.",
-        "DURATION",
         minimum=1,
     ),
     Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),

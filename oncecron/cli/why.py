@@ -102,7 +102,7 @@ def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:
 
 
 def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
-    from oncecron.cli.output import rounded
+    from oncecron.cli.output import to_microseconds
 
     names = (
         "started_at",
@@ -116,7 +116,7 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
         "next_at",
     )
     return {
-        name: shown.exactly(value) if name in names else rounded(value)
+        name: shown.exactly(value) if name in names else to_microseconds(value)
         for name, value in fields.items()
     }
 

@@ -190,7 +190,7 @@ def test_an_option_is_declared_once() -> None:
 
 def test_defaults_are_values_that_the_option_takes() -> None:
     """As if they had been typed."""
-    from oncecron.config.convert import convert
+    from oncecron.config.options import convert
 
     for _, option in EVERY_OPTION:
         if option.default is not None:

@@ -15,14 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.cli import output
-from oncecron.cli.command import FORMAT
-from oncecron.cli.output import Style, Writer, say, visible_lines, write_text
 from oncecron.cli.audit import FINDINGS
+from oncecron.cli.command import FORMAT
 from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
 from oncecron.cli.jobs import JOBS
 from oncecron.cli.locks import LEASES, PAUSES
 from oncecron.cli.next import COMING
-from oncecron.cli.output import Column, Kind
+from oncecron.cli.output import Column, Kind, Style, Writer, say, visible_lines, write_text
 from oncecron.cli.sentences import suggestion
 from oncecron.core import text as texts
 from oncecron.core.errors import OutputError

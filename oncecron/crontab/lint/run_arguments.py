@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from oncecron.config.convert import values_of
 from oncecron.config.file import COMMAND_KEY
-from oncecron.config.options import KEY_RULE, is_key
+from oncecron.config.options import KEY_RULE, is_key, values_of
 from oncecron.config.rules import tick_rules
 from oncecron.core import tick
 
