@@ -105,7 +105,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     section = settings.file.jobs.get(key or "", {})
     has_items = any(option.name in section for option in _OF_ITEMS)
     for option in (*_CONFIGURABLE, *(_OF_ITEMS if has_items else ())):
-        text = settings.store_text() if option is STORE else settings.text(option.name)
+        text = settings.store_text() if option.name == STORE.name else settings.text(option.name)
         if text is not None and option.kind == "text":
             text = shown_words([text], "masked")[0]
             text = masked(text) if option.group == STORE.group else text

@@ -175,29 +175,6 @@ def test_every_machine_format_says_the_same(past: Oncecron) -> None:
         assert row["started_at"].endswith("Z")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--since", "yesterday"], "--since"),
-        (["--outcome", "bad"], "--outcome"),
-        (["--outcome", "held"], "--skips"),
-        (["--skips", "--outcome", "failed"], "--outcome"),
-        (["--id", "1", "--host", "h"], "--host"),
-        (["--id", "x"], "--id"),
-        (["--limit", "-1"], "--limit"),
-        (["--follow", "--json"], "ndjson"),
-        (["--follow", "--skips"], "--skips"),
-        (["--json", "--format", "csv"], "leave one out"),
-        (["--format", "yaml"], "ndjson"),
-    ],
-)
-def test_what_does_not_go_together_is_a_usage_error(
-    any_store: Store, host: Oncecron, arguments: list[str], told: str
-) -> None:
-    """Told before the store is asked."""
-    refused(host("history", *arguments), 64, told)
-
-
 # On a terminal
 
 

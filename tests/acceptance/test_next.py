@@ -70,16 +70,6 @@ def test_the_table_shows_ten_and_both_changes(alone: Oncecron) -> None:
     assert len(ended.out.splitlines()) == 11
 
 
-def test_every_format_says_the_same(alone: Oncecron) -> None:
-    """JSON, NDJSON and CSV."""
-    records = answer(alone, "next", "report", *SINCE)
-    lines = alone("next", "report", *SINCE, "--format", "ndjson").out.decode().splitlines()
-    assert [json.loads(line) for line in lines] == records
-    heading, *rows = alone("next", "report", *SINCE, "--format", "csv").out.decode().splitlines()
-    assert heading.split(",") == COMING
-    assert len(rows) == len(records)
-
-
 def test_a_key_that_was_claimed_with_a_schedule(
     store: Store, new_host: Callable[..., Oncecron]
 ) -> None:

@@ -237,17 +237,6 @@ def test_every_option_is_in_its_command_s_help(name: str, option: Option) -> Non
         assert f"-{option.short}," in text
 
 
-def test_the_help_of_run_groups_its_options() -> None:
-    """In the order of a firing's questions."""
-    text = help_of("run")
-    groups = [
-        *("What: --key", "Which tick: --schedule"),
-        *("When it is busy or fails: --wait", "Where: --store"),
-    ]
-    places = [text.index(group) for group in groups]
-    assert places == sorted(places)
-
-
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], *([*name.split(), "--help"] for name in COMMANDS), ["completion", "bash"]],
     ids=" ".join,
@@ -288,24 +277,6 @@ def test_a_bug_is_traced_where_that_can_be_asked_for(
     told = capfd.readouterr().err
     assert "internal error: AssertionError: planted" in told
     assert ("Traceback" in told, "add -vv to see a traceback" in told) == (traced, hint)
-
-
-def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
-    """Exit status 64, and what was meant where it can be guessed."""
-    for arguments, told in (
-        (["histroy"], "did you mean `oncecron history`?"),
-        (["./bill.sh"], "oncecron run"),
-        (["run", "--kee", "x", "true"], "--key"),
-        (["history", "--format"], "--format"),
-        (["history", "a", "b"], "unexpected"),
-        (["completion", "tcsh"], "bash"),
-    ):
-        assert main.invoke(arguments) == 64
-        out, err = capfd.readouterr()
-        assert out == ""
-        assert err.startswith("oncecron: ")
-        assert err.count("\n") == 1
-        assert told in err
 
 
 # Completion
