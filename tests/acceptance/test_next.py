@@ -1,6 +1,5 @@
 """`oncecron next` by the installed console script: where it finds a schedule, and that it needs no store."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
