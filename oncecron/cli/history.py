@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from oncecron.stores.api import Inspector
 
-_ALL = "leave it out to see all"
 _MOST = 10**15  # a store's integers hold no more
 _POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim takes milliseconds
 _LOST_WATCHED = 20  # a spool may still report how they ended
@@ -224,14 +223,18 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     if limit == 0 or (since is not None and not settings.typed("limit")):
         limit = None
     return HistoryQuery(
-        key=valid_text("the key", words[0] if words else None, _ALL),
+        key=_filter("the key", words[0] if words else None),
         since=None if since is None else moment(since, time.time()),
-        host=valid_text("--host", settings["host"], _ALL),
+        host=_filter("--host", settings["host"]),
         outcome=settings["outcome"],
-        tick=valid_text("--tick", settings["tick"], _ALL),
+        tick=_filter("--tick", settings["tick"]),
         limit=limit,
         exhausted=settings["exhausted"] or False,
     )
+
+
+def _filter(name: str, text: str | None) -> str | None:
+    return valid_text(text, f"{name} is empty (an unset variable?); leave it out to see all")
 
 
 def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
@@ -242,13 +245,11 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     ]
     if settings["id"] is not None and (others or words):
         raise UsageError(f"--id selects one execution; leave out {(words or others)[0]}")
-    for option, unfit, why in (
-        ("exhausted", "skips", "shows executions that have ended"),
-        ("exhausted", "follow", "shows executions that have ended"),
-        ("follow", "skips", "shows executions"),
-    ):
-        if settings[option] and settings[unfit]:
-            raise UsageError(f"--{option} {why}; leave out --{unfit}")
+    if settings["exhausted"] and (settings["skips"] or settings["follow"]):
+        other = "skips" if settings["skips"] else "follow"
+        raise UsageError(f"--exhausted shows executions that have ended; leave out --{other}")
+    if settings["follow"] and settings["skips"]:
+        raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":
         raise UsageError("--follow never ends, but a JSON array must; use --format ndjson")
     outcome = settings["outcome"]

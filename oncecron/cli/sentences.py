@@ -32,12 +32,12 @@ def valid_key(word: str) -> str:
     return word
 
 
-def valid_text(name: str, text: str | None, cure: str) -> str | None:
-    """Return a text from the command line as it is recorded. Raises `UsageError` for an empty one."""
+def valid_text(text: str | None, if_empty: str) -> str | None:
+    """Return a text from the command line as it is recorded. Raises `UsageError` with `if_empty`."""
     if text is None:
         return None
     if not text.strip():
-        raise UsageError(f"{name} is empty (an unset variable?); {cure}")
+        raise UsageError(if_empty)
     return valid(text)
 
 

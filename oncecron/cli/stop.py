@@ -233,7 +233,7 @@ class Release:
         if not living and not expired and not unblocked:
             yield self.without_lease(key)
         if self._force:
-            yield from ((False, _not_by_force(lease)) for lease in living)
+            yield from map(_not_by_force, living)
         else:
             for lease, fate in zip(living, self._fates(living), strict=True):
                 yield self.with_lease(lease, fate)
@@ -276,16 +276,16 @@ class Release:
         if answer.answer == "other":
             where = self._settings.command("locks")
             return True, f"{name} was released and is running again; to see where: {where}"
-        return False, f"{name} is not released: {self._obstacle(lease, answer)}"
+        return False, self._why_not(name, lease, answer)
 
-    def _obstacle(self, lease: LeaseView, answer: Released) -> str:
+    def _why_not(self, name: str, lease: LeaseView, answer: Released) -> str:
         if answer.answer == "alive":
-            return f"its lease was renewed and {_lasts(answer.ends_in)}"
+            return f"{name} is not released: its lease was renewed and {_lasts(answer.ends_in)}"
         backend = "" if answer.backend_pid is None else f", backend pid {answer.backend_pid},"
         lease_is = "it has no lease" if lease.execution_id is None else "its lease has expired"
         return (
-            f"{lease_is}, but a PostgreSQL session{backend} still holds its lock or its fence; to end that session: "
-            f"{self._settings.command(f'release --force {shard_arguments(lease)}')}"
+            f"{name} is not released: {lease_is}, but a PostgreSQL session{backend} still holds its lock or its "
+            f"fence; to end that session: {self._settings.command(f'release --force {shard_arguments(lease)}')}"
         )
 
     def without_lease(self, key: str) -> tuple[bool, str]:
@@ -323,9 +323,9 @@ def _end_of_released(lease: LeaseView, fate: Fate | None) -> str:
     return f"{who} is recorded as lost by {author()}"
 
 
-def _not_by_force(lease: LeaseView) -> str:
+def _not_by_force(lease: LeaseView) -> tuple[bool, str]:
     left = (lease.expires_at or 0.0) - (lease.asked_at or 0.0)
-    return (
+    return False, (
         f"{shard_name(lease)} is not released: {holder(lease)} may be running it, and its lease {_lasts(left)}; "
         "--force needs an expired lease: leave --force out to ask the holder"
     )

@@ -132,7 +132,7 @@ def _undrain(given: dict[str, str], words: list[str]) -> int:
 
 def _forget(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(FORGET_OPTIONS, given)
-    host = valid_text("--host", settings["host"], "name a host")
+    host = valid_text(settings["host"], "--host is empty (an unset variable?); name a host")
     if host is None and not words:
         raise UsageError("the key is missing (an unset variable?); name a key, or use --host")
     if host is not None and words:
@@ -167,13 +167,13 @@ def _key(settings: Settings, words: list[str]) -> str:
 
 def _host(words: list[str]) -> str:
     """Return the typed host, or this one. Raises `UsageError`."""
-    word = words[0] if words else None
-    return valid_text("the host", word, "leave it out for this host") or host_name()
+    why = "the host is empty (an unset variable?); leave it out for this host"
+    return valid_text(words[0] if words else None, why) or host_name()
 
 
 def _reason(settings: Settings) -> str | None:
     text = settings["reason"] or ""
-    reason = valid_text("--reason", settings["reason"], "leave it out")
+    reason = valid_text(settings["reason"], "--reason is empty (an unset variable?); leave it out")
     if len(text) > _LONGEST_REASON or not {"\r", "\n"}.isdisjoint(text):
         raise UsageError(
             f"--reason is too long; use one line of at most {_LONGEST_REASON} characters"
