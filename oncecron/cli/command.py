@@ -240,7 +240,7 @@ class TableCommand(_Helpful):
     def _call(self, **values: Any) -> int:
         refuse_core()
         words = values.get("words")
-        given = self.typed(click.get_current_context())
+        given = self.typed_values(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -251,7 +251,7 @@ class TableCommand(_Helpful):
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             quotes = ""
-            if "schedule" in self.typed(ctx):
+            if "schedule" in self.typed_values(ctx):
                 quotes = "; put quotes around all five fields: --schedule '*/5 * * * *'"
             ctx.fail(f"unexpected argument {ctx.args[0]!r}{quotes}")
         return ctx.args
@@ -295,7 +295,7 @@ class TableCommand(_Helpful):
             if single and given.count(_identifier(option)) > 1:
                 raise UsageError(f"--{option.name} is given twice; leave one of them out")
 
-    def typed(self, context: click.Context) -> dict[str, str]:
+    def typed_values(self, context: click.Context) -> dict[str, str]:
         """Return the options that were typed, as text."""
         return {
             option.name: _as_text(option, context.params[name])

@@ -101,11 +101,11 @@ def candidates(
     """Return what completes a value of a command; see `options.Completion`."""
     if what == "file":
         return [CompletionItem("", type="file")]
-    values = what if isinstance(what, tuple) else _known(what, context)
+    values = what if isinstance(what, tuple) else _stored_names(what, context)
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]
 
 
-def _known(what: str, context: click.Context) -> list[str]:
+def _stored_names(what: str, context: click.Context) -> list[str]:
     """Return names from the store that the line means; none if it is unreachable.
 
     Only names without special characters for a shell: a host may be called `$(reboot)`.
@@ -113,7 +113,7 @@ def _known(what: str, context: click.Context) -> list[str]:
     command = context.command
     assert isinstance(command, TableCommand)  # noqa: S101 - for the type checker
     try:
-        with store_inspector(Settings(STORE_OPTIONS, command.typed(context))) as store:
+        with store_inspector(Settings(STORE_OPTIONS, command.typed_values(context))) as store:
             names = {*_NAMES[what](store)}
     except OncecronError:
         return []

@@ -29,7 +29,7 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.output import Column, Kind, Writer
 from oncecron.cli.sentences import known_keys, unknown_key, valid_text
-from oncecron.config.options import Option, grouped
+from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
@@ -87,7 +87,7 @@ SKIPS = Kind(
 )
 
 OPTIONS = (
-    *grouped(
+    *in_group(
         "Which records",
         Option(
             "since",
@@ -323,7 +323,7 @@ class Follower:
             for execution in self._store.history(anything._replace(after_id=after))
         }
         running = {execution.execution_id for execution in self._running()}
-        for execution_id in self._ended(running):
+        for execution_id in self._new_ends(running):
             if execution_id not in found:
                 execution = self._store.execution(execution_id)
                 if execution is not None:
@@ -338,7 +338,7 @@ class Follower:
     def _running(self) -> Iterator[Execution]:
         return self._store.history(self._query._replace(outcome="running", since=None, limit=None))
 
-    def _ended(self, running: set[int]) -> list[int]:
+    def _new_ends(self, running: set[int]) -> list[int]:
         """Return the executions that ran at the last poll and no longer run, and the last lost ones."""
         shown = self._shown.items()
         lost = [number for number, outcome in shown if outcome == "lost"][-_LOST_WATCHED:]

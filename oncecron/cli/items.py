@@ -19,7 +19,7 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.output import Kind
 from oncecron.cli.sentences import author, count, suggestion, valid_key
-from oncecron.config.options import Option, grouped
+from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.log_rows import ItemQuery, ItemRow, ListView
@@ -64,7 +64,7 @@ LISTS = Kind(
 )
 
 OPTIONS = (
-    *grouped(
+    *in_group(
         "Which items",
         Option(
             "tick",

@@ -22,7 +22,7 @@ from oncecron.cli.command import (
 from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import suggestion, valid_key
 from oncecron.config.file import job_section
-from oncecron.config.options import RUN_OPTION, Option, grouped
+from oncecron.config.options import RUN_OPTION, Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
 from oncecron.log.upcoming import FIRST, LAST, Coming, coming, known_schedule
@@ -46,7 +46,7 @@ COMING = Kind(
     ),
 )
 OPTIONS = (
-    *grouped(
+    *in_group(
         "Which ticks",
         RUN_OPTION["schedule"]._replace(
             help="Use this schedule: five fields in quotes, or a nickname such as @daily.",

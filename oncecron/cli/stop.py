@@ -229,7 +229,7 @@ class Release:
         living, expired = leases_of(self._store, key, self._settings["shard"])
         unblocked = self._store.unblock(key, self._settings["shard"])
         for each in unblocked:
-            yield True, _unblocked(key, each)
+            yield True, _marks_ahead(key, each)
         if not living and not expired and not unblocked:
             yield self.without_lease(key)
         if self._force:
@@ -271,7 +271,7 @@ class Release:
         part = (lease.key, lease.shard, lease.execution_id)
         answer = self._store.release(*part, author=author(), force=self._force)
         if answer.answer == "free":
-            end = _end_of_released(lease, fate)
+            end = _end_before_release(lease, fate)
             return True, f"released {name}: {end}; its fencing token has risen"
         if answer.answer == "other":
             where = self._settings.command("locks")
@@ -301,7 +301,7 @@ class Release:
         return True, f"nothing to release: no host holds {key}"
 
 
-def _unblocked(key: str, marks: Unblocked) -> str:
+def _marks_ahead(key: str, marks: Unblocked) -> str:
     name = f"shard {marks.shard} of {key}" if marks.shard else key
     found = []
     if marks.high_water is not None:
@@ -314,7 +314,7 @@ def _unblocked(key: str, marks: Unblocked) -> str:
     )
 
 
-def _end_of_released(lease: LeaseView, fate: Fate | None) -> str:
+def _end_before_release(lease: LeaseView, fate: Fate | None) -> str:
     who = f"execution {lease.execution_id} on {holder(lease)}"
     if fate is not None and fate.answer == "ended":
         return f"{who} has ended: {how_it_ended(fate)}"

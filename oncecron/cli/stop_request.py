@@ -129,7 +129,7 @@ class Asking:
 
     def _look_at_all(self) -> None:
         try:
-            leases = [_dated(lease) for lease in self._store.leases()]
+            leases = [_with_time(lease) for lease in self._store.leases()]
             for watched in list(self._watched):
                 self._look(watched, leases)
             self._away = None
@@ -240,7 +240,7 @@ def ttl(lease: LeaseView) -> float:
     return lease.expires_at - lease.heartbeat_at
 
 
-def _dated(lease: LeaseView) -> LeaseView:
+def _with_time(lease: LeaseView) -> LeaseView:
     """Return a lease with the time when it was read, by this host's clock where the store did not return its own."""
     return lease._replace(asked_at=lease.asked_at or clock.wall())
 

@@ -76,7 +76,7 @@ _PLACEHOLDERS = {
 }
 
 
-def grouped(heading: str, *options: Option) -> tuple[Option, ...]:
+def in_group(heading: str, *options: Option) -> tuple[Option, ...]:
     """Return options with the heading below which --help lists them."""
     return tuple(option._replace(group=heading) for option in options)
 
@@ -138,7 +138,7 @@ BOURNE_SHELL = "/bin/sh"
 OWN_SHELL = "oncecron-shell"
 """Our program for SHELL= in a crontab. A job must not run under it: it would start oncecron again."""
 RUN_OPTIONS = (
-    *grouped(
+    *in_group(
         "What",
         Option(
             "key",
@@ -158,7 +158,7 @@ RUN_OPTIONS = (
             config="job",
         ),
     ),
-    *grouped(
+    *in_group(
         "Which tick",
         Option(
             "schedule",
@@ -208,7 +208,7 @@ RUN_OPTIONS = (
             "Run the tick again by hand, although it has already run. Never overlaps a running job.",
         ),
     ),
-    *grouped(
+    *in_group(
         "When it is busy or fails",
         Option(
             "wait",
@@ -299,7 +299,7 @@ RUN_OPTIONS = (
             maximum=LONGEST_CONNECT_TIMEOUT,
         ),
     ),
-    *grouped(
+    *in_group(
         "Where",
         *(STORE, LOG, NAMESPACE),
         Option(
@@ -359,13 +359,13 @@ def convert(option: Option, text: str) -> Any:
     if option.kind == "choice" and text not in option.choices:
         raise ValueError(f"{text!r} is not one of {', '.join(option.choices)}")
     if option.kind in ("integer", "count"):
-        return _bounded(option, text, _integer(text))
+        return _within_bounds(option, text, _integer(text))
     if option.kind == "duration":
-        return _bounded(option, text, parse_duration(text))
+        return _within_bounds(option, text, parse_duration(text))
     if parse := {"size": parse_size, "range": parse_range}.get(option.kind):
         return parse(text)
     if option.kind == "codes":
-        return frozenset(_bounded(option, code, _integer(code)) for code in text.split(","))
+        return frozenset(_within_bounds(option, code, _integer(code)) for code in text.split(","))
     if option.name == "only-if" and not text.strip():
         raise ValueError("the test is empty (an unset variable?)")
     return text
@@ -392,7 +392,7 @@ def _integer(text: str) -> int:
     return int(text[:_DIGITS])
 
 
-def _bounded(option: Option, text: str, value: float) -> float:
+def _within_bounds(option: Option, text: str, value: float) -> float:
     if option.minimum is not None and value < option.minimum:
         raise ValueError(f"{text!r} is too small; the minimum is {option.minimum:g}{_unit(option)}")
     if option.maximum is not None and value > option.maximum:

@@ -313,7 +313,7 @@ def test_the_value_of_an_option_is_completed(name: str, option: Option) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_argument_of_a_command_is_completed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what its metavariable says."""
-    monkeypatch.setattr(completion, "_known", lambda what, _context: [what])
+    monkeypatch.setattr(completion, "_stored_names", lambda what, _context: [what])
     for argument in COMMANDS[name].params[len(COMMANDS[name].table) :]:
         kinds = {"KEY": ("plain", "key"), "HOST": ("plain", "host"), "FILE": ("file", "")}
         expected = [kinds[word] for word in re.findall("KEY|HOST|FILE", argument.metavar or "")]
