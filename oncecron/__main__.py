@@ -53,11 +53,12 @@ def _shell(arguments: list[str]) -> int:
 
 
 def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
-    from oncecron.core import standard_descriptors  # noqa: PLC0415
     from oncecron.core.errors import EX_SOFTWARE, OncecronError, shortage_of  # noqa: PLC0415
 
     try:
-        standard_descriptors.fill()
+        from oncecron.core.stderr import fill_standard_descriptors  # noqa: PLC0415
+
+        fill_standard_descriptors()
         return carry_out(arguments)
     except OncecronError as error:
         return _failed(str(error), error.exit_status)

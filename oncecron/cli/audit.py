@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import time
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
@@ -14,13 +15,26 @@ from oncecron.cli.command import (
     output_format,
     store_and_log,
 )
+from oncecron.cli.output import Kind
 from oncecron.config.options import Option
 from oncecron.core.timing import LOG_CATCHES_UP
+from oncecron.log.overlap import Finding
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
 FOUND = 1
 """Exit status where anything is found."""
+
+FINDINGS = Kind(
+    Finding._fields,
+    ("at",),
+    (
+        *output.fields("key", "tick"),
+        output.field("last_tick", "LAST"),
+        output.number("count", "TICKS"),
+        *output.fields("finding", "reason"),
+    ),
+)
 
 OPTIONS = (
     Option(
@@ -37,7 +51,6 @@ OPTIONS = (
 
 
 def _audit(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output, tables
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
@@ -57,7 +70,7 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
             clock=style.clock,
             wait=_no_wait if log is store else _wait_for_the_log,
         )
-        found = output.Writer(tables.FINDINGS, style, stream).write(audit(question))
+        found = output.Writer(FINDINGS, style, stream).write(audit(question))
     if not found and not incomplete(store, log) and stream.isatty():
         complain("no problems found")
     return FOUND if found else incomplete(store, log)

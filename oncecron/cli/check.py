@@ -91,12 +91,12 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
     from oncecron.alerts.findings import Limits
     from oncecron.alerts.look import look
     from oncecron.alerts.settings import channel_names
-    from oncecron.cli.pause import named_key, near
+    from oncecron.cli.sentences import known_keys, unknown_key, valid_key
     from oncecron.core import clock
-    from oncecron.core.errors import NotFoundError, StoreError
+    from oncecron.core.errors import StoreError
     from oncecron.core.text import Clock
 
-    keys = {named_key(word) for word in words}
+    keys = {valid_key(word) for word in words}
     now = clock.wall()
     limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
     with store_and_log(settings) as (store, log):
@@ -105,8 +105,7 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
         shown = Clock(settings["utc"])
         found = look(store, log, limits, now, shown, spooled=spooled, keys=keys, channels=channels)
         for key in sorted(keys - {job.key for job in found.jobs}):
-            every = {part.key for part in store.job_keys()}
-            raise NotFoundError(f"no host has fired key {key}{near(key, every)}")
+            raise unknown_key(key, known_keys(store))
     if not found.checked.state and incomplete(store, log):
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
     return found.checked

@@ -2,6 +2,9 @@
 
 click only splits the command line. Values stay text until `config.Settings` converts them, so that
 every source is checked alike and an error names the option.
+
+A command's module is imported when the command is used or its help is printed. No module imports a driver:
+`open_store` does.
 """
 
 from __future__ import annotations
@@ -9,13 +12,26 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
-from oncecron.config.options import STORE_OPTIONS, Option
+from oncecron.cli import output
+from oncecron.cli.output import Kind, Writer
+from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
+from oncecron.config.options import Option
+from oncecron.config.run_parser import is_option
+from oncecron.core.errors import UsageError
+from oncecron.core.masking import masked_words
+from oncecron.core.stderr import Patient
 from oncecron.core.timing import INSPECTOR_TIMEOUT
+from oncecron.core.units import parse_duration
+from oncecron.run.process_tree import refuse_core
+from oncecron.run.spool import spool_of
+from oncecron.stores import open_inspector
+from oncecron.stores.address import has_password, masked, shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,29 +45,28 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Inspector
 
 
-def completing(what: Completion) -> Callable[..., list[CompletionItem]]:
+def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
     """Return the callback that click calls to complete a value."""
 
-    def offered(
+    def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from oncecron.cli.completion import candidates  # noqa: PLC0415 - only at a TAB
+        from oncecron.cli.completion import candidates  # noqa: PLC0415 - it imports this module
 
         return candidates(what, context, incomplete)
 
-    return offered
+    return complete
 
 
-KEYS, HOSTS, FILES = completing("key"), completing("host"), completing("file")
+KEYS, HOSTS, FILES = completer("key"), completer("host"), completer("file")
 
 UTC = Option("utc", "flag", "Show times in UTC instead of this host's time zone.", "", "Output")
 FORMAT = Option(
     "format",
     "choice",
     "Print a table, or all fields as JSON (one array), as ndjson (one JSON object per line), or as CSV.",
-    "table|json|ndjson|csv",
-    "Output",
-    "table",
+    group="Output",
+    default="table",
     choices=("table", "json", "ndjson", "csv"),
 )
 JSON = Option("json", "flag", "Same as --format json.", "", "Output")
@@ -60,8 +75,6 @@ OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
 
 def answer(context: click.Context, text: str) -> NoReturn:
     """Print a text and exit, for options such as --help. Raises `OutputError`, `BrokenPipeError`."""
-    from oncecron.cli import output  # noqa: PLC0415 - a command that is carried out may not need it
-
     output.say(text, output.standard_output())
     context.exit()
 
@@ -87,7 +100,10 @@ def _help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> 
 
 
 class LazyGroup(_Helpful, click.Group):
-    """A group of commands. Each is the `COMMAND` of its module, which is imported on first use."""
+    """A group of commands, whose modules are imported on first use.
+
+    A command is the `COMMAND` of the module that has its name, or one of the `COMMANDS` of another one.
+    """
 
     def __init__(
         self,
@@ -97,14 +113,19 @@ class LazyGroup(_Helpful, click.Group):
         *,
         about: str,
         short: str = "",
+        modules: Mapping[str, str] | None = None,
         meant: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`sections`: names by heading of the help; `package`: of the modules; `meant`: hints for other names."""
+        """`sections`: names by heading of the help; `package`: of the modules; `modules`: those with another name.
+
+        `meant`: hints for other names.
+        """
         super().__init__(name, help=about, short_help=short, no_args_is_help=False, **more)
         self.sections = sections
         self.names = tuple(name for names in sections.values() for name in names)
         self._package = package
+        self._modules = modules or {}
         self._meant = meant or {}
         self.otherwise = f"the commands are {', '.join(self.names)}"
         """The hint for a name that is similar to none of the commands."""
@@ -117,8 +138,9 @@ class LazyGroup(_Helpful, click.Group):
         """Import the command."""
         if cmd_name not in self.names:
             return None
-        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").COMMAND
-        return command
+        name = self._modules.get(cmd_name)
+        module = importlib.import_module(f"{self._package}.{name or cmd_name}")
+        return module.COMMANDS[cmd_name] if name else module.COMMAND  # type: ignore[no-any-return]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -151,7 +173,7 @@ class LazyGroup(_Helpful, click.Group):
             at = typed.index(command)
             line = [ctx.command_path, command, *typed[:at], *typed[at + 1 :]]
             raise UsageErrorWithCure(
-                f"options go after the command; write `{_pasted(line)}`", ctx
+                f"options go after the command; write `{_shell_line(line)}`", ctx
             ) from error
 
     def _has_option(self, ctx: click.Context, command: str, name: str) -> bool:
@@ -172,11 +194,8 @@ class LazyGroup(_Helpful, click.Group):
                 )
 
 
-def _pasted(line: Sequence[str]) -> str:
+def _shell_line(line: Sequence[str]) -> str:
     """Return a command line for a shell, without passwords."""
-    from oncecron.core.masking import masked_words  # noqa: PLC0415 - not for --help
-    from oncecron.stores.address import has_password, shell_quoted  # noqa: PLC0415 - not for --help
-
     words, before = [], ""
     for word, shown in zip(line[1:], masked_words(line[1:]), strict=True):
         name = word.partition("=")[0] + "=" if word.startswith("--") and "=" in word else ""
@@ -209,7 +228,7 @@ class TableCommand(_Helpful):
         super().__init__(
             name,
             params=[*map(_click_option, options), *([words] if words else [])],
-            callback=self._called,
+            callback=self._call,
             help=about,
             short_help=short,
             context_settings={"allow_interspersed_args": not greedy, "allow_extra_args": True},
@@ -218,12 +237,10 @@ class TableCommand(_Helpful):
         self.table = tuple(options)
         self._use = use
 
-    def _called(self, **values: Any) -> int:
-        from oncecron.run.process_tree import refuse_core  # noqa: PLC0415 - not for --help
-
+    def _call(self, **values: Any) -> int:
         refuse_core()
         words = values.get("words")
-        given = self.typed(click.get_current_context())
+        given = self.typed_values(click.get_current_context())
         return self._use(given, [words] if isinstance(words, str) else list(words or ()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -234,16 +251,13 @@ class TableCommand(_Helpful):
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             quotes = ""
-            if "schedule" in self.typed(ctx):
+            if "schedule" in self.typed_values(ctx):
                 quotes = "; put quotes around all five fields: --schedule '*/5 * * * *'"
             ctx.fail(f"unexpected argument {ctx.args[0]!r}{quotes}")
         return ctx.args
 
     def _refuse_missing_values(self, ctx: click.Context, args: Sequence[str]) -> None:
         """Raise `UsageError` for an option whose value is the next option: that of an unset variable."""
-        from oncecron.config.run_parser import is_option  # noqa: PLC0415 - not for --help
-        from oncecron.core.errors import UsageError  # noqa: PLC0415 - likewise
-
         words = iter(args)
         for word in words:
             option = self._option_before_its_value(word)
@@ -274,8 +288,6 @@ class TableCommand(_Helpful):
 
     def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
         """Raise `UsageError` for an option whose first value click would drop without a word."""
-        from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
-
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         given = [parameter.name for parameter in order]
         for option in self.table:
@@ -283,7 +295,7 @@ class TableCommand(_Helpful):
             if single and given.count(_identifier(option)) > 1:
                 raise UsageError(f"--{option.name} is given twice; leave one of them out")
 
-    def typed(self, context: click.Context) -> dict[str, str]:
+    def typed_values(self, context: click.Context) -> dict[str, str]:
         """Return the options that were typed, as text."""
         return {
             option.name: _as_text(option, context.params[name])
@@ -337,7 +349,7 @@ def _click_option(option: Option) -> click.Option:
         metavar=option.metavar,
         help=text,
         multiple=option.repeatable,
-        shell_complete=completing(option.choices or option.completion),
+        shell_complete=completer(option.choices or option.completion),
         **more,
     )
 
@@ -354,19 +366,15 @@ def _as_text(option: Option, value: Any) -> str:
 def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspector]:
     """Open the store for queries; `log`: the one that holds the log. Raises `StoreError`."""
     beside = settings.log()  # checked also where only the store is asked
-    store = opened((beside if log else None) or settings.address(), settings["namespace"])
+    store = open_store((beside if log else None) or settings.address(), settings["namespace"])
     try:
         yield store
     finally:
         store.close()
 
 
-def opened(address: Address, namespace: str) -> Inspector:
+def open_store(address: Address, namespace: str) -> Inspector:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
-    from oncecron.core.stderr import Patient  # noqa: PLC0415 - not for --help
-    from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
-    from oncecron.stores.address import masked  # noqa: PLC0415 - not for --help
-
     waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
     store: Inspector = Patient(open_inspector(address, namespace), waits_for)
     return store
@@ -374,8 +382,6 @@ def opened(address: Address, namespace: str) -> Inspector:
 
 def spools(settings: Settings) -> list[Spool]:
     """Return the spools with records of this user's firings on this host: of the store, and of the log beside it."""
-    from oncecron.run.spool import spool_of  # noqa: PLC0415 - not for --help
-
     addresses = filter(None, (settings.address(), settings.log()))
     return [spool_of(address, settings["namespace"]) for address in addresses]
 
@@ -402,7 +408,7 @@ def incomplete(*stores: Inspector) -> int:
     return int(any(store.unreadable for store in stores))
 
 
-def labelled(answers: dict[str, str]) -> str:
+def with_names(answers: dict[str, str]) -> str:
     """Return the answers of `all_inspectors` as text; two answers begin with their names."""
     if len(answers) == 1:
         return answers["store"]
@@ -414,11 +420,6 @@ def moment(text: str, now: float) -> float:
 
     Raises `UsageError`.
     """
-    from datetime import datetime  # noqa: PLC0415 - not for --help
-
-    from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
-    from oncecron.core.units import parse_duration  # noqa: PLC0415 - not for --help
-
     try:
         return now - parse_duration(text)
     except ValueError:
@@ -433,8 +434,6 @@ def moment(text: str, now: float) -> float:
 
 def output_format(settings: Settings) -> str:
     """Return the chosen format. Raises `UsageError` when two were chosen."""
-    from oncecron.core.errors import UsageError  # noqa: PLC0415 - not for --help
-
     chosen: str = settings["format"]
     if not settings["json"]:
         return chosen
@@ -443,22 +442,8 @@ def output_format(settings: Settings) -> str:
     return "json"
 
 
-__all__ = [
-    "FILES",
-    "HOSTS",
-    "KEYS",
-    "OUTPUT_OPTIONS",
-    "STORE_OPTIONS",
-    "LazyGroup",
-    "TableCommand",
-    "all_inspectors",
-    "answer",
-    "incomplete",
-    "labelled",
-    "moment",
-    "opened",
-    "output_format",
-    "spools",
-    "store_and_log",
-    "store_inspector",
-]
+def writer(kind: Kind, settings: Settings, *, utc: bool | None = None) -> Writer:
+    """Return what writes the answer of a command. Raises `OutputError`, `UsageError`; `utc`: instead of --utc."""
+    stream = output.standard_output()
+    utc = settings["utc"] if utc is None else utc
+    return Writer(kind, output.style_for(stream, output_format(settings), utc=utc), stream)

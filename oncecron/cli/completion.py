@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
+from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.sentences import known_keys, recent_hosts
 from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import is_key
 from oncecron.config.run_parser import parse_run
+from oncecron.config.settings import Settings
 from oncecron.core.errors import OncecronError
 from oncecron.core.timing import COMPLETION_TIMEOUT
 
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 SCRIPTS = {"bash": "oncecron.bash", "zsh": "_oncecron", "fish": "oncecron.fish"}
 """The files below `completions` in the package."""
 _CURSOR = "\0"  # no line holds it
-_RECENT = 1000  # records whose hosts are offered
 
 
 def complete(root: click.Command) -> int:
@@ -99,21 +101,19 @@ def candidates(
     """Return what completes a value of a command; see `options.Completion`."""
     if what == "file":
         return [CompletionItem("", type="file")]
-    values = what if isinstance(what, tuple) else _known(what, context)
+    values = what if isinstance(what, tuple) else _stored_names(what, context)
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]
 
 
-def _known(what: str, context: click.Context) -> list[str]:
+def _stored_names(what: str, context: click.Context) -> list[str]:
     """Return names from the store that the line means; none if it is unreachable.
 
     Only names without special characters for a shell: a host may be called `$(reboot)`.
     """
-    from oncecron.config.settings import Settings  # noqa: PLC0415 - most TABs ask no store
-
     command = context.command
     assert isinstance(command, TableCommand)  # noqa: S101 - for the type checker
     try:
-        with store_inspector(Settings(STORE_OPTIONS, command.typed(context))) as store:
+        with store_inspector(Settings(STORE_OPTIONS, command.typed_values(context))) as store:
             names = {*_NAMES[what](store)}
     except OncecronError:
         return []
@@ -125,17 +125,8 @@ def _hosts(store: Inspector) -> Iterator[str]:
     yield from (pause.host for pause in store.pauses() if pause.host is not None)
 
 
-def recent_hosts(store: Inspector) -> Iterator[str]:
-    """Yield the hosts of the newest records, in no order, perhaps repeated."""
-    from oncecron.core.log_rows import HistoryQuery  # noqa: PLC0415 - most TABs ask no store
-
-    recent = HistoryQuery(limit=_RECENT)
-    yield from (execution.host for execution in store.history(recent))
-    yield from (skip.host for skip in store.skips(recent))
-
-
 _NAMES: dict[str, Callable[[Inspector], Iterable[str]]] = {
-    "key": lambda store: (part.key for part in store.job_keys()),
+    "key": known_keys,
     "host": _hosts,
     "namespace": lambda store: store.namespaces(),
 }
@@ -149,8 +140,6 @@ def script(shell: str) -> str:
 
 
 def _print(_given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output  # noqa: PLC0415 - not for --help
-
     output.write_text(script(words[0]), output.standard_output())
     return 0
 

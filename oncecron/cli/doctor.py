@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     FORMAT,
     JSON,
     STORE_OPTIONS,
     TableCommand,
-    opened,
+    open_store,
     output_format,
 )
+from oncecron.cli.output import Column, Kind
+from oncecron.core.log_rows import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import Diagnosis
+    from oncecron.core.text import Clock
     from oncecron.stores.address import Address
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
+
+
+def _finding(of: Diagnosis, _clock: Clock) -> str:
+    return "; ".join(filter(None, (of.text, of.cure)))
+
+
+DIAGNOSES = Kind(
+    Diagnosis._fields,
+    columns=(*output.fields("state", "subject"), Column("FINDING", _finding)),
+)
 
 OPTIONS = (FORMAT, JSON, *STORE_OPTIONS)
 FOUND = 1
@@ -28,10 +41,8 @@ FOUND = 1
 
 
 def _examine(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output, tables
     from oncecron.config.settings import Settings
     from oncecron.core.errors import ConfigurationError
-    from oncecron.core.log_rows import Diagnosis
 
     stream = output.standard_output()
     found: list[Diagnosis] = []
@@ -48,7 +59,7 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
             found.append(each)
             yield each
 
-    output.Writer(tables.DIAGNOSES, style, stream).write(noted())
+    output.Writer(DIAGNOSES, style, stream).write(noted())
     return FOUND if any(each.state != "ok" for each in found) else 0
 
 
@@ -56,7 +67,6 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     from oncecron.cli.crontab.installed import crontabs_of_host, installed_cron
     from oncecron.cli.diagnoses import of_cron, of_path, of_spool, of_zone
     from oncecron.core.errors import ConfigurationError
-    from oncecron.core.log_rows import Diagnosis
     from oncecron.crontab.crons import CRONS
     from oncecron.run.sandbox import diagnoses, refused
     from oncecron.run.spool import spool_of
@@ -87,7 +97,6 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     from oncecron.cli.diagnoses import of_hosts, of_keys, of_notices
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
-    from oncecron.core.log_rows import Diagnosis
     from oncecron.core.text import Clock
     from oncecron.log.hosts import recent
     from oncecron.log.wrong_times import after_their_ticks, of_the_future
@@ -96,7 +105,7 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
     where = f"{masked(address.target)}, from {source or 'the configuration file'}"
     try:
-        inspector = opened(address, settings["namespace"])
+        inspector = open_store(address, settings["namespace"])
         try:
             for number, each in enumerate(inspector.examine()):
                 if number == 0:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TextIO
 
+from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL, RecordRefusedError, StoreError
+from oncecron.core.stderr import Patient, complain
+from oncecron.core.text import visible
 from oncecron.core.timing import ASSUMED_TTL, RECORD_TIMEOUT
+from oncecron.run.spool import spool_of
+from oncecron.stores import check_with_driver, open_lease_store
+from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
-    from oncecron.core.errors import StoreError
     from oncecron.run.spool import Spool
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = STORE_OPTIONS
 _FAILURES = 3  # in a row: then the store counts as unreachable
 
 
 def _flush(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output
-    from oncecron.config.settings import Settings
-
     settings = Settings(OPTIONS, given)
     log = settings.log()
     stream = output.standard_output()
@@ -35,12 +38,6 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
 
 def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
     """Deliver the spool of the store or of the log; return the exit status."""
-    from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL
-    from oncecron.core.stderr import Patient, complain
-    from oncecron.run.spool import spool_of
-    from oncecron.stores import check_with_driver, open_lease_store
-    from oncecron.stores.address import masked
-
     check_with_driver(address)  # an empty spool never connects
     spool = spool_of(address, namespace)
     spool.refuse_unsafe()
@@ -79,10 +76,6 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
     A record that the store refuses is set aside. After a record without an answer, the later ones of its key wait:
     records of a key are delivered in order.
     """
-    from oncecron.cli import output
-    from oncecron.core import clock
-    from oncecron.core.errors import RecordRefusedError, StoreError
-
     last: StoreError | None = None
     failures = 0
     unanswered: set[str] = set()
@@ -110,8 +103,6 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
 
 
 def _line(record: dict[str, Any], whither: str) -> str:
-    from oncecron.core.text import visible
-
     what = record.get("outcome") or record.get("reason")
     return visible(f"delivered {record['key']} {record.get('tick') or '-'} {what}{whither}")
 

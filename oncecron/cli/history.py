@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     KEYS,
     OUTPUT_OPTIONS,
@@ -24,80 +25,115 @@ from oncecron.cli.command import (
     moment,
     output_format,
     store_inspector,
+    writer,
 )
-from oncecron.config.options import Option
+from oncecron.cli.output import Column, Kind, Writer
+from oncecron.cli.sentences import known_keys, unknown_key, valid_text
+from oncecron.config.options import Option, in_group
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
+from oncecron.core.log_rows import Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+from oncecron.core.stderr import complain
+from oncecron.core.text import ABSENT, Clock
 from oncecron.core.timing import FOLLOW_POLL
+from oncecron.log.hosts import NAMES_CURE, same_names
+from oncecron.log.jobs import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.cli.output import Writer
-    from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import Execution, HistoryQuery, Skip
     from oncecron.stores.api import Inspector
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
-
-_WHICH = "Which records"
 _MOST = 10**15  # a store's integers hold no more
 _POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim takes milliseconds
 _LOST_WATCHED = 20  # a spool may still report how they ended
 
+EXECUTIONS = Kind(
+    Execution._fields,
+    ("started_at", "finished_at"),
+    (
+        output.number("execution_id", "ID"),
+        *output.fields("key", "tick", "outcome"),
+        output.EXIT,
+        output.time("started_at", "STARTED"),
+        output.duration("duration"),
+        output.field("host"),
+        output.number("attempt"),
+        output.SHARD,
+        output.field("command"),
+    ),
+)
+IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
+"""For one execution, with its output."""
+
+
+def _holder(skip: Skip, _clock: Clock) -> str:
+    return ABSENT if skip.holder_host is None else f"{skip.holder_host}/{skip.holder_pid}"
+
+
+SKIPS = Kind(
+    Skip._fields,
+    ("at",),
+    (
+        output.time("at"),
+        *output.fields("key", "tick", "reason", "host"),
+        Column("HOLDER", _holder),
+        output.number("count"),
+        output.SHARD,
+        output.field("detail"),
+    ),
+)
+
 OPTIONS = (
-    Option(
-        "since",
-        "text",
-        "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
-        "2026-11-20T02:00+01:00.",
-        "AGE|TIME",
-        _WHICH,
-    ),
-    Option("host", "text", "Show only this host.", "HOST", _WHICH, completion="host"),
-    Option(
-        "outcome",
-        "text",
-        "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
-        "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, unmet, "
-        "no-store.",
-        "OUTCOME",
-        _WHICH,
-        completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
-    ),
-    Option("tick", "text", "Show only this tick, written as in the table.", "TICK", _WHICH),
-    Option(
-        "exhausted",
-        "flag",
-        "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
-        "",
-        _WHICH,
-    ),
-    Option(
-        "id",
-        "integer",
-        "Show one execution in full, with the output that --capture recorded.",
-        "ID",
-        _WHICH,
-        minimum=1,
-        maximum=_MOST,
-    ),
-    Option(
-        "limit",
-        "integer",
-        "Show at most N, newest first. 0: no limit, which is also the default with --since.",
-        "N",
-        _WHICH,
-        "50",
-        minimum=0,
-        maximum=_MOST,
-    ),
-    Option("skips", "flag", "Show skips instead of executions.", "", _WHICH),
-    Option(
-        "follow",
-        "flag",
-        "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
-        "",
-        _WHICH,
+    *in_group(
+        "Which records",
+        Option(
+            "since",
+            "text",
+            "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
+            "2026-11-20T02:00+01:00.",
+            "AGE|TIME",
+        ),
+        Option("host", "text", "Show only this host.", "HOST", completion="host"),
+        Option(
+            "outcome",
+            "text",
+            "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
+            "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, unmet, "
+            "no-store.",
+            "OUTCOME",
+            completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
+        ),
+        Option("tick", "text", "Show only this tick, written as in the table.", "TICK"),
+        Option(
+            "exhausted",
+            "flag",
+            "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
+        ),
+        Option(
+            "id",
+            "integer",
+            "Show one execution in full, with the output that --capture recorded.",
+            "ID",
+            minimum=1,
+            maximum=_MOST,
+        ),
+        Option(
+            "limit",
+            "integer",
+            "Show at most N, newest first. 0: no limit, which is also the default with --since.",
+            default="50",
+            minimum=0,
+            maximum=_MOST,
+        ),
+        Option("skips", "flag", "Show skips instead of executions."),
+        Option(
+            "follow",
+            "flag",
+            "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
+        ),
     ),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,
@@ -105,29 +141,22 @@ OPTIONS = (
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output, tables
-    from oncecron.config.settings import Settings
-
     settings = Settings(OPTIONS, given)
     query = _query(settings, words)
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
-    kind = tables.SKIPS if settings["skips"] else tables.EXECUTIONS
-    if settings["id"] is not None:
-        kind = tables.IN_FULL
-    writer = output.Writer(kind, style, stream)
+    kind = SKIPS if settings["skips"] else EXECUTIONS
+    answer = writer(kind if settings["id"] is None else IN_FULL, settings)
     with store_inspector(settings, log=True) as store:
         if settings["id"] is not None:
-            _show_one(store, settings["id"], writer)
+            _show_one(store, settings["id"], answer)
         elif settings["follow"]:
-            _follow(store, query, writer)
-        else:
-            records = _records(settings, store, query)
+            _follow(store, query, answer)
+        elif answer.is_watched:
             hosts: set[str] = set()
-            shown = writer.write(_noted(records, hosts) if stream.isatty() else records)
-            if stream.isatty():
-                _note_what_is_missing(settings, store, query, shown)
-                _note_shared_names(settings, hosts)
+            count = answer.write(_with_their_hosts(_records(settings, store, query), hosts))
+            _note_what_is_missing(settings, store, query, count)
+            _note_shared_names(settings, hosts)
+        else:
+            answer.write(_records(settings, store, query))
     return incomplete(store)
 
 
@@ -135,9 +164,6 @@ def _records(
     settings: Settings, log: Inspector, query: HistoryQuery
 ) -> Iterator[Execution] | Iterator[Skip]:
     """Return the records to show; only the store, not a log beside it, knows what is still running."""
-    from oncecron.core import clock
-    from oncecron.log.jobs import dead_letters
-
     if settings["skips"]:
         return _with_shards(log, query)
     if not query.exhausted or not settings.log():
@@ -159,13 +185,10 @@ def _note_what_is_missing(
     settings: Settings, log: Inspector, query: HistoryQuery, shown: int
 ) -> None:
     """Say at a terminal why the table is empty, or that it is not complete."""
-    from oncecron.cli.pause import near
-    from oncecron.core.stderr import complain
-
     if not shown:
-        keys = {part.key for part in log.job_keys()}
+        keys = known_keys(log)
         if query.key and query.key not in keys:
-            complain(f"no host has fired key {query.key}{near(query.key, keys)}")
+            complain(str(unknown_key(query.key, keys)))
             return
         filters = ("since", "host", "outcome", "tick", "exhausted")
         matching = "matching " if any(map(settings.typed, filters)) else ""
@@ -175,7 +198,8 @@ def _note_what_is_missing(
         complain(f"these are the newest {shown}; add --limit 0 to show all")
 
 
-def _noted(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
+def _with_their_hosts(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
+    """Yield records, and put their hosts into a set."""
     for record in records:
         hosts.add(record.host)
         yield record
@@ -183,10 +207,6 @@ def _noted(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
 
 def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
     """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
-    from oncecron.core.errors import StoreError
-    from oncecron.core.stderr import complain
-    from oncecron.log.hosts import NAMES_CURE, same_names
-
     try:
         with store_inspector(settings) as store:
             shared = same_names(row for row in store.host_ticks() if row.host in hosts)
@@ -198,39 +218,33 @@ def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
 
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     """Return the query for the wanted records. Raises `UsageError` for a wrong mix of options."""
-    from oncecron.core.log_rows import HistoryQuery
-
     _refuse_mixtures(settings, words)
-    outcome = settings["outcome"]
-    if outcome is not None:
-        _check_outcome(outcome, skips=settings["skips"])
-    since = settings["since"]
-    limit: int | None = settings["limit"]
+    limit, since = settings["limit"], settings["since"]
     if limit == 0 or (since is not None and not settings.typed("limit")):
         limit = None
     return HistoryQuery(
         key=_filter("the key", words[0] if words else None),
         since=None if since is None else moment(since, time.time()),
         host=_filter("--host", settings["host"]),
-        outcome=outcome,
+        outcome=settings["outcome"],
         tick=_filter("--tick", settings["tick"]),
         limit=limit,
         exhausted=settings["exhausted"] or False,
     )
 
 
-def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
-    from oncecron.core.errors import UsageError
+def _filter(name: str, text: str | None) -> str | None:
+    return valid_text(text, f"{name} is empty (an unset variable?); leave it out to see all")
 
+
+def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     others = [
-        name
+        f"--{name}"
         for name in ("since", "host", "outcome", "tick", "exhausted", "limit", "skips", "follow")
         if settings.typed(name)
     ]
     if settings["id"] is not None and (others or words):
-        raise UsageError(
-            f"--id selects one execution; leave out {words[0] if words else '--' + others[0]}"
-        )
+        raise UsageError(f"--id selects one execution; leave out {(words or others)[0]}")
     if settings["exhausted"] and (settings["skips"] or settings["follow"]):
         other = "skips" if settings["skips"] else "follow"
         raise UsageError(f"--exhausted shows executions that have ended; leave out --{other}")
@@ -238,30 +252,14 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
         raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":
         raise UsageError("--follow never ends, but a JSON array must; use --format ndjson")
-
-
-def _filter(name: str, text: str | None) -> str | None:
-    """Return the text to look for, as it is recorded. Raises `UsageError` for an empty one."""
-    from oncecron.core.errors import UsageError
-    from oncecron.core.stderr import valid
-
-    if text == "":
-        raise UsageError(f"{name} is empty (an unset variable?); leave it out to see all")
-    return None if text is None else valid(text)
-
-
-def _check_outcome(outcome: str, *, skips: bool) -> None:
-    from oncecron.core.errors import UsageError
-
-    known: tuple[str, ...] = REFUSAL_REASONS if skips else OUTCOMES
-    if outcome not in known:
+    outcome = settings["outcome"]
+    known = REFUSAL_REASONS if settings["skips"] else OUTCOMES
+    if outcome is not None and outcome not in known:
         hint = "; this is a reason: add --skips" if outcome in REFUSAL_REASONS else ""
         raise UsageError(f"--outcome: {outcome!r} is not one of {', '.join(known)}{hint}")
 
 
 def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
-    from oncecron.core.errors import NotFoundError
-
     execution = store.execution(execution_id)
     if execution is None and store.unreadable:
         return
@@ -281,9 +279,6 @@ def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
 
 def _follow(store: Inspector, query: HistoryQuery, writer: Writer) -> None:
     """Show the last executions and then new ones, until Ctrl-C."""
-    from oncecron.core.errors import StoreUnavailable
-    from oncecron.core.stderr import complain
-
     follower = Follower(store, query)
     writer.write(follower.begin())
     reported = False
@@ -328,7 +323,7 @@ class Follower:
             for execution in self._store.history(anything._replace(after_id=after))
         }
         running = {execution.execution_id for execution in self._running()}
-        for execution_id in self._ended(running):
+        for execution_id in self._new_ends(running):
             if execution_id not in found:
                 execution = self._store.execution(execution_id)
                 if execution is not None:
@@ -338,14 +333,12 @@ class Follower:
         return changed
 
     def _newest_id(self) -> int:
-        from oncecron.core.log_rows import HistoryQuery
-
         return next((e.execution_id for e in self._store.history(HistoryQuery(limit=1))), 0)
 
     def _running(self) -> Iterator[Execution]:
         return self._store.history(self._query._replace(outcome="running", since=None, limit=None))
 
-    def _ended(self, running: set[int]) -> list[int]:
+    def _new_ends(self, running: set[int]) -> list[int]:
         """Return the executions that ran at the last poll and no longer run, and the last lost ones."""
         shown = self._shown.items()
         lost = [number for number, outcome in shown if outcome == "lost"][-_LOST_WATCHED:]

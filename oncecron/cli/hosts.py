@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from oncecron.cli import output
 from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
@@ -10,14 +13,42 @@ from oncecron.cli.command import (
     output_format,
     store_inspector,
 )
+from oncecron.cli.output import Column, Kind
+from oncecron.core.text import ABSENT
+from oncecron.log.hosts import HostSummary
+
+if TYPE_CHECKING:
+    from oncecron.core.text import Clock
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
+
+def _clock_ahead(host: HostSummary, _clock: Clock) -> str:
+    return f"{host.clock_ahead:+.1f}s".replace("-0.0", "+0.0")
+
+
+def _drained(host: HostSummary, _clock: Clock) -> str:
+    return ABSENT if host.drained_by is None else f"by {host.drained_by}"
+
+
+HOSTS = Kind(
+    HostSummary._fields,
+    ("seen_at",),
+    (
+        output.field("host"),
+        output.time("seen_at", "SEEN"),
+        output.field("version"),
+        Column("CLOCK", _clock_ahead, right=True),
+        *map(output.number, ("keys", "wins", "skips")),
+        Column("DRAINED", _drained),
+        output.field("silent_on", "SILENT ON"),
+        output.number("machines"),
+    ),
+)
 OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output, tables
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
@@ -28,7 +59,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     style = output.style_for(stream, output_format(settings), utc=settings["utc"])
     with store_inspector(settings) as store:
         found = hosts(store.key_hosts(), store.pauses(), clock.wall())
-        shown = output.Writer(tables.HOSTS, style, stream).write(found)
+        shown = output.Writer(HOSTS, style, stream).write(found)
     if not shown and stream.isatty():
         complain("no host has fired a key yet")
     return incomplete(store)

@@ -4,52 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
+from oncecron.cli import output
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, with_names
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core.errors import UsageError
+from oncecron.core.log_rows import LeastRetention, Roles
+from oncecron.core.stderr import valid
+from oncecron.core.units import typed_duration
+from oncecron.stores import open_inspector
+from oncecron.stores.address import Address
 
 if TYPE_CHECKING:
-    from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.stores.api import Inspector
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 _KEPT = "Least retention"
 _RIGHTS = "Rights (PostgreSQL; separate several roles by commas, or repeat the option)"
 
+_SWITCH = "stop, release, pause, resume, drain, undrain and forget"
+
 OPTIONS = (
-    Option(
-        "run-role",
-        "text",
-        "Allow this role to run jobs, nothing else.",
-        "ROLE",
-        _RIGHTS,
-        repeatable=True,
-    ),
-    Option(
-        "read-role",
-        "text",
-        "Allow this role to read: history with captured output, locks, jobs, why, audit.",
-        "ROLE",
-        _RIGHTS,
-        repeatable=True,
-    ),
-    Option(
-        "job-role",
-        "text",
-        "Allow this role to check fencing tokens with assert_fence in its own SQL.",
-        "ROLE",
-        _RIGHTS,
-        repeatable=True,
-    ),
-    Option(
-        "operator-role",
-        "text",
-        "Allow this role to stop, release, pause, resume, drain, undrain and forget. It sees leases and executions, "
-        "but not captured output.",
-        "ROLE",
-        _RIGHTS,
-        repeatable=True,
+    *(
+        Option(
+            f"{name}-role", "text", f"Allow this role to {what}", "ROLE", _RIGHTS, repeatable=True
+        )
+        for name, what in (
+            ("run", "run jobs, nothing else."),
+            ("read", "read: history with captured output, locks, jobs, why, audit."),
+            ("job", "check fencing tokens with assert_fence in its own SQL."),
+            ("operator", f"{_SWITCH}. It sees leases and executions, but not captured output."),
+        )
     ),
     Option(
         "keep-executions",
@@ -70,18 +54,12 @@ OPTIONS = (
         "flag",
         "Print the SQL and do not run it. It creates the schema; on PostgreSQL it also upgrades an older one. "
         "Needs no connection.",
-        "",
-        "Options",
     ),
     *STORE_OPTIONS,
 )
 
 
 def _initialise(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output
-    from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import LeastRetention, Roles
-
     settings = Settings(OPTIONS, given)
     roles = Roles(
         run=_names(settings, "run-role"),
@@ -92,29 +70,24 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
     least = LeastRetention(settings["keep-executions"], settings["keep-skips"])
     stream = output.standard_output()
     if settings["print-sql"] and not settings.has_store():
-        from oncecron.stores import open_inspector
-        from oncecron.stores.address import Address
-
         unconnected = open_inspector(Address("postgres", ""), settings["namespace"])
         output.write_text(unconnected.schema_sql(roles, least), stream)
         return 0
     with all_inspectors(settings) as stores:
-        answer = (_sql if settings["print-sql"] else _prepared)(stores, roles, least)
+        answer = (_sql if settings["print-sql"] else _prepare)(stores, roles, least)
     output.say(answer, stream)
     return 0
 
 
-def _prepared(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
+def _prepare(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
     """Initialise all; only stores that have roles get them."""
-    from oncecron.core.units import typed_duration
-
     some = any(store.has_roles for store in stores.values())
     answers = {}
     for name, store in stores.items():
         done = store.initialise(roles if store.has_roles or not some else type(roles)(), least)
         executions, skips = map(typed_duration, store.least_retention())
         answers[name] = f"{done}; keeps executions at least {executions}, skips at least {skips}"
-    return labelled(answers)
+    return with_names(answers)
 
 
 def _sql(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
@@ -124,9 +97,6 @@ def _sql(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> s
 
 
 def _names(settings: Settings, option: str) -> tuple[str, ...]:
-    from oncecron.core.errors import UsageError
-    from oncecron.core.stderr import valid
-
     text = settings[option]
     if text is None:
         return ()

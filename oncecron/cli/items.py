@@ -7,29 +7,32 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     KEYS,
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
     incomplete,
-    output_format,
     store_inspector,
+    writer,
 )
-from oncecron.config.options import Option
+from oncecron.cli.output import Kind
+from oncecron.cli.sentences import author, count, suggestion, valid_key
+from oncecron.config.options import Option, in_group
+from oncecron.config.settings import Settings
+from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.log_rows import ItemQuery, ItemRow, ListView
+from oncecron.core.stderr import complain
+from oncecron.core.tick import named_tick
 from oncecron.each.values import ITEM_STATES, MENDABLE_STATES
+from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import ItemQuery, ListView
     from oncecron.each.values import MendedState
     from oncecron.stores.api import Inspector
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
-
-_WHICH = "Which items"
 
 _BETWEEN_ITEMS = "\0"  # no argument can contain it
 _STANDARD_INPUT = "-"
@@ -37,32 +40,55 @@ _STANDARD_INPUT = "-"
 _MENDS: dict[str, MendedState] = {"retry": "queued", "done": "done"}
 """The options that change items, and the state that they give them."""
 
+ITEMS = Kind(
+    ItemRow._fields,
+    ("since", "not_before"),
+    (
+        output.number("position"),
+        output.field("state"),
+        output.number("attempts"),
+        output.number("execution_id", "EXECUTION"),
+        output.time("since"),
+        output.time("not_before", "RETRY"),
+        *output.fields("item", "reason"),
+    ),
+)
+LISTS = Kind(
+    ListView._fields,
+    ("loaded_at",),
+    (
+        *output.fields("key", "tick"),
+        output.time("loaded_at", "LOADED"),
+        *map(output.number, ("total", "queued", "taken", "done", "failed", "lost", "dead")),
+    ),
+)
+
 OPTIONS = (
-    Option(
-        "tick",
-        "text",
-        "Show the items of this tick instead of those of the newest list.",
-        "TICK",
-        _WHICH,
-    ),
-    Option(
-        "state",
-        "text",
-        "Show only items in these states: queued, taken, done, failed (waits for its retry), lost (in doubt), dead "
-        "(given up).",
-        "STATE,...",
-        _WHICH,
-        completion=ITEM_STATES,
-    ),
-    Option(
-        "item",
-        "text",
-        "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: those on the lines of "
-        "standard input.",
-        "ITEM",
-        _WHICH,
-        repeatable=True,
-        joined_by=_BETWEEN_ITEMS,
+    *in_group(
+        "Which items",
+        Option(
+            "tick",
+            "text",
+            "Show the items of this tick instead of those of the newest list.",
+            "TICK",
+        ),
+        Option(
+            "state",
+            "text",
+            "Show only items in these states: queued, taken, done, failed (waits for its retry), lost (in doubt), dead "
+            "(given up).",
+            "STATE,...",
+            completion=ITEM_STATES,
+        ),
+        Option(
+            "item",
+            "text",
+            "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: those on the lines "
+            "of standard input.",
+            "ITEM",
+            repeatable=True,
+            joined_by=_BETWEEN_ITEMS,
+        ),
     ),
     Option(
         "retry",
@@ -80,16 +106,9 @@ OPTIONS = (
 
 
 def _items(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output, tables
-    from oncecron.cli.pause import named_key
-    from oncecron.config.settings import Settings
-    from oncecron.core.errors import UsageError
-    from oncecron.core.stderr import complain
-
     settings = Settings(OPTIONS, given)
     states = _states(settings)
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    answer = writer(ITEMS if words else LISTS, settings)
     with store_inspector(settings) as store:
         if not words:
             needs_key = ("tick", "state", "item", *_MENDS)
@@ -97,27 +116,24 @@ def _items(given: dict[str, str], words: list[str]) -> int:
                 raise UsageError(
                     f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
                 )
-            output.Writer(tables.LISTS, style, stream).write(store.item_lists())
+            answer.write(store.item_lists())
             return incomplete(store)
-        view = _list(store, named_key(words[0]), settings["tick"])
+        view = _list(store, valid_key(words[0]), settings["tick"])
         query = _query(view, states, settings)
         if mends := next(filter(settings.__getitem__, _MENDS), None):
-            output.say(_mended(store, query, _MENDS[mends], settings), stream)
+            output.say(_mend(store, query, _MENDS[mends], settings), output.standard_output())
             return incomplete(store)
-        output.Writer(tables.ITEMS, style, stream).write(store.items(query))
-        if stream.isatty():
+        answer.write(store.items(query))
+        if answer.is_watched:
             complain(_summary(view))
     return incomplete(store)
 
 
 def _states(settings: Settings) -> tuple[str, ...]:
     """Return the wanted states. Raises `UsageError` for one that does not exist, or that nobody can change."""
-    from oncecron.core.errors import UsageError
-    from oncecron.core.tick import named_tick
-
     for option, value in (
         ("state", settings["state"]),
-        *(("item", each) for each in _named(settings)),
+        *(("item", each) for each in _item_names(settings)),
     ):
         if value == "":
             raise UsageError(f"--{option} is empty (an unset variable?); leave it out to see all")
@@ -144,13 +160,10 @@ def _states(settings: Settings) -> tuple[str, ...]:
 
 def _list(store: Inspector, key: str, tick: str | None) -> ListView:
     """Return the list of a tick, or the newest one of the key. Raises `NotFoundError`."""
-    from oncecron.cli.pause import near
-    from oncecron.core.errors import NotFoundError
-
     lists = store.item_lists(key)
     if not lists:
         others = {view.items_of.key for view in store.item_lists()}
-        raise NotFoundError(f"key {key} has no items{near(key, others)}")
+        raise NotFoundError(f"key {key} has no items{suggestion(key, others)}")
     found = next((view for view in lists if tick in (None, view.items_of.tick)), None)
     if found is None:
         known = ", ".join(view.items_of.tick for view in lists[:3])
@@ -161,14 +174,12 @@ def _list(store: Inspector, key: str, tick: str | None) -> ListView:
 
 
 def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQuery:
-    from oncecron.core.log_rows import ItemQuery
-
     named = dict.fromkeys(_identities(settings))
     identities = None if settings["item"] is None else list(named)
     return ItemQuery(view.items_of, states, identities)
 
 
-def _named(settings: Settings) -> list[str]:
+def _item_names(settings: Settings) -> list[str]:
     """Return the values of --item."""
     text: str | None = settings["item"]
     return [] if text is None else text.split(_BETWEEN_ITEMS)
@@ -176,7 +187,7 @@ def _named(settings: Settings) -> list[str]:
 
 def _identities(settings: Settings) -> Iterator[str]:
     """Yield the items that are named; `-` stands for those on the lines of standard input."""
-    for name in _named(settings):
+    for name in _item_names(settings):
         if name == _STANDARD_INPUT:
             lines = os.fdopen(0, "rb", closefd=False).read().split(b"\n")
             yield from (line.decode("utf-8", "surrogateescape") for line in lines if line)
@@ -184,15 +195,12 @@ def _identities(settings: Settings) -> Iterator[str]:
             yield name
 
 
-def _mended(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
+def _mend(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
     """Mend items; return the sentence about it."""
-    from oncecron.cli.pause import author
-    from oncecron.stores.address import shell_quoted
-
-    count = store.mend_items(query, state, author=author())
+    mended = store.mend_items(query, state, author=author())
     key, tick = query.items_of
-    items = "1 item" if count == 1 else f"{count} items"
-    others = 0 if query.identities is None else len(query.identities) - count
+    items = count(mended, "item")
+    others = 0 if query.identities is None else len(query.identities) - mended
     stay = "stays as it is" if others == 1 else "stay as they are"
     unchanged = f"; {others} of those named {stay}" if others else ""
     if state == "done":

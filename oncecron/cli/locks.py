@@ -4,22 +4,78 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
     incomplete,
-    output_format,
     store_inspector,
+    writer,
 )
+from oncecron.cli.output import Column, Kind
+from oncecron.cli.sentences import count
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.log_rows import LeaseView, Pause
+from oncecron.core.stderr import complain
+from oncecron.core.text import ABSENT, Clock
+from oncecron.core.units import format_duration
+from oncecron.each.reports import with_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oncecron.core.log_rows import Pause
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
+def _difference(later: float | None, earlier: float | None) -> str:
+    if later is None or earlier is None:
+        return ABSENT
+    return format_duration(round(later - earlier, 1))
+
+
+def _request(lease: LeaseView, clock: Clock) -> str:
+    if lease.requested_by is None:
+        return ABSENT
+    acknowledged = lease.request_acknowledged_at
+    state = "not acknowledged"
+    if acknowledged is not None:
+        state = f"acknowledged {clock.seconds(acknowledged)}"
+    return f"by {lease.requested_by}, {state}"
+
+
+LEASES = Kind(
+    tuple(name for name in LeaseView._fields if name != "asked_at"),
+    ("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
+    (
+        *output.fields("key", "tick", "state", "host"),
+        output.number("pid"),
+        output.field("user"),
+        output.time("acquired_at", "SINCE"),
+        Column(
+            "HEARTBEAT",
+            lambda lease, _: _difference(lease.asked_at, lease.heartbeat_at),
+            right=True,
+        ),
+        Column("LEFT", lambda lease, _: _difference(lease.expires_at, lease.asked_at), right=True),
+        output.number("fencing_token", "TOKEN"),
+        output.number("backend_pid", "BACKEND"),
+        output.field("client_address", "CLIENT"),
+        output.SHARD,
+        output.ITEMS,
+        Column("REQUEST", _request),
+    ),
+)
+PAUSES = Kind(
+    Pause._fields,
+    ("since", "until"),
+    (
+        *output.fields("key", "host"),
+        output.time("since"),
+        output.time("until"),
+        *output.fields("author", "reason"),
+    ),
+)
 
 OPTIONS = (
     Option("pauses", "flag", "Show paused keys and drained hosts instead of leases."),
@@ -29,36 +85,28 @@ OPTIONS = (
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output, tables
-    from oncecron.config.settings import Settings
-    from oncecron.core import clock
-    from oncecron.core.stderr import complain
-    from oncecron.each.reports import with_items
-
     settings = Settings(OPTIONS, given)
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    answer = writer(PAUSES if settings["pauses"] else LEASES, settings)
     with store_inspector(settings) as store:
         if settings["pauses"]:
-            output.Writer(tables.PAUSES, style, stream).write(store.pauses())
+            answer.write(store.pauses())
             return incomplete(store)
         leases = store.leases()
         lists = store.item_lists() if leases else ()
-        pauses = store.pauses() if stream.isatty() else ()
+        pauses = store.pauses() if answer.is_watched else ()
     now = clock.wall()  # SQLite has no clock of its own
-    output.Writer(tables.LEASES, style, stream).write(
-        view._replace(asked_at=view.asked_at or now) for view in with_items(leases, lists)
-    )
+    views = with_items(leases, lists)
+    answer.write(view._replace(asked_at=view.asked_at or now) for view in views)
     if pauses:
-        complain(f"{counted(pauses)}; to list them: {settings.command('locks --pauses')}")
+        complain(f"{_counts(pauses)}; to list them: {settings.command('locks --pauses')}")
     return incomplete(store)
 
 
-def counted(pauses: Iterable[Pause]) -> str:
+def _counts(pauses: Iterable[Pause]) -> str:
     """Return the counts as text: `1 pause, 2 drained hosts`."""
     hosts = [pause.host is not None for pause in pauses]
     found = ((hosts.count(False), "pause"), (hosts.count(True), "drained host"))
-    return ", ".join(f"{many} {what}{'s' * (many != 1)}" for many, what in found if many)
+    return ", ".join(count(many, what) for many, what in found if many)
 
 
 COMMAND = TableCommand(

@@ -68,6 +68,10 @@ ONCECRON = LazyGroup(
     "oncecron",
     SECTIONS,
     "oncecron.cli",
+    modules={
+        **dict.fromkeys(("pause", "resume", "drain", "undrain", "forget"), "switches"),
+        **dict.fromkeys(("stop", "release"), "stop"),
+    },
     about="Run a crontab entry once cluster-wide. Put `oncecron run --key KEY --` in front of the same line "
     "on every host. At each scheduled time, one host runs the command and the others skip it. For the options of a "
     "command, see `oncecron COMMAND --help`.",
@@ -118,9 +122,9 @@ def _sentence(error: click.ClickException) -> str:
         return text
     if isinstance(error, click.NoSuchOption):
         text = f"no such option {error.option_name}"
-        near = difflib.get_close_matches(error.option_name, error.possibilities or (), 1)
-        if near:
-            return f"{text}; did you mean {near[0]}?"
+        similar = difflib.get_close_matches(error.option_name, error.possibilities or (), 1)
+        if similar:
+            return f"{text}; did you mean {similar[0]}?"
     path = error.ctx.command_path if error.ctx else "oncecron"
     return f"{text[:1].lower()}{text[1:]}; see `{path} --help`"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import date
 from typing import TYPE_CHECKING
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     FORMAT,
     JSON,
@@ -14,41 +16,56 @@ from oncecron.cli.command import (
     STORE_OPTIONS,
     TableCommand,
     moment,
-    output_format,
     store_and_log,
+    writer,
 )
-from oncecron.cli.pause import named_key, near
-from oncecron.config.options import RUN_OPTION, Option
+from oncecron.cli.output import Column, Kind
+from oncecron.cli.sentences import suggestion, valid_key
+from oncecron.config.file import job_section
+from oncecron.config.options import RUN_OPTION, Option, in_group
+from oncecron.config.settings import Settings
+from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
+from oncecron.log.upcoming import FIRST, LAST, Coming, coming, known_schedule
 
 if TYPE_CHECKING:
-    from oncecron.config.settings import Settings
+    from oncecron.core.text import Clock
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
-
-_WHICH = "Which ticks"
 _MOST = 10_000
 
+
+def _weekday(tick: Coming, _clock: Clock) -> str:
+    return date.fromisoformat(tick.local[:10]).strftime("%a")
+
+
+COMING = Kind(
+    Coming._fields,
+    columns=(
+        output.field("tick"),
+        Column("DAY", _weekday),
+        *output.fields("local", "zone", "change"),
+    ),
+)
 OPTIONS = (
-    RUN_OPTION["schedule"]._replace(
-        help="Use this schedule: five fields in quotes, or a nickname such as @daily.", group=_WHICH
-    ),
-    RUN_OPTION["tz"]._replace(group=_WHICH),
-    Option(
-        "count",
-        "integer",
-        "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.",
-        "N",
-        _WHICH,
-        "10",
-        minimum=1,
-        maximum=_MOST,
-    ),
-    Option(
-        "since",
-        "text",
-        "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
-        "AGE|TIME",
-        _WHICH,
+    *in_group(
+        "Which ticks",
+        RUN_OPTION["schedule"]._replace(
+            help="Use this schedule: five fields in quotes, or a nickname such as @daily.",
+        ),
+        RUN_OPTION["tz"],
+        Option(
+            "count",
+            "integer",
+            "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.",
+            default="10",
+            minimum=1,
+            maximum=_MOST,
+        ),
+        Option(
+            "since",
+            "text",
+            "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
+            "AGE|TIME",
+        ),
     ),
     FORMAT,
     JSON,
@@ -57,14 +74,9 @@ OPTIONS = (
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output, tables
-    from oncecron.config.settings import Settings
-    from oncecron.core.errors import UsageError
-    from oncecron.log.upcoming import FIRST, LAST, coming
-
     key = words[0] if words else None
     settings = Settings(OPTIONS, given, key)
-    form = output_format(settings)
+    answer = writer(COMING, settings, utc=True)
     now = time.time()
     since = now if settings["since"] is None else moment(settings["since"], now)
     if not FIRST <= since < LAST:
@@ -76,23 +88,18 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         )
     except ValueError as error:
         raise _wrong(settings, error) from error
-    stream = output.standard_output()
-    output.Writer(tables.COMING, output.style_for(stream, form, utc=True), stream).write(ticks)
+    answer.write(ticks)
     return 0
 
 
 def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     """Return a schedule and its zone: typed, else configured, else from the last claim, which asks the store."""
-    from oncecron.config.file import job_section
-    from oncecron.core.errors import ConfigurationError, NotFoundError, UsageError
-    from oncecron.log.upcoming import known_schedule
-
     if (key is None) != settings.typed("schedule"):
         raise UsageError("give either a KEY or a schedule, such as --schedule '0 2 * * *'")
     if key is not None and " " in key:
         raise UsageError(f"{key!r} is not a key; for a schedule, use --schedule {key!r}")
     if key is not None:
-        named_key(key)
+        valid_key(key)
     if settings["schedule"] is not None:
         return settings["schedule"], settings["tz"]
     section = job_section(key or "")
@@ -107,15 +114,13 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     if known is None:
         raise NotFoundError(
             f"no schedule on record for key {key}; set `schedule` in {section}, or use --schedule"
-            f"{near(key or '', {part.key for part in keys} - {key or ''})}"
+            f"{suggestion(key or '', {part.key for part in keys} - {key or ''})}"
         )
     return known.schedule, known.zone if settings["tz"] is None else settings["tz"]
 
 
 def _wrong(settings: Settings, error: ValueError) -> Exception:
     """Return an error that names the source of the schedule or of its zone."""
-    from oncecron.core.errors import ConfigurationError, UnknownZoneError, UsageError
-
     wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
     culprit = "tz" if wrong_zone else "schedule"
     kind = UsageError if settings.typed(culprit) else ConfigurationError

@@ -1,8 +1,8 @@
 """Output as table, JSON, NDJSON or CSV, written row by row: a million rows need no memory.
 
-On a terminal the last column of a table is cut to the width, and the outcome is coloured. In a pipe nothing is
-cut or coloured. The machine formats have every field under its published name, null for an absent value, times
-to the millisecond and seconds to the microsecond.
+Each command declares the `Kind` of what it shows. On a terminal the last column of a table is cut to the width, and
+the outcome is coloured. In a pipe nothing is cut or coloured. The machine formats have every field under its published
+name, null for an absent value, times to the millisecond and seconds to the microsecond.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from oncecron.core.errors import OutputError
-from oncecron.core.text import ABSENT, Clock, cut, display_width, visible
+from oncecron.core.light_modules import signal_name
+from oncecron.core.text import ABSENT, Clock, cut, display_width, part_of, visible
 from oncecron.core.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from oncecron.cli.tables import Kind
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
@@ -36,6 +35,76 @@ _COLOURS = {
     **dict.fromkeys(("failed", "timed-out", "lost"), "31"),
     **dict.fromkeys(("stopped", "not-started", "unclaimed"), "33"),
 }
+
+
+class Column(NamedTuple):
+    """A column of a table: its title, and the text of a record in it."""
+
+    title: str
+    text: Callable[[Any, Clock], str]
+    right: bool = False
+    is_optional: bool = False
+    """Whether it is left out if none of the first rows has anything in it."""
+
+
+class Kind(NamedTuple):
+    """The published fields of a kind of record, and the columns of its table."""
+
+    fields: tuple[str, ...]
+    times: Collection[str] = ()
+    columns: tuple[Column, ...] = ()
+    """The last one may be cut, and may contain blanks."""
+
+
+def field(name: str, title: str = "", *, right: bool = False) -> Column:
+    """Return the column that shows a field as it is, below its name or another title."""
+
+    def text(record: Any, _clock: Clock) -> str:
+        value = getattr(record, name)
+        return ABSENT if value in (None, "") else str(value)
+
+    return Column(title or name.upper(), text, right)
+
+
+def fields(*names: str) -> Iterator[Column]:
+    """Yield a column for each of some fields, below its name."""
+    return map(field, names)
+
+
+def number(name: str, title: str = "") -> Column:
+    """Return the column of a number."""
+    return field(name, title, right=True)
+
+
+def time(name: str, title: str = "") -> Column:
+    """Return the column of a time."""
+    return Column(title or name.upper(), lambda record, clock: clock.seconds(getattr(record, name)))
+
+
+def duration(name: str, title: str = "") -> Column:
+    """Return the column of a number of seconds."""
+
+    def text(record: Any, _clock: Clock) -> str:
+        value = getattr(record, name)
+        return ABSENT if value is None else format_duration(value)
+
+    return Column(title or name.upper(), text, right=True)
+
+
+def _exit_text(record: Any, _clock: Clock) -> str:
+    if record.signal is None:
+        return ABSENT if record.exit_code is None else str(record.exit_code)
+    return signal_name(record.signal) or f"SIG{record.signal}"
+
+
+def _items_text(record: Any, _clock: Clock) -> str:
+    total = record.items_total
+    return ABSENT if total is None else f"{record.items_ended:,}/{total:,}"
+
+
+EXIT = Column("EXIT", _exit_text, right=True)
+SHARD = Column("SHARD", lambda record, _clock: part_of(record.shard, record.shards))
+ITEMS = Column("ITEMS", _items_text, right=True, is_optional=True)
 
 
 class Style(NamedTuple):
@@ -76,7 +145,7 @@ def standard_output() -> TextIO:
     return stream  # type: ignore[no-any-return]
 
 
-def rounded(value: Any) -> Any:
+def to_microseconds(value: Any) -> Any:
     """Return seconds to the microsecond, any other value as it is."""
     return round(value, 6) if isinstance(value, float) else value
 
@@ -88,6 +157,8 @@ class Writer:
         self._kind = kind
         self._style = style
         self._stream = stream
+        self.is_watched = stream.isatty()
+        """Whether a person reads it now."""
         self._widths: list[int] = []
         self._columns: list[int] = []
         """Which columns of the table are shown."""
@@ -101,43 +172,43 @@ class Writer:
             "ndjson": self._lines,
             "csv": self._csv,
         }[self._style.format]
-        return self._written(write(records))
+        return self._write_lines(write(records))
 
     def write_in_full(self, record: Any) -> None:
         """Write one record: one field per line, then the output of the command."""
         if self._style.format == "table":
-            self._written(self._fields(record))
+            self._write_lines(self._fields(record))
         else:
             self.write([record])
 
-    def _written(self, lines: Iterable[tuple[int, str]]) -> int:
+    def _write_lines(self, lines: Iterable[tuple[int, str]]) -> int:
         count = 0
         for records, text in lines:
-            with _explained_errors():
+            with _explain_errors():
                 self._stream.write(text)
             count += records
-        with _explained_errors():
+        with _explain_errors():
             self._stream.flush()
         return count
 
     # Machine formats: (how many records, text)
 
-    def _published(self, record: Any) -> dict[str, Any]:
+    def _public_fields(self, record: Any) -> dict[str, Any]:
         values = {name: getattr(record, name) for name in self._kind.fields}
         for name in self._kind.times:
             values[name] = self._style.clock.exactly(values[name])
-        return {name: rounded(value) for name, value in values.items()}
+        return {name: to_microseconds(value) for name, value in values.items()}
 
     def _array(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         before = "[\n"
         for record in records:
-            yield 1, before + json_text(self._published(record))
+            yield 1, before + json_text(self._public_fields(record))
             before = ",\n"
         yield 0, "[]\n" if before == "[\n" else "\n]\n"
 
     def _lines(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         for record in records:
-            yield 1, json_text(self._published(record)) + "\n"
+            yield 1, json_text(self._public_fields(record)) + "\n"
 
     def _csv(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         line = _TextLine()
@@ -147,7 +218,7 @@ class Writer:
             writer.writerow(self._kind.fields)
             yield 0, line.text
         for record in records:
-            writer.writerow(map(self._csv_field, self._published(record).values()))
+            writer.writerow(map(self._csv_field, self._public_fields(record).values()))
             yield 1, line.text
 
     def _csv_field(self, value: Any) -> Any:
@@ -190,17 +261,17 @@ class Writer:
             shown[-1] = cut(shown[-1].rstrip(), self._style.width - used, self._stream.encoding)
         for place, (number, column) in enumerate(zip(self._columns, columns, strict=True)):
             if column.title == "OUTCOME":
-                shown[place] = self._coloured(shown[place], texts[number])
+                shown[place] = self._with_colour(shown[place], texts[number])
         return _GAP.join(shown).rstrip() + "\n"
 
-    def _coloured(self, shown: str, outcome: str) -> str:
+    def _with_colour(self, shown: str, outcome: str) -> str:
         colour = _COLOURS.get(outcome)
         if not self._style.colour or colour is None:
             return shown
         return shown.replace(outcome, f"\x1b[{colour}m{outcome}\x1b[0m", 1)
 
     def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
-        values = self._published(record)
+        values = self._public_fields(record)
         output, bytes_cut = values.pop("output", None), values.pop("output_cut", None)
         widest = max(map(len, values))
         for name, value in values.items():
@@ -208,7 +279,7 @@ class Writer:
             if name == "duration" and value is not None:
                 text = format_duration(value)
             if name == "outcome":
-                text = self._coloured(text, text)
+                text = self._with_colour(text, text)
             yield 0, f"{name:{widest}}{_GAP}{text}\n"
         if output is not None:
             yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
@@ -255,7 +326,7 @@ def say(text: str, stream: TextIO) -> None:
 
 def write_text(text: str, stream: TextIO) -> None:
     """Write a text for a program as it is: JSON, SQL, a script. Raises `BrokenPipeError`, `OutputError`."""
-    with _explained_errors():
+    with _explain_errors():
         stream.write(text.rstrip("\n") + "\n")
         stream.flush()
 
@@ -263,13 +334,13 @@ def write_text(text: str, stream: TextIO) -> None:
 def give(data: bytes) -> None:
     """Write bytes to standard output. Raises `BrokenPipeError`, `OutputError`."""
     stream = standard_output()
-    with _explained_errors():
+    with _explain_errors():
         stream.buffer.write(data)
         stream.buffer.flush()
 
 
 @contextlib.contextmanager
-def _explained_errors() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Turn an error of writing into `OutputError`, except a broken pipe."""
     try:
         yield

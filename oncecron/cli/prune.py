@@ -5,38 +5,33 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, labelled
+from oncecron.alerts.settings import channel_names
+from oncecron.cli import output
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, with_names
+from oncecron.cli.sentences import count
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core.stderr import complain
+from oncecron.core.units import typed_duration
 
 if TYPE_CHECKING:
-    from oncecron.config.settings import Settings
     from oncecron.core.model import Retention
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
-
 OPTIONS = (
-    Option(
-        "executions",
-        "duration",
-        "Remove executions older than this. Default: [retention] in the configuration file, else 400d.",
-        "AGE",
-    ),
-    Option(
-        "skips",
-        "duration",
-        "Remove skips older than this. Default: [retention] in the configuration file, else 7d.",
-        "AGE",
+    *(
+        Option(
+            what,
+            "duration",
+            f"Remove {what} older than this. Default: [retention] in the configuration file, else {days}.",
+            "AGE",
+        )
+        for what, days in (("executions", "400d"), ("skips", "7d"))
     ),
     *STORE_OPTIONS,
 )
 
 
 def _prune(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.alerts.settings import channel_names
-    from oncecron.cli import output
-    from oncecron.config.settings import Settings
-    from oncecron.core.stderr import complain
-
     settings = Settings(OPTIONS, given)
     wanted = {
         name: settings[name] for name in ("executions", "skips") if settings[name] is not None
@@ -45,15 +40,13 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     stream = output.standard_output()
     channels = channel_names(settings.file)
     with all_inspectors(settings) as stores:
-        removed = {name: _removed(*store.prune(retention)) for name, store in stores.items()}
+        done = {name: _done(*store.prune(retention)) for name, store in stores.items()}
         # A file without channels is not that of the hosts which notify.
         junk = stores["store"].other_notices(channels, remove=True) if len(channels) > 1 else 0
         least = {name: store.least_retention() for name, store in stores.items()}
-    output.say(labelled(removed), stream)
+    output.say(with_names(done), stream)
     if junk:
-        what = (
-            f"{junk} channel{'s' * (junk != 1)} of notify that {settings.file.path} does not name"
-        )
+        what = f"{count(junk, 'channel')} of notify that {settings.file.path} does not name"
         output.say(f"removed {what}", stream)
     for name, longer in least.items():
         if any(map(operator.lt, retention, longer)):
@@ -63,8 +56,6 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
 
 def _kept(settings: Settings, store: str, wanted: Retention, least: Retention) -> str:
     """Return why a store keeps records that are older than wanted, and the command that changes it."""
-    from oncecron.core.units import typed_duration
-
     ages, options = [], ""
     for what, shorter, longer in zip(wanted._fields, wanted, least, strict=True):
         if shorter < longer:
@@ -74,8 +65,8 @@ def _kept(settings: Settings, store: str, wanted: Retention, least: Retention) -
     return f"the {store} keeps {' and '.join(ages)}; to remove younger ones, have its owner run {command}"
 
 
-def _removed(executions: int, skips: int) -> str:
-    return f"removed {executions} execution{'s' * (executions != 1)} and {skips} skip{'s' * (skips != 1)}"
+def _done(executions: int, skips: int) -> str:
+    return f"removed {count(executions, 'execution')} and {count(skips, 'skip')}"
 
 
 COMMAND = TableCommand(

@@ -18,16 +18,18 @@ from __future__ import annotations
 import select
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from oncecron.cli.sentences import holder, local_time, shard_name
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.retry import jittered
-from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.stderr import complain
+from oncecron.core.text import visible
 from oncecron.core.timing import ASSUMED_TTL, HEARTBEATS_PER_TTL, REQUEST_POLL
 from oncecron.core.units import format_duration
 from oncecron.log.jobs import is_living
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from oncecron.core.log_rows import Execution, LeaseView
     from oncecron.core.model import Request
@@ -63,7 +65,7 @@ class Fate(NamedTuple):
 
 
 class _Watched:
-    """One execution that was asked to end."""
+    """One execution that was asked to end, and what was said about it."""
 
     def __init__(self, lease: LeaseView) -> None:
         self.lease = lease
@@ -71,62 +73,76 @@ class _Watched:
         self.over_since: float | None = None
         self.reported: set[str] = set()
 
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """Return whether the holder has missed two heartbeats."""
         lease = self.lease
         if lease.asked_at is None or lease.heartbeat_at is None:
             return lease.state == "stale"
-        return lease.asked_at - lease.heartbeat_at > 2 * ttl_of(lease) / HEARTBEATS_PER_TTL
+        return lease.asked_at - lease.heartbeat_at > 2 * ttl(lease) / HEARTBEATS_PER_TTL
+
+    def say_once(self, event: str, text: str) -> None:
+        """Say on standard error what has happened, unless it was said."""
+        if event not in self.reported:
+            self.reported.add(event)
+            complain(text)
 
 
 class Asking:
-    """The executions of one key that are asked to end."""
+    """The executions of one key that are asked to end, with one line per event on standard error."""
 
     def __init__(
         self,
         store: Inspector,
         request: Request,
         *,
-        tell: Callable[[str], None],
         timeout: Callable[[LeaseView, bool], float],
         linger: float,
     ) -> None:
         """`timeout`: seconds to wait for a holder, or a silent one; `linger`: for a takeover after a loss."""
         self._store = store
         self._request = request
-        self._tell = tell
         self._timeout = timeout
         self._linger = linger
         self._watched: list[_Watched] = []
         self._fates: list[Fate] = []
         self._away: StoreUnavailable | None = None
 
-    def ask(self, leases: Iterable[LeaseView]) -> None:
-        """Write the request to active leases. Raises `StoreError`."""
-        for lease in leases:
-            self._watch(lease)
+    def fates(self, leases: Sequence[LeaseView]) -> list[Fate]:
+        """Write the request to active leases, and wait until all have ended or timed out.
 
-    def wait(self) -> list[Fate]:
-        """Wait until all have ended or timed out. Raises `StoreError` if the store is unreachable at the timeout."""
-        while self._watched:
-            select.select((), (), (), jittered(REQUEST_POLL))  # not time.sleep: libfaketime
-            try:
-                leases = [_dated(lease) for lease in self._store.leases()]
-                for watched in list(self._watched):
-                    self._look(watched, leases)
-                self._away = None
-            except StoreUnavailable as error:
-                if self._away is None:
-                    self._tell(f"{error}; retrying")
-                self._away = error
-            self._give_up()
+        Raises `StoreError` if the store is unreachable at the timeout, `KeyboardInterrupt`.
+        """
+        try:
+            for lease in leases:
+                self._watch(lease)
+            while self._watched:
+                select.select((), (), (), jittered(REQUEST_POLL))  # not time.sleep: libfaketime
+                self._look_at_all()
+                self._give_up()
+        except KeyboardInterrupt:
+            if leases:
+                complain(
+                    "no longer waiting; the request stays, and each holder obeys it at its next heartbeat"
+                )
+            raise
         return self._fates
+
+    def _look_at_all(self) -> None:
+        try:
+            leases = [_with_time(lease) for lease in self._store.leases()]
+            for watched in list(self._watched):
+                self._look(watched, leases)
+            self._away = None
+        except StoreUnavailable as error:
+            if self._away is None:
+                complain(f"{error}; retrying")
+            self._away = error
 
     def _watch(self, lease: LeaseView) -> None:
         watched = _Watched(lease)
         self._watched.append(watched)
         self._send(watched)
-        self._tell(f"asked {_holder(lease)} to {self._request.kind} {name_of(lease)}")
+        complain(f"asked {holder(lease)} to {self._request.kind} {shard_name(lease)}")
 
     def _send(self, watched: _Watched) -> None:
         """Write the request to the lease. Where the lease has ended, the next look finds out why."""
@@ -150,20 +166,14 @@ class Asking:
         lease = watched.lease
         host = visible(lease.host or "-")
         if before.request_acknowledged_at is not None:
-            self._once(watched, "acknowledged", f"acknowledged by {host}")
-        elif watched.silent():
+            watched.say_once("acknowledged", f"acknowledged by {host}")
+        elif watched.is_silent():
             left = format_duration(max(0.0, round((lease.expires_at or 0) - (lease.asked_at or 0))))
-            since = Clock(utc=False).seconds(lease.heartbeat_at)
-            self._once(
-                watched,
+            watched.say_once(
                 "silent",
-                f"{host} has not renewed its lease since {since}; the lease ends in {left}, and by then {DEAD_BY_THEN}",
+                f"{host} has not renewed its lease since {local_time(lease.heartbeat_at)}; the lease ends in {left}, "
+                f"and by then {DEAD_BY_THEN}",
             )
-
-    def _once(self, watched: _Watched, event: str, text: str) -> None:
-        if event not in watched.reported:
-            watched.reported.add(event)
-            self._tell(text)
 
     def _over(self, watched: _Watched, found: LeaseView | None) -> None:
         """Report the end of an execution whose lease is over, and ask the holder of a further attempt."""
@@ -179,26 +189,24 @@ class Asking:
                 return
         self._end(watched, fate)
         if successor:
-            self._tell(f"{_holder(successor)} has started attempt {successor.attempt}")
+            complain(f"{holder(successor)} has started attempt {successor.attempt}")
             self._watch(successor)
 
     def _end(self, watched: _Watched, fate: Fate) -> None:
         self._watched.remove(watched)
         self._fates.append(fate)
         if fate.answer != "alive":
-            self._tell(f"{name_of(fate)} on {visible(fate.host or '-')} ended: {fate.outcome}")
+            complain(f"{shard_name(fate)} on {visible(fate.host or '-')} ended: {fate.outcome}")
 
     def _give_up(self) -> None:
         for watched in list(self._watched):
-            if _now() - watched.since < self._timeout(watched.lease, watched.silent()):
+            if _now() - watched.since < self._timeout(watched.lease, watched.is_silent()):
                 continue
             if self._away:
                 raise self._away
             if watched.over_since is None:
-                self._end(
-                    watched,
-                    fate_of(watched.lease, None)._replace(answer="alive", outcome="running"),
-                )
+                alive = fate_of(watched.lease, None)._replace(answer="alive", outcome="running")
+                self._end(watched, alive)
 
 
 def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
@@ -225,28 +233,14 @@ def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
     )
 
 
-def name_of(of: LeaseView | Fate) -> str:
-    """Return the name of a key, or of its shard, for a sentence."""
-    return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
-
-
-def typed_name(of: LeaseView | Fate) -> str:
-    """Return the arguments of a command that name a key, or its shard alone."""
-    return of.key if of.shards == 1 else f"{of.key} --shard {of.shard}"
-
-
-def ttl_of(lease: LeaseView) -> float:
+def ttl(lease: LeaseView) -> float:
     """Return the --ttl of a lease, in seconds."""
     if lease.expires_at is None or lease.heartbeat_at is None:
         return ASSUMED_TTL
     return lease.expires_at - lease.heartbeat_at
 
 
-def _holder(lease: LeaseView) -> str:
-    return f"{visible(lease.host or '-')} (pid {lease.pid})"
-
-
-def _dated(lease: LeaseView) -> LeaseView:
+def _with_time(lease: LeaseView) -> LeaseView:
     """Return a lease with the time when it was read, by this host's clock where the store did not return its own."""
     return lease._replace(asked_at=lease.asked_at or clock.wall())
 

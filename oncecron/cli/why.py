@@ -42,7 +42,7 @@ OPTIONS = (
 
 def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
-    from oncecron.cli.pause import named_key
+    from oncecron.cli.sentences import valid_key
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.text import Clock, visible
@@ -50,7 +50,7 @@ def _tell(given: dict[str, str], words: list[str]) -> int:
     from oncecron.log.tick_history import Sources, gather
 
     settings = Settings(OPTIONS, given)
-    key, tick = named_key(words[0]), _tick(settings)
+    key, tick = valid_key(words[0]), _tick(settings)
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
@@ -102,7 +102,7 @@ def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:
 
 
 def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
-    from oncecron.cli.output import rounded
+    from oncecron.cli.output import to_microseconds
 
     names = (
         "started_at",
@@ -116,7 +116,7 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
         "next_at",
     )
     return {
-        name: shown.exactly(value) if name in names else rounded(value)
+        name: shown.exactly(value) if name in names else to_microseconds(value)
         for name, value in fields.items()
     }
 

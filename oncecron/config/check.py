@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from oncecron.alerts.settings import parsed_notify
-from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parsed, read_private
+from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parse, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts, each_conflicts
 from oncecron.config.settings import Settings
@@ -29,7 +29,7 @@ def check_file(path: str) -> list[FileProblem]:
     """Return all problems of a file; none if it is well."""
     found: list[FileProblem] = []
     try:
-        file = parsed(path, *_read(path, found))
+        file = parse(path, *_read(path, found))
     except ConfigurationError as error:
         return list(dict.fromkeys([*found, FileProblem(path, _reason(error, path))]))
     found += file.problems

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from oncecron.config.convert import convert
-from oncecron.config.options import AUTO_KEY, CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL
+from oncecron.config.options import AUTO_KEY, CONFIG, KEY_LETTERS, RUN_OPTIONS, SHELL, convert
 from oncecron.config.plain_toml import read_plain
 from oncecron.core.errors import ConfigurationError, UsageError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
@@ -99,7 +98,7 @@ def read_file(named: str | None) -> File:
     if named == "":
         raise UsageError("--config: the path is empty (an unset variable?)")
     path = named or find_file(os.environ, home_directory)
-    return _parse(path) if path else File(None, {}, {}, None, Retention())
+    return _parse_file(path) if path else File(None, {}, {}, None, Retention())
 
 
 def find_file(environment: Mapping[str, str], home: Callable[[], str]) -> str | None:
@@ -114,15 +113,15 @@ def find_file(environment: Mapping[str, str], home: Callable[[], str]) -> str | 
     return next(filter(os.path.exists, paths), None)
 
 
-def _parse(path: str) -> File:
+def _parse_file(path: str) -> File:
     """Return a file to work with. A wrong [job.KEY] is no reason to raise: it stops one job alone."""
-    file = parsed(path, *read_private(path, "configuration file"))
+    file = parse(path, *read_private(path, "configuration file"))
     if wrong := next((problem for problem in file.problems if not problem.keys), None):
         raise ConfigurationError(str(wrong))
     return file
 
 
-def parsed(path: str, text: str, mode: int) -> File:
+def parse(path: str, text: str, mode: int) -> File:
     """Return what a file sets, with all its problems. Raises `ConfigurationError` if it is not TOML."""
     data = _toml(path, text)
     reader = _Reader(path)
@@ -391,7 +390,7 @@ def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, 
     one that other users can write.
     """
     try:
-        with open(_opened(path, what, trusting=trusting), encoding="utf-8") as file:
+        with open(_open_private(path, what, trusting=trusting), encoding="utf-8") as file:
             text = file.read(_LARGEST_FILE + 1)
             mode = os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as error:
@@ -401,7 +400,7 @@ def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, 
     return text.removeprefix("\ufeff"), mode
 
 
-def _opened(path: str, what: str, *, trusting: bool) -> int:
+def _open_private(path: str, what: str, *, trusting: bool) -> int:
     """Return a descriptor of a file to trust. Raises `ConfigurationError` for any other, `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 
-from oncecron.config.convert import convert
-from oncecron.config.options import AUTO_KEY, CONFIG, LOG, NAMESPACE, STORE
+from oncecron.config.options import AUTO_KEY, CONFIG, LOG, NAMESPACE, STORE, convert
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores import check_address, check_namespace

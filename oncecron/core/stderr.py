@@ -1,4 +1,7 @@
-"""How messages are written to standard error: one line each, without control characters, and never with a wait."""
+"""How messages are written to standard error: one line each, without control characters, and never with a wait.
+
+And that it is standard error to which they are written, not a file or a socket with its number.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import select
 import time
 
 from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError, shortage_of
 from oncecron.core.light_modules import start_thread
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import without_logins
@@ -146,3 +150,23 @@ def _write(text: str) -> None:
             os.write(2, data[begin : begin + select.PIPE_BUF])
     except OSError:
         return
+
+
+def fill_standard_descriptors() -> None:
+    """Open /dev/null in place of each of the descriptors 0 to 2 that the caller has closed.
+
+    Otherwise a socket or a file that is opened later gets the number 0, 1 or 2, and a message for standard error goes
+    to the database: `oncecron stop KEY 2>&-` did that. It is closed when another program is executed, so a job finds
+    closed what its caller had closed. Raises `ConfigurationError`, or `OSError` for a shortage.
+    """
+    try:
+        while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:  # noqa: PLR2004
+            pass
+    except OSError as error:
+        if shortage_of(error):
+            raise
+        raise ConfigurationError(
+            f"cannot open {os.devnull}: {error.strerror}; "
+            "give this host or container a /dev with null in it"
+        ) from error
+    os.close(descriptor)

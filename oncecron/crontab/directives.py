@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.config.convert import convert, values_of
-from oncecron.config.options import AUTO_KEY, KEY_RULE, RUN_OPTION, is_key
+from oncecron.config.options import AUTO_KEY, KEY_RULE, RUN_OPTION, convert, is_key, values_of
 from oncecron.config.rules import conflicts
 from oncecron.crontab.scanner import Comment, Entry, InvalidLine, Problem
 

@@ -136,7 +136,7 @@ EACH_OPTIONS = (
     *_as_in_run("grace", "skip-exit"),
     RUN_OPTION["on-store-error"]._replace(
         help="Choose what to do if the store is unreachable: fail (exit status 69) or skip.",
-        metavar="fail|skip",
+        placeholder="fail|skip",
         choices=("fail", "skip"),
     ),
     *_as_in_run("connect-timeout", "store", "log", "namespace", "ttl", "capture", "record-command"),

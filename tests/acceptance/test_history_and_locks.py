@@ -175,29 +175,6 @@ def test_every_machine_format_says_the_same(past: Oncecron) -> None:
         assert row["started_at"].endswith("Z")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--since", "yesterday"], "--since"),
-        (["--outcome", "bad"], "--outcome"),
-        (["--outcome", "held"], "--skips"),
-        (["--skips", "--outcome", "failed"], "--outcome"),
-        (["--id", "1", "--host", "h"], "--host"),
-        (["--id", "x"], "--id"),
-        (["--limit", "-1"], "--limit"),
-        (["--follow", "--json"], "ndjson"),
-        (["--follow", "--skips"], "--skips"),
-        (["--json", "--format", "csv"], "leave one out"),
-        (["--format", "yaml"], "ndjson"),
-    ],
-)
-def test_what_does_not_go_together_is_a_usage_error(
-    any_store: Store, host: Oncecron, arguments: list[str], told: str
-) -> None:
-    """Told before the store is asked."""
-    refused(host("history", *arguments), 64, told)
-
-
 # On a terminal
 
 
@@ -240,17 +217,8 @@ def test_a_terminal_is_told_that_there_is_more(any_store: Store, host: Oncecron)
 
 def test_a_reader_who_leaves_is_no_error(past: Oncecron) -> None:
     """`| head -1` is quiet, also in the middle of a long answer."""
-    for command in (
-        "history",
-        "history --json",
-        "--help",
-        "history --help",
-        "completion bash",
-        "locks",
-        "jobs",
-        "why billing",
-        "audit",
-    ):
+    commands = ("history", "history --json", "--help", "history --help", "completion bash", "locks")
+    for command in (*commands, "jobs", "why billing", "audit"):
         script = f"{CONSOLE_SCRIPT} {command} | true; echo ${{PIPESTATUS[0]}} >&2"
         done = subprocess.run(
             ["bash", "-c", script], env=past.environment, capture_output=True, check=False

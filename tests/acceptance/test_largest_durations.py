@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from answers import refused
 from command_tree import every_command
 from log_of import Store
 from servers.oncecron import Oncecron
@@ -82,14 +81,6 @@ def test_the_largest_spread_is_a_wait_that_a_signal_ends(host: Oncecron) -> None
     assert b"(--spread)" in firing.process.stderr.readline()
     firing.process.send_signal(signal.SIGTERM)
     assert firing.wait().status == -signal.SIGTERM
-
-
-@pytest.mark.parametrize("name", ["ttl", "connect-timeout"])
-def test_more_than_the_largest_is_refused(store: Store, host: Oncecron, name: str) -> None:
-    """With the option and its limit."""
-    assert RUN_OPTION[name].maximum == DAY
-    ended = host.run("k", f"--{name}", "25h", "--", "true")
-    refused(ended, 64, f"--{name}: '25h' is too large; the maximum is 86400 s")
 
 
 def test_a_retry_waits_for_the_largest_delay(store: Store, host: Oncecron) -> None:

@@ -1,6 +1,5 @@
 """`oncecron next` by the installed console script: where it finds a schedule, and that it needs no store."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,16 +67,6 @@ def test_the_table_shows_ten_and_both_changes(alone: Oncecron) -> None:
     ]
     ended = alone("next", "report", "--count", "10")
     assert len(ended.out.splitlines()) == 11
-
-
-def test_every_format_says_the_same(alone: Oncecron) -> None:
-    """JSON, NDJSON and CSV."""
-    records = answer(alone, "next", "report", *SINCE)
-    lines = alone("next", "report", *SINCE, "--format", "ndjson").out.decode().splitlines()
-    assert [json.loads(line) for line in lines] == records
-    heading, *rows = alone("next", "report", *SINCE, "--format", "csv").out.decode().splitlines()
-    assert heading.split(",") == COMING
-    assert len(rows) == len(records)
 
 
 def test_a_key_that_was_claimed_with_a_schedule(

@@ -13,12 +13,14 @@ import socket
 import sys
 import time
 
+from click import Context
+
 from oncecron.__main__ import main
 from oncecron.cli.main import ONCECRON
 
 IMPORTED_LATER = (
     "oncecron.stores.postgres.inspector", "oncecron.stores.redis.inspector", "oncecron.stores.sqlite.inspector",
-    "oncecron.cli.output", "oncecron.config.file", "oncecron.crontab.wrap", "oncecron.crontab.lint",
+    "oncecron.crontab.wrap", "oncecron.crontab.lint",
 )  # fmt: skip
 """What commands import when they know that they need it."""
 
@@ -70,7 +72,9 @@ def become(
 
 
 if __name__ == "__main__":
-    for name in (*(f"oncecron.cli.{command}" for command in ONCECRON.names), *IMPORTED_LATER):
+    for command in ONCECRON.names:
+        ONCECRON.get_command(Context(ONCECRON), command)
+    for name in IMPORTED_LATER:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

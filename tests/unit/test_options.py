@@ -190,7 +190,7 @@ def test_an_option_is_declared_once() -> None:
 
 def test_defaults_are_values_that_the_option_takes() -> None:
     """As if they had been typed."""
-    from oncecron.config.convert import convert
+    from oncecron.config.options import convert
 
     for _, option in EVERY_OPTION:
         if option.default is not None:
@@ -237,17 +237,6 @@ def test_every_option_is_in_its_command_s_help(name: str, option: Option) -> Non
         assert f"-{option.short}," in text
 
 
-def test_the_help_of_run_groups_its_options() -> None:
-    """In the order of a firing's questions."""
-    text = help_of("run")
-    groups = [
-        *("What: --key", "Which tick: --schedule"),
-        *("When it is busy or fails: --wait", "Where: --store"),
-    ]
-    places = [text.index(group) for group in groups]
-    assert places == sorted(places)
-
-
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], *([*name.split(), "--help"] for name in COMMANDS), ["completion", "bash"]],
     ids=" ".join,
@@ -290,24 +279,6 @@ def test_a_bug_is_traced_where_that_can_be_asked_for(
     assert ("Traceback" in told, "add -vv to see a traceback" in told) == (traced, hint)
 
 
-def test_what_is_wrong_is_one_line_with_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
-    """Exit status 64, and what was meant where it can be guessed."""
-    for arguments, told in (
-        (["histroy"], "did you mean `oncecron history`?"),
-        (["./bill.sh"], "oncecron run"),
-        (["run", "--kee", "x", "true"], "--key"),
-        (["history", "--format"], "--format"),
-        (["history", "a", "b"], "unexpected"),
-        (["completion", "tcsh"], "bash"),
-    ):
-        assert main.invoke(arguments) == 64
-        out, err = capfd.readouterr()
-        assert out == ""
-        assert err.startswith("oncecron: ")
-        assert err.count("\n") == 1
-        assert told in err
-
-
 # Completion
 
 
@@ -342,7 +313,7 @@ def test_the_value_of_an_option_is_completed(name: str, option: Option) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_argument_of_a_command_is_completed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what its metavariable says."""
-    monkeypatch.setattr(completion, "_known", lambda what, _context: [what])
+    monkeypatch.setattr(completion, "_stored_names", lambda what, _context: [what])
     for argument in COMMANDS[name].params[len(COMMANDS[name].table) :]:
         kinds = {"KEY": ("plain", "key"), "HOST": ("plain", "host"), "FILE": ("file", "")}
         expected = [kinds[word] for word in re.findall("KEY|HOST|FILE", argument.metavar or "")]

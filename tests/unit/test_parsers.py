@@ -15,9 +15,8 @@ import story_stores
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from oncecron.config import convert
 from oncecron.config.file import read_file
-from oncecron.config.options import RUN_OPTIONS
+from oncecron.config.options import RUN_OPTIONS, values_of
 from oncecron.config.run_parser import parse_run
 from oncecron.core import derived_key, masking, tick, units
 from oncecron.core import shell_words as words
@@ -299,7 +298,7 @@ def schedule(text: str) -> None:
 def options(arguments: list[str]) -> None:
     """Read the arguments of `run`, and convert their values."""
     if parsed := parse_run(arguments):
-        convert.values_of(parsed.given)
+        values_of(parsed.given)
 
 
 def request(values: tuple[Any, ...]) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncecron.config.convert import values_of
-from oncecron.config.options import Option
+from oncecron.config.options import Option, values_of
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.schedule_fields import read_schedule
 from oncecron.each.values import ItemError, item_of_json, item_of_line

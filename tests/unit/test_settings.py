@@ -148,12 +148,7 @@ def test_local_is_a_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("db.example.com", "is not a store"),
-        ("mysql://h/d", "unknown kind 'mysql'"),
-        ("postgresql+psycopg://h/d", "drop '+psycopg'"),
-        ("sqlite://relative", "three slashes"),
         ("sqlite:///", "three slashes"),
-        ("", "is not a store"),
         (f"mysql://u:{SECRET}@h/d", "mysql://u:***@h/d"),
         (f"postgresql://u:{SECRET}/x@h/d", "%2F"),
         (f"postgresql://u:x@{SECRET}@h/d", "%40"),
@@ -186,37 +181,6 @@ def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"ttl": "5s"}, "--ttl: '5s' is too small; the minimum is 6 s"),
-        ({"ttl": "soon"}, "--ttl: "),
-        ({"skip_exit": "256"}, "--skip-exit: '256' is too large; the maximum is 255"),
-        ({"skip_exit": "x"}, "--skip-exit: 'x' is not a whole number"),
-        ({"on_store_error": "panic"}, "not one of fail, skip, run"),
-        ({"timeout": "0"}, "--timeout: "),
-        ({"wait": ""}, "--wait: empty duration"),
-        ({"capture": "2M"}, "--capture: size '2M' is larger than 1M"),
-        ({"capture": "some"}, "--capture: bad size 'some'"),
-    ],
-)
-def test_a_wrong_option_is_a_usage_error(given: dict[str, str], told: str) -> None:
-    """Which option, what was found, what is expected."""
-    assert told in complaint(UsageError, **given)
-
-
-def test_a_wrong_variable_or_line_of_the_file_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its own name and place."""
-    path = put(tmp_path / "c.toml", '[job.billing]\nttl = "1s"\n')
-    assert f"{path} [job.billing]: ttl: '1s' is too small" in complaint(
-        ConfigurationError, config=path
-    )
-    path = put(tmp_path / "d.toml", 'grace = "never"\n')
-    assert f"{path}: grace: " in complaint(ConfigurationError, config=path)
-
-
-@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("stor = 'local'\n", "unknown key 'stor'"),
@@ -224,10 +188,6 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("schedule = '0 2 * * *'\n", "unknown key 'schedule'"),
         ("config = 'x'\n", "unknown key 'config'"),
         ("[job.billing]\nagain = true\n", "unknown key 'again'"),
-        ("[retention]\nlogs = '1d'\n", "unknown key 'logs'"),
-        ("[retention]\nskips = 'x'\n", "[retention]: skips: "),
-        ("[redis]\ndb = 1\n", "[redis]: unknown key 'db'"),
-        ("[redis]\nwait = 'x'\n", "[redis]: wait: 'x' is not a whole number"),
         ("[redis]\nwait = [1]\n", "[redis]: wait must be a text"),
         ("[redis]\nssl_ca_certs = 'ca'\n", "[redis]: ssl_ca_certs: the path 'ca' must be absolute"),
         ("redis = 1\n", "redis must be a table"),
@@ -239,12 +199,9 @@ def test_a_wrong_variable_or_line_of_the_file_is_named(
         ("ttl = " + "1" * 5000 + "\n", "c.toml: a number in it has too many digits"),
         ("ttl = 0x" + "1" * 5000 + "\n", "c.toml: a number in it has too many digits"),
         ("ttl = " + "[" * 10_000 + "\n", "c.toml: it is nested too deeply"),
-        ("job = 3\n", "job must be a table"),
-        ("[job]\ntimeout = 3\n", "'timeout' in [job] needs the name of a job; write [job.KEY]"),
         ("[job.bill.sh-1]\nttl = '60s'\n", 'a key with dots needs quotes; write [job."bill.sh-1"]'),
         ("job.a.b.c.ttl = '60s'\n", '[job."a.b.c"]'),
         ("[job.'a.b']\nagain = true\n", "[job.\"a.b\"]: unknown key 'again'"),
-        ("ttl = \n", "c.toml: "),
     ],
 )
 def test_what_a_file_must_not_hold(tmp_path: Path, text: str, told: str) -> None:
@@ -280,15 +237,8 @@ def test_a_wrong_section_stops_its_own_job_alone(
 
 def test_sections_that_are_alike_are_wrong_alike(tmp_path: Path) -> None:
     """What is found to be right is not checked again, and no other value passes for it."""
-    values = (
-        "retries = 1",
-        "retries = 1",
-        "retries = true",
-        "retries = 1.0",
-        'retries = "x"',
-        'retries = "x"',
-    )
-    text = "\n".join(f"[job.j{number}]\n{value}" for number, value in enumerate(values))
+    values = ("1", "1", "true", "1.0", '"x"', '"x"')
+    text = "\n".join(f"[job.j{number}]\nretries = {each}" for number, each in enumerate(values))
     path = put(tmp_path / "c.toml", text)
     assert [settings(f"j{number}", config=path)["retries"] for number in (0, 1)] == [1, 1]
     for number in (2, 3, 4, 5):
@@ -493,24 +443,6 @@ def test_ranges_and_exit_statuses_are_values() -> None:
     assert settings()["retry-delay"] == (5.0, 300.0)
     assert settings(**{"retry-delay": "30s"})["retry-delay"] == (30.0, 30.0)
     assert settings(**{"no-retry-on": "64,65,78"})["no-retry-on"] == {64, 65, 78}
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
-        ("retry-delay", "5m..5s", "shorter duration first, 5s..5m"),
-        ("retry-delay", "5s..", "empty duration"),
-        ("no-retry-on", "64,", "not a whole number"),
-        ("no-retry-on", "0", "the minimum is 1"),
-        ("no-retry-on", "256", "the maximum is 255"),
-        ("shards", "0", "the minimum is 1"),
-        ("retries", "-1", "the minimum is 0"),
-    ],
-)
-def test_wrong_ranges_and_statuses_are_refused(name: str, text: str, says: str) -> None:
-    """With the option's name, and what is expected."""
-    with pytest.raises(UsageError, match=f"--{name}: .*{says}"):
-        settings(**{name: text})
 
 
 def test_the_store_itself_is_no_log_however_it_is_held() -> None:

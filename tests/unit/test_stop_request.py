@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.cli import release, stop
+from oncecron.cli import stop
 from oncecron.cli.stop_request import fate_of
 from oncecron.config.settings import Settings
 from oncecron.core.log_rows import LeaseView, Released
@@ -29,7 +29,7 @@ def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(given: dict[str, str]) -> Settings:
     """Return the settings of a command line."""
-    return Settings(release.OPTIONS, given)
+    return Settings(stop.RELEASE_OPTIONS, given)
 
 
 class Locked:
@@ -62,12 +62,12 @@ def test_release_means_no_other_part(lease: LeaseView, part: dict[str, Any], typ
     """And says what has ended only where it was."""
     store = cast("Inspector", Locked())
     given = {"shard": str(part["shard"])} if part else {}
-    one = release._Release(store, settings(given))
-    freed, text = one._freed(lease._replace(**part), None)
+    one = stop.Release(store, settings(given))
+    freed, text = one.with_lease(lease._replace(**part), None)
     assert not freed
     assert typed in text
     assert ("it has no lease, but" in text) == (lease is LOCK)
-    assert typed in one._nothing_held("k")[1]
+    assert typed in one.without_lease("k")[1]
 
 
 def test_a_lock_without_a_lease_is_published() -> None:

@@ -120,16 +120,6 @@ def test_what_is_shown_can_be_read_back(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=tolerance + 1e-6)
 
 
-@given(st.text(alphabet="0123456789.dhms- ", max_size=12))
-def test_nothing_but_a_duration_or_a_value_error(text: str) -> None:
-    """Any text is a duration between nothing and ten years, or a ValueError."""
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        return
-    assert 0 <= seconds <= LONGEST_DURATION
-
-
 @pytest.mark.parametrize(
     "text", ["0s", "0.5s", "0.001s", "59s", "90s", "1m", "90m", "36h", "1d", "3653d", "1234567s"]
 )

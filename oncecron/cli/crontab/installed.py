@@ -41,7 +41,7 @@ def chosen_cron(given: Mapping[str, str]) -> Cron | None:
     """Return the cron of `--cron`, else the installed one; None if that is unknown. Raises `UsageError`."""
     if "cron" not in given:
         return installed_cron()
-    from oncecron.config.convert import convert  # noqa: PLC0415 - not for --help
+    from oncecron.config.options import convert  # noqa: PLC0415 - not for --help
 
     try:
         return CRONS[str(convert(CRON, given["cron"]))]

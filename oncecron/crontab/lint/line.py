@@ -10,10 +10,9 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.config.convert import values_of
 from oncecron.config.file import COMMAND_KEY
 from oncecron.config.job_commands import JOB_COMMAND
-from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key
+from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key, values_of
 from oncecron.config.rules import tick_rules
 from oncecron.config.run_parser import parse_run
 from oncecron.core import shell_words as words

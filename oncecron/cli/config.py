@@ -1,26 +1,69 @@
-"""`oncecron config show`: the value of each option of `run`, and where it comes from."""
+"""`oncecron config`: all problems of a configuration file, and where each value comes from. No store is needed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncecron.cli.command import FORMAT, JSON, KEYS, TableCommand, output_format
-from oncecron.cli.pause import named_key, near
+from oncecron.alerts.settings import channel_section, parsed_notify
+from oncecron.cli import output
+from oncecron.cli.command import FILES, FORMAT, JSON, KEYS, LazyGroup, TableCommand, writer
+from oncecron.cli.output import Kind
+from oncecron.cli.sentences import suggestion, valid_key
+from oncecron.config.check import check_file
+from oncecron.config.file import COMMAND_KEY, find_file, job_section
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
-from oncecron.core.errors import EX_CONFIG
+from oncecron.config.settings import Settings
+from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.log_rows import ConfiguredValue
+from oncecron.core.stderr import complain
 from oncecron.each.options import ITEM_OPTIONS
+from oncecron.run.spec import shown_words
+from oncecron.stores.address import home_directory, masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.config.settings import Settings
+    from oncecron.config.file import FileProblem
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
+CHECK_OPTIONS = (
+    JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
+)
+CONFIGURED_VALUES = Kind(
+    ConfiguredValue._fields, columns=tuple(output.fields(*ConfiguredValue._fields))
+)
 
-OPTIONS = (FORMAT, JSON, CONFIG)
+
+def _check(given: dict[str, str], words: list[str]) -> int:
+    if words == [""]:
+        raise UsageError("FILE is empty (an unset variable?); leave it out to check the usual file")
+    path = words[0] if words else find_file(os.environ, home_directory)
+    problems = check_file(path) if path else []
+    stream = output.standard_output()
+    if "json" in given:
+        output.write_text(output.json_text([*map(_public_fields, problems)], 1), stream)
+    elif problems:
+        output.say("\n".join(map(str, problems)), stream)
+    else:
+        output.say(f"{path}: no problems" if path else "no configuration file", stream)
+    return EX_CONFIG if problems else 0
+
+
+def _public_fields(problem: FileProblem) -> dict[str, Any]:
+    """Return the published fields; null for the whole file, for a whole section, and for no cure."""
+    message, _, cure = problem.text.partition("; ")
+    return {
+        "file": problem.path,
+        "section": problem.section or None,
+        "name": problem.name or None,
+        "message": message,
+        "cure": cure or None,
+    }
+
+
+SHOW_OPTIONS = (FORMAT, JSON, CONFIG)
 _CONFIGURABLE = tuple(option for option in RUN_OPTIONS if option.config != "never")
 _OF_ITEMS = tuple(option for option in ITEM_OPTIONS if option.config != "never")
 """Options of `each`: shown where the section of the key sets one of them."""
@@ -28,25 +71,19 @@ _DEFAULT = "default"
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output, tables
-    from oncecron.config.settings import Settings
-
-    key = named_key(words[0]) if words else None
-    settings = Settings((*OPTIONS, *_CONFIGURABLE, *_OF_ITEMS), given, key)
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=False)
+    key = valid_key(words[0]) if words else None
+    settings = Settings((*SHOW_OPTIONS, *_CONFIGURABLE, *_OF_ITEMS), given, key)
+    answer = writer(CONFIGURED_VALUES, settings, utc=False)
     rows = list(_values(settings, key))
     if key is not None and settings.file.path and key not in settings.file.jobs:
-        _note_missing_section(settings, key)
-    output.Writer(tables.CONFIGURED_VALUES, style, stream).write(rows)
+        question = suggestion(key, settings.file.jobs)
+        complain(f"{settings.file.path} has no section {job_section(key)}{question}")
+    answer.write(rows)
     return EX_CONFIG if _complain(settings, key) else 0
 
 
 def _complain(settings: Settings, key: str | None) -> bool:
     """Print what `config check` finds, of the other sections only without a key; return whether there is any."""
-    from oncecron.config.check import check_file
-    from oncecron.core.stderr import complain
-
     path = settings.file.path
     problems = check_file(path) if path else []
     found = [each for each in problems if key is None or not each.keys or key in each.keys]
@@ -55,20 +92,8 @@ def _complain(settings: Settings, key: str | None) -> bool:
     return bool(found)
 
 
-def _note_missing_section(settings: Settings, key: str) -> None:
-    from oncecron.config.file import job_section
-    from oncecron.core.stderr import complain
-
-    question = near(key, settings.file.jobs)
-    complain(f"{settings.file.path} has no section {job_section(key)}{question}")
-
-
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield every value. Raises `ConfigurationError` for a store file that cannot be read."""
-    from oncecron.config.file import COMMAND_KEY, job_section
-    from oncecron.run.spec import shown_words
-    from oncecron.stores.address import masked
-
     path = settings.file.path
     source = _source(settings, CONFIG.name) or (_DEFAULT if path else None)
     yield ConfiguredValue(CONFIG.name, path, source)
@@ -80,7 +105,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     section = settings.file.jobs.get(key or "", {})
     has_items = any(option.name in section for option in _OF_ITEMS)
     for option in (*_CONFIGURABLE, *(_OF_ITEMS if has_items else ())):
-        text = settings.store_text() if option is STORE else settings.text(option.name)
+        text = settings.store_text() if option.name == STORE.name else settings.text(option.name)
         if text is not None and option.kind == "text":
             text = shown_words([text], "masked")[0]
             text = masked(text) if option.group == STORE.group else text
@@ -94,9 +119,6 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 
 def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
-    from oncecron.alerts.settings import channel_section, parsed_notify
-    from oncecron.run.spec import shown_words
-
     for channel in parsed_notify(settings.file)[0].channels:
         if channel.is_for(key):
             shown = shown_words([channel.shown], "masked")[0]
@@ -113,9 +135,21 @@ def _source(settings: Settings, name: str) -> str | None:
     return source.removesuffix(f" {name}") or None
 
 
-COMMAND = TableCommand(
+CHECK = TableCommand(
+    "check",
+    CHECK_OPTIONS,
+    _check,
+    short="Find every mistake in the configuration file.",
+    about="Check a configuration file, by default the one that `oncecron run` would read. Print one line per problem: "
+    "FILE [SECTION]: problem; cure. Exit with status 78 if there is any. No store is contacted.",
+    examples=("oncecron config check", "oncecron config check web1/oncecron.toml"),
+    words=click.Argument(
+        ["words"], metavar="[FILE]", nargs=1, required=False, shell_complete=FILES
+    ),
+)
+SHOW = TableCommand(
     "show",
-    OPTIONS,
+    SHOW_OPTIONS,
     _show,
     short="Show every value of the configuration, and where it comes from.",
     about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would use, "
@@ -124,4 +158,13 @@ COMMAND = TableCommand(
     "with KEY in what concerns the key, it is printed too, and the exit status is 78. No store is contacted.",
     examples=("oncecron config show", "oncecron config show billing-nightly"),
     words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
+)
+COMMANDS = {"check": CHECK, "show": SHOW}
+COMMAND = LazyGroup(
+    "config",
+    {"Commands": tuple(COMMANDS)},
+    "oncecron.cli",
+    short="Check and show the configuration.",
+    about="Check the configuration file, or show where each value comes from. These commands need no store.",
+    modules=dict.fromkeys(COMMANDS, "config"),
 )

@@ -14,36 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.cli import output
+from oncecron.cli import history, output
+from oncecron.cli.audit import FINDINGS
 from oncecron.cli.command import FORMAT
-from oncecron.cli.output import Style, Writer, say, visible_lines, write_text
-from oncecron.cli.tables import (
-    COMING,
-    EXECUTIONS,
-    FINDINGS,
-    IN_FULL,
-    JOBS,
-    LEASES,
-    PAUSES,
-    SKIPS,
-    Column,
-    Kind,
-)
+from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
+from oncecron.cli.jobs import JOBS
+from oncecron.cli.locks import LEASES, PAUSES
+from oncecron.cli.next import COMING
+from oncecron.cli.output import Column, Kind, Style, Writer, visible_lines
+from oncecron.cli.sentences import suggestion
+from oncecron.config.settings import Settings
 from oncecron.core import text as texts
-from oncecron.core.errors import OutputError
-from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Pause, Skip
+from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Skip
 from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-from typing import TYPE_CHECKING
-
-from oncecron.cli import history, pause, tables
-from oncecron.config.settings import Settings
-
-if TYPE_CHECKING:
     from pathlib import Path
 
 EXECUTION = Execution(
@@ -66,24 +52,11 @@ EXECUTION = Execution(
     owner="6b1d2f3a-0000-4000-8000-000000000000",
     note=None,
 )
-SKIP = Skip("billing", 0, "t", "held", "host-a", 42, "host-b", 43, 1795140002.0, 2, "succeeded")
 LEASE = LeaseView(
     *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
     *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None),
     asked_at=1795140015.0,
 )
-PAUSE = Pause("billing", None, "ann@web1", "moving", 1795140001.0, 1795147201.0)
-# The table of the design, section 7.
-PUBLISHED = {
-    EXECUTIONS: "execution_id key shard tick attempt outcome exit_code signal host pid user command started_at "
-    "finished_at duration fencing_token owner note shards cause lost_reason request requested_by",
-    SKIPS: "key shard tick reason holder_host holder_pid host pid at count detail",
-    LEASES: "key shard tick execution_id attempt state host pid user acquired_at heartbeat_at expires_at "
-    "fencing_token backend_pid client_address shards requested_by request_acknowledged_at "
-    "items_ended items_total",
-    PAUSES: "key host author reason since until",
-}
-RECORDS = {EXECUTIONS: EXECUTION, SKIPS: SKIP, LEASES: LEASE, PAUSES: PAUSE}
 
 
 class Stream(io.StringIO):
@@ -115,41 +88,6 @@ def written(
 
 
 # Machine formats
-
-
-@pytest.mark.parametrize("kind", PUBLISHED, ids=["execution", "skip", "lease", "pause"])
-def test_json_has_exactly_the_published_fields(kind: Kind) -> None:
-    """In their order, in one array, what is absent as null."""
-    answer = json.loads(written([RECORDS[kind]], kind, "json"))
-    assert [list(record) for record in answer] == [PUBLISHED[kind].split()]
-    record = RECORDS[kind]
-    for name, value in answer[0].items():
-        if name not in kind.times:
-            assert value == getattr(record, name)
-
-
-def test_json_is_an_array_whatever_the_number() -> None:
-    """Of none, one and several."""
-    for number in range(4):
-        text = written([EXECUTION] * number, EXECUTIONS, "json")
-        assert len(json.loads(text)) == number
-        assert text.endswith("]\n")
-
-
-def test_ndjson_is_an_object_a_line() -> None:
-    """And nothing for nothing."""
-    lines = written([EXECUTION, EXECUTION], EXECUTIONS, "ndjson").splitlines()
-    assert [json.loads(line)["execution_id"] for line in lines] == [7, 7]
-    assert written([], EXECUTIONS, "ndjson") == ""
-
-
-def test_csv_has_a_heading_and_empty_fields_for_what_is_absent() -> None:
-    """Read back by the csv module."""
-    rows = list(csv.DictReader(io.StringIO(written([EXECUTION], EXECUTIONS, "csv"))))
-    assert list(rows[0]) == PUBLISHED[EXECUTIONS].split()
-    assert rows[0]["command"] == "./bill.sh 'two words'"
-    assert rows[0]["signal"] == ""
-    assert rows[0]["duration"] == "2.5"
 
 
 def test_a_second_write_repeats_no_heading() -> None:
@@ -212,15 +150,6 @@ def test_csv_executes_nothing_either(terminal: bool) -> None:
     assert "b\\udc9b" in stream.getvalue()
 
 
-def test_what_people_read_executes_nothing() -> None:
-    """An answer in sentences; what programs read stays as it is."""
-    stream = Stream()
-    say(f"drained {CONTROLS}\nb", stream)
-    assert stream.getvalue() == ("drained \\x07\\x1b[2J\\x9b31m\\u202e\\u2028\\x7f\nb\n")
-    write_text(CONTROLS, stream := Stream())
-    assert stream.getvalue() == CONTROLS + "\n"
-
-
 def printable(text: str) -> bool:
     """Return whether a text has no control characters but the ends of its lines."""
     return text.replace("\n", "").isprintable()
@@ -248,47 +177,6 @@ def test_times_have_the_offset_of_the_host_s_zone_or_z(monkeypatch: pytest.Monke
 # Tables
 
 
-def test_a_table_has_a_heading_aligned_columns_and_the_command_last() -> None:
-    """Numbers to the right, texts to the left."""
-    other = EXECUTION._replace(execution_id=12345, key="k", outcome="succeeded", exit_code=0)
-    assert written([EXECUTION, other]) == (
-        "   ID  KEY      TICK               OUTCOME    EXIT  STARTED               DURATION  HOST    ATTEMPT  SHARD  "
-        "COMMAND\n"
-        "    7  billing  2026-11-20T02:00Z  failed        3  2026-11-20T02:00:01Z      2.5s  host-a        1  -      "
-        "./bill.sh 'two words'\n"
-        "12345  k        2026-11-20T02:00Z  succeeded     0  2026-11-20T02:00:01Z      2.5s  host-a        1  -      "
-        "./bill.sh 'two words'\n"
-    )
-
-
-def test_no_column_before_the_command_is_ever_empty() -> None:
-    """So that awk finds each in its place: what is absent is a dash."""
-    bare = EXECUTION._replace(
-        tick=None, exit_code=None, finished_at=None, duration=None, outcome="running"
-    )
-    assert written([bare]).splitlines()[1].split()[:11] == [
-        *("7", "billing", "-", "running", "-", "2026-11-20T02:00:01Z", "-", "host-a", "1", "-"),
-        "./bill.sh",
-    ]
-
-
-def test_a_signal_has_its_name() -> None:
-    """In the place of the exit code."""
-    for number, name in ((9, "SIGKILL"), (15, "SIGTERM"), (200, "SIG200")):
-        killed = EXECUTION._replace(exit_code=None, signal=number)
-        assert written([killed]).splitlines()[1].split()[4] == name
-
-
-def test_piped_nothing_is_cut_and_on_a_terminal_the_command_is() -> None:
-    """To the width of the terminal, with a sign that it was."""
-    long = EXECUTION._replace(command="x" * 5000)
-    assert "x" * 5000 in written([long])
-    lines = written([long], width=120).splitlines()
-    assert len(lines[1]) == 120
-    assert lines[1].endswith("x…")
-    assert written([EXECUTION], width=500) == written([EXECUTION])
-
-
 def test_wide_letters_are_counted_as_two() -> None:
     """A key in Chinese moves no column."""
     rows = written([EXECUTION._replace(tick="日本"), EXECUTION._replace(tick="abcd")])
@@ -307,13 +195,24 @@ def test_no_text_can_talk_to_the_terminal(text: str) -> None:
         assert shown == text
 
 
-def test_control_characters_are_escaped_in_every_column() -> None:
-    """One record is one line."""
-    evil = EXECUTION._replace(command="a\x1b[31m\nb\x9b\u202ec", host="h\ty")
-    table = written([evil])
-    assert table.count("\n") == 2
-    assert r"a\x1b[31m\nb\x9b\u202ec" in table
-    assert r"h\ty" in table
+@pytest.mark.parametrize(
+    ("kind", "record", "cell"),
+    [
+        (EXECUTIONS, EXECUTION._replace(exit_code=None, signal=15), " SIGTERM "),
+        (EXECUTIONS, EXECUTION._replace(exit_code=None, signal=200), " SIG200 "),
+        (EXECUTIONS, EXECUTION._replace(shard=2, shards=4), " 2/4 "),
+        (LEASES, LEASE, " 4s   56s "),  # since the heartbeat, and left, by the store's clock
+        (LEASES, LEASE._replace(requested_by="ann@web1"), "by ann@web1, not acknowledged"),
+        (
+            LEASES,
+            LEASE._replace(requested_by="ann@web1", request_acknowledged_at=1795140014.0),
+            "by ann@web1, acknowledged 2026-11-20T02:00:14Z",
+        ),
+    ],
+)
+def test_what_a_cell_says(kind: Kind, record: object, cell: str) -> None:
+    """Where it is not the field as it is."""
+    assert cell in written([record], kind)
 
 
 # Colour
@@ -355,21 +254,6 @@ def test_when_there_is_colour(
 # In full
 
 
-def test_a_record_in_full_is_a_field_a_line() -> None:
-    """All published fields, or the record itself in the machine formats."""
-    stream = Stream()
-    Writer(EXECUTIONS, Style("table", Clock(utc=True)), stream).write_in_full(
-        EXECUTION._replace(note="a\nb")
-    )
-    lines = dict(line.split(None, 1) for line in stream.getvalue().splitlines())
-    assert list(lines) == PUBLISHED[EXECUTIONS].split()
-    assert lines["note"] == r"a\nb"
-    assert lines["signal"] == "-"
-    stream = Stream()
-    Writer(EXECUTIONS, Style("json", Clock(utc=True)), stream).write_in_full(EXECUTION)
-    assert json.loads(stream.getvalue())[0]["owner"] == EXECUTION.owner
-
-
 def in_full(**fields: object) -> str:
     """Return what `history --id` shows of one execution."""
     stream = Stream()
@@ -395,29 +279,6 @@ def test_what_was_captured_is_below_the_fields() -> None:
     assert "output" not in in_full(output=None, output_cut=None)
 
 
-def test_a_part_is_shown_with_how_many_there_are() -> None:
-    """From 0; in front of the command, and behind what leases had before."""
-    row = written([EXECUTION._replace(shard=2, shards=4)]).splitlines()[1].split()
-    assert row[9:11] == ["2/4", "./bill.sh"]
-    row = written([LEASE._replace(shard=2, shards=4)], LEASES).splitlines()[1].split()
-    assert row[-2:] == ["2/4", "-"]
-
-
-def test_a_request_is_shown_with_whether_it_was_heard() -> None:
-    """By whom, in the last column."""
-    asked = LEASE._replace(requested_by="ann@web1")
-    assert written([asked], LEASES).endswith("by ann@web1, not acknowledged\n")
-    heard = asked._replace(request_acknowledged_at=1795140014.0)
-    assert written([heard], LEASES).endswith("by ann@web1, acknowledged 2026-11-20T02:00:14Z\n")
-
-
-def test_a_lease_shows_its_ages_by_the_store_s_clock() -> None:
-    """Since the heartbeat, and what is left."""
-    row = written([LEASE], LEASES).splitlines()[1].split()
-    assert row[:6] == ["billing", "t", "held", "host-a", "42", "batch"]
-    assert row[7:9] == ["4s", "56s"]
-
-
 # Streaming and trouble
 
 
@@ -437,34 +298,6 @@ def test_a_long_history_takes_no_memory(format_: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("where", ["write", "flush"])
-def test_what_cannot_be_written_is_told(where: str) -> None:
-    """A full disk is an error of one line, a reader who has gone is none of it."""
-
-    class Full(Stream):
-        error: OSError = OSError(28, "No space left on device")
-
-        def write(self, text: str) -> int:
-            if where == "write":
-                raise self.error
-            return len(text)
-
-        def flush(self) -> None:
-            raise self.error
-
-    style = Style("table", Clock(utc=True))
-    full, gone = Full(), Full()
-    gone.error = BrokenPipeError()
-    with pytest.raises(OutputError, match="No space left on device"):
-        Writer(EXECUTIONS, style, full).write([EXECUTION])
-    with pytest.raises(OutputError):
-        output.say("done", full)
-    with pytest.raises(BrokenPipeError):
-        Writer(EXECUTIONS, style, gone).write([EXECUTION])
-    with pytest.raises(BrokenPipeError):
-        output.say("done", gone)
 
 
 class Log:
@@ -509,14 +342,14 @@ def test_nothing_found_by_a_filter_is_not_nothing(
 
 def test_a_terminal_obeys_no_name_that_may_have_been_meant() -> None:
     """Hosts name themselves."""
-    assert pause.near("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
+    assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
 
 
 def test_refusals_tell_the_part() -> None:
     """Before what may be cut, and in the form of the other tables."""
     skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
     table = io.StringIO()
-    output.Writer(tables.SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
+    output.Writer(SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
     heading, *rows = (line.split() for line in table.getvalue().splitlines())
     assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
     assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]
@@ -527,5 +360,5 @@ def test_seconds_are_published_to_the_microsecond() -> None:
     stream = io.StringIO()
     execution = EXECUTION._replace(duration=3.227506444000028)
     style = output.Style("ndjson", Clock(utc=True))
-    output.Writer(tables.EXECUTIONS, style, stream).write([execution])
+    output.Writer(EXECUTIONS, style, stream).write([execution])
     assert '"duration": 3.227506,' in stream.getvalue()

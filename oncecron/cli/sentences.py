@@ -1,0 +1,101 @@
+"""What the sentences of many commands have in common: names, times, authors, and the questions for a typing error."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from oncecron.config.options import KEY_RULE, is_key
+from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.stderr import valid
+from oncecron.core.text import Clock, part_of, visible
+from oncecron.run.spec import host_name, user_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oncecron.cli.stop_request import Fate
+    from oncecron.core.log_rows import LeaseView, Pause
+    from oncecron.stores.api import Inspector
+
+
+_RECENT = 1000  # records whose hosts count as known
+
+
+def valid_key(word: str) -> str:
+    """Return a key from the command line. Raises `UsageError` for a word that no job can have as its key."""
+    if not word:
+        raise UsageError("the key is empty (an unset variable?)")
+    if not is_key(word):
+        raise UsageError(f"{word!r} is not a valid key; {KEY_RULE}")
+    return word
+
+
+def valid_text(text: str | None, if_empty: str) -> str | None:
+    """Return a text from the command line as it is recorded. Raises `UsageError` with `if_empty`."""
+    if text is None:
+        return None
+    if not text.strip():
+        raise UsageError(if_empty)
+    return valid(text)
+
+
+def author() -> str:
+    """Return the user of this command: USER@HOST."""
+    return f"{user_name()}@{host_name()}"
+
+
+def local_time(time: float | None) -> str:
+    """Return a time in this host's zone."""
+    return Clock(utc=False).seconds(time)
+
+
+def pause_details(pause: Pause) -> str:
+    """Return who paused or drained, when, how long and why."""
+    until = f" until {local_time(pause.until)}" if pause.until else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return visible(f"by {pause.author} since {local_time(pause.since)}{until}{reason}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a question for similar known names, to end a sentence."""
+    similar = difflib.get_close_matches(name, sorted(known), 3)
+    return f"; did you mean {' or '.join(map(visible, similar))}?" if similar else ""
+
+
+def known_keys(store: Inspector) -> set[str]:
+    """Return the keys that a host has fired."""
+    return {part.key for part in store.job_keys()}
+
+
+def recent_hosts(store: Inspector) -> Iterator[str]:
+    """Yield the hosts of the newest records, in no order, perhaps repeated."""
+    recent = HistoryQuery(limit=_RECENT)
+    yield from (execution.host for execution in store.history(recent))
+    yield from (skip.host for skip in store.skips(recent))
+
+
+def unknown_key(key: str, known: Iterable[str]) -> NotFoundError:
+    """Return the error for a key that no host has fired."""
+    return NotFoundError(f"no host has fired key {key}{suggestion(key, known)}")
+
+
+def holder(of: LeaseView | Fate) -> str:
+    """Return the host and the process that hold a lease, or held it."""
+    return f"{visible(of.host or '-')} (pid {of.pid})"
+
+
+def shard_name(of: LeaseView | Fate) -> str:
+    """Return the name of a key, or of its shard, for a sentence."""
+    return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
+
+
+def shard_arguments(of: LeaseView | Fate) -> str:
+    """Return the arguments of a command that name a key, or its shard alone."""
+    return of.key if of.shards == 1 else f"{of.key} --shard {of.shard}"
+
+
+def count(many: int, what: str) -> str:
+    """Return a number of things: `1 skip`, `2 skips`."""
+    return f"{many} {what}{'s' * (many != 1)}"

@@ -1,0 +1,276 @@
+"""`oncecron pause`, `resume`, `drain`, `undrain`, `forget`: whether a key or a host starts jobs, or is expected to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncecron.cli import output
+from oncecron.cli.command import HOSTS, KEYS, STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.sentences import (
+    author,
+    known_keys,
+    local_time,
+    pause_details,
+    recent_hosts,
+    suggestion,
+    unknown_key,
+    valid_key,
+    valid_text,
+)
+from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core.errors import NotFoundError, StoreError, UsageError
+from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.stderr import complain
+from oncecron.core.text import visible
+from oncecron.run.spec import host_name
+
+if TYPE_CHECKING:
+    from oncecron.core.log_rows import Pause
+    from oncecron.stores.api import Inspector
+
+_LONGEST_REASON = 500
+
+PAUSE_OPTIONS = (
+    Option("all", "flag", "Pause every key, also keys that have never run."),
+    Option(
+        "for",
+        "duration",
+        "End the pause after this long. Default: the pause lasts until `oncecron resume`.",
+        minimum=1,
+    ),
+    Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),
+    *STORE_OPTIONS,
+)
+RESUME_OPTIONS = (
+    Option("all", "flag", "End the pause of all keys, instead of the pause of KEY."),
+    *STORE_OPTIONS,
+)
+FORGET_OPTIONS = (
+    Option(
+        "host",
+        "text",
+        "Forget a retired HOST, instead of KEY: it is not silent on the keys that it used to fire.",
+        "HOST",
+        completion="host",
+    ),
+    *STORE_OPTIONS,
+)
+
+
+def _pause(given: dict[str, str], words: list[str]) -> int:
+    settings = Settings(PAUSE_OPTIONS, given)
+    key, reason = _key(settings, words), _reason(settings)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
+        known = {key} if settings["all"] else known_keys(store)
+    resume = settings.command(f"resume {'--all' if settings['all'] else key}")
+    until = f"until {local_time(now.until)}" if now.until else f"until {resume}"
+    output.say(f"paused {_name(key)} {until}{_earlier('paused', before)}", stream)
+    if key not in known:
+        complain(f"key {key} is paused, but no host has fired it yet{suggestion(key, known)}")
+    return 0
+
+
+def _resume(given: dict[str, str], words: list[str]) -> int:
+    settings = Settings(RESUME_OPTIONS, given)
+    key = _key(settings, words)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        before = store.resume(key)
+        others = {pause.key: pause for pause in store.pauses() if pause.key}
+    if before:
+        output.say(f"resumed {_name(key)}{_earlier('paused', before)}", stream)
+    else:
+        were = "were" if key == ALL_KEYS else "was"
+        output.say(f"{_name(key)} {were} not paused{suggestion(key, others)}", stream)
+    if key == ALL_KEYS and others:
+        complain(f"these keys are still paused: {', '.join(others)}")
+    elif key != ALL_KEYS and ALL_KEYS in others:
+        details, end = pause_details(others[ALL_KEYS]), settings.command("resume --all")
+        complain(f"all keys are still paused {details}; to resume them: {end}")
+    return 0
+
+
+def _drain(given: dict[str, str], words: list[str]) -> int:
+    settings = Settings(STORE_OPTIONS, given)
+    host = _host(words)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        _, before = store.drain(host, author=author())
+        known = set() if before or host == host_name() else _readable_hosts(store)
+        shared = _has_two_machines(store, host)
+    output.say(f"drained {visible(host)}{_earlier('drained', before)}", stream)
+    if shared:
+        complain(
+            f"{visible(host)} is the name of two machines or more: all of them are drained; to drain one, give it a "
+            "name of its own"
+        )
+    if known and host not in known:
+        complain(
+            f"host {visible(host)} is drained, but it has fired nothing recently{suggestion(host, known)}"
+        )
+    return 0
+
+
+def _undrain(given: dict[str, str], words: list[str]) -> int:
+    settings = Settings(STORE_OPTIONS, given)
+    host = _host(words)
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        before = store.undrain(host)
+        others = [] if before else [pause.host for pause in store.pauses() if pause.host]
+    if before:
+        output.say(f"undrained {visible(host)}{_earlier('drained', before)}", stream)
+    else:
+        output.say(f"{visible(host)} was not drained{suggestion(host, others)}", stream)
+    return 0
+
+
+def _forget(given: dict[str, str], words: list[str]) -> int:
+    settings = Settings(FORGET_OPTIONS, given)
+    host = valid_text(settings["host"], "--host is empty (an unset variable?); name a host")
+    if host is None and not words:
+        raise UsageError("the key is missing (an unset variable?); name a key, or use --host")
+    if host is not None and words:
+        raise UsageError(f"--host means a host; leave out {words[0]!r} or --host")
+    key = valid_key(words[0]) if words else ""
+    stream = output.standard_output()
+    with store_inspector(settings) as store:
+        if host is None:
+            if not store.forget(key):
+                raise unknown_key(key, known_keys(store))
+        elif not store.forget_host(host):
+            hosts = {row.host for row in store.key_hosts()}
+            raise NotFoundError(f"host {visible(host)} has fired no key{suggestion(host, hosts)}")
+    if host is None:
+        done = f"forgot the schedule of {key}: no run of it is expected until a host fires it"
+    else:
+        done = f"forgot host {visible(host)}: no firing of it is expected until it fires a key"
+    output.say(done, stream)
+    return 0
+
+
+def _key(settings: Settings, words: list[str]) -> str:
+    """Return the typed key, or `ALL_KEYS` for --all. Raises `UsageError`."""
+    if settings["all"]:
+        if words:
+            raise UsageError(f"--all means every key; leave out {words[0]!r} or --all")
+        return ALL_KEYS
+    if not words or not words[0]:
+        raise UsageError("the key is missing (an unset variable?); name a key, or use --all")
+    return valid_key(words[0])
+
+
+def _host(words: list[str]) -> str:
+    """Return the typed host, or this one. Raises `UsageError`."""
+    why = "the host is empty (an unset variable?); leave it out for this host"
+    return valid_text(words[0] if words else None, why) or host_name()
+
+
+def _reason(settings: Settings) -> str | None:
+    text = settings["reason"] or ""
+    reason = valid_text(settings["reason"], "--reason is empty (an unset variable?); leave it out")
+    if len(text) > _LONGEST_REASON or not {"\r", "\n"}.isdisjoint(text):
+        raise UsageError(
+            f"--reason is too long; use one line of at most {_LONGEST_REASON} characters"
+        )
+    return reason
+
+
+def _name(key: str) -> str:
+    return "all keys" if key == ALL_KEYS else key
+
+
+def _earlier(state: str, before: Pause | None) -> str:
+    """Return the end of a sentence: who had paused or drained before."""
+    if before is None:
+        return ""
+    subject = "they were" if before.key == ALL_KEYS else "it was"
+    return f"; {subject} {state} {pause_details(before)}"
+
+
+def _readable_hosts(store: Inspector) -> set[str]:
+    """Return the hosts that have fired recently; none if this role may not read that."""
+    try:
+        return set(recent_hosts(store))
+    except StoreError:
+        return set()
+
+
+def _has_two_machines(store: Inspector, host: str) -> bool:
+    """Return whether two machines fire under this name; False if this role may not read that."""
+    try:
+        return any(row.machines > 1 for row in store.host_ticks() if row.host == host)
+    except StoreError:
+        return False
+
+
+def _key_argument(other: str) -> click.Argument:
+    return click.Argument(["words"], metavar=f"KEY|{other}", required=False, shell_complete=KEYS)
+
+
+def _host_argument() -> click.Argument:
+    return click.Argument(["words"], metavar="[HOST]", required=False, shell_complete=HOSTS)
+
+
+PAUSE = TableCommand(
+    "pause",
+    PAUSE_OPTIONS,
+    _pause,
+    short="Start no new runs of a key, on any host.",
+    about="Start no new runs of a key, or of all keys, on any host. A running job continues. Missed ticks do not run "
+    "later. Pausing a key again replaces author, reason and end. The pause of all keys is separate from the pauses "
+    "of single keys. List all pauses with `oncecron locks --pauses`.",
+    examples=(
+        "oncecron pause billing-nightly --for 2h --reason 'database upgrade'",
+        "oncecron pause --all",
+    ),
+    words=_key_argument("--all"),
+)
+RESUME = TableCommand(
+    "resume",
+    RESUME_OPTIONS,
+    _resume,
+    short="End a pause.",
+    about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing runs; "
+    "missed ticks do not run later. If the key is not paused, say so and exit with status 0.",
+    examples=("oncecron resume billing-nightly", "oncecron resume --all"),
+    words=_key_argument("--all"),
+)
+DRAIN = TableCommand(
+    "drain",
+    STORE_OPTIONS,
+    _drain,
+    short="Start no new jobs on a host.",
+    about="Start no new jobs on a host: on HOST, or on this host. Running jobs continue, and the other hosts run the "
+    "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
+    "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",
+    examples=("oncecron drain", "oncecron drain web2"),
+    words=_host_argument(),
+)
+UNDRAIN = TableCommand(
+    "undrain",
+    STORE_OPTIONS,
+    _undrain,
+    short="Start jobs on a drained host again.",
+    about="Start jobs again on a drained host: on HOST, or on this host. If the host is not drained, say so and exit "
+    "with status 0.",
+    examples=("oncecron undrain", "oncecron undrain web2"),
+    words=_host_argument(),
+)
+FORGET = TableCommand(
+    "forget",
+    FORGET_OPTIONS,
+    _forget,
+    short="Expect no further runs of a retired key, or of a retired host.",
+    about="Remove the schedule that is on record for a key, so that no command reports its ticks as missed any more. "
+    "The log stays. The next firing with --schedule puts the key back. With --host, forget which keys a host fires, so "
+    "that no command reports it as silent. Its next firing puts it back.",
+    examples=("oncecron forget billing-nightly", "oncecron forget --host web3"),
+    words=_key_argument("--host"),
+)
+COMMANDS = {"pause": PAUSE, "resume": RESUME, "drain": DRAIN, "undrain": UNDRAIN, "forget": FORGET}
