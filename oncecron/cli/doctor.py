@@ -89,8 +89,8 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
     from oncecron.core.log_rows import Diagnosis
+    from oncecron.core.silent_hosts import recent
     from oncecron.core.text import Clock
-    from oncecron.log.hosts import recent
     from oncecron.log.wrong_times import after_their_ticks, of_the_future
     from oncecron.stores.address import masked
 

@@ -184,8 +184,8 @@ def _noted(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
 def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
     """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
     from oncecron.core.errors import StoreError
+    from oncecron.core.silent_hosts import NAMES_CURE, same_names
     from oncecron.core.stderr import complain
-    from oncecron.log.hosts import NAMES_CURE, same_names
 
     try:
         with store_inspector(settings) as store:

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
 from oncecron.config.options import Option
 from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
 
@@ -147,26 +147,28 @@ def _failed(error: OncecronError) -> Reading:
 
 
 def _reading(settings: Settings) -> Reading:
-    from oncecron.alerts.findings import Limits
-    from oncecron.alerts.kinds import KINDS
-    from oncecron.alerts.look import look
+    from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
     from oncecron.alerts.metrics import Reading
     from oncecron.alerts.settings import channel_names
-    from oncecron.cli.check import spooled_records
+    from oncecron.cli.gather import gather, spooled_records
     from oncecron.core import clock
     from oncecron.core.text import Clock
+    from oncecron.log.jobs import Sources
 
     now = clock.wall()
     spooled = spooled_records(settings)
     with store_and_log(settings) as (store, log):
-        limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
         channels = channel_names(settings.file)
-        shown = Clock(utc=True)
-        found = look(
-            store, log, limits, now, shown, spooled=spooled, channels=channels, judged=False
+        situation = gather(
+            Sources(store, log, now),
+            DEFAULT_STATES,
+            channels=channels,
+            spooled=spooled,
+            brief=False,
         )
-        unreadable = bool(incomplete(store, log))
-        return Reading(now, spooled, found.jobs, found.checked.findings, unreadable)
+    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
+    findings = check(situation, limits, Clock(utc=True)).findings
+    return Reading(now, spooled, situation.jobs, findings, not situation.is_complete)
 
 
 def _replace(path: str, text: bytes) -> None:

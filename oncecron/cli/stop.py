@@ -97,7 +97,7 @@ def found(store: Inspector, key: str, shard: int | None) -> tuple[list[LeaseView
     """Return a key's active leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
     from oncecron.core import clock
     from oncecron.core.errors import NotFoundError
-    from oncecron.log.jobs import is_living
+    from oncecron.core.job_summary import is_living
 
     now = clock.wall()
     leases = [

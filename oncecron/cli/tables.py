@@ -6,6 +6,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.cli.stop_request import Fate
+from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import (
     ConfiguredValue,
@@ -21,7 +22,6 @@ from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.log.hosts import HostSummary
-from oncecron.log.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.log.overlap import Finding
 from oncecron.log.upcoming import Coming
 

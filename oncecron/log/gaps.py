@@ -1,11 +1,16 @@
-"""Scheduled ticks without a start: the log of a shard compared with the schedule that it is expected to follow.
+"""Runs that the log does not have: scheduled ticks without a start, and shards without a start.
 
-A tick is missing once a newer one was started, or when it is missed (`expected`). Missing ticks are kept as ranges, so
-that a year of missing minutes needs no memory.
+The log of a shard is compared with the schedule that it is expected to follow. A tick is missing once a newer one was
+started, or when it is missed (`core.missed`). Missing ticks are kept as ranges, so that a year of missing minutes needs
+no memory.
+
+A shard is missing of a tick of which another shard was started. A key's log is read newest first. A tick is forgotten
+once all its shards were found, so memory does not grow with the log. What is left is read again, as a whole.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import math
@@ -13,16 +18,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
-from oncecron.core.expected import expected_shards, grace_of, paused_since, was_held_back
+from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused_since
+from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
+from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.core.expected import Reasons
-    from oncecron.core.log_rows import Expectation, JobKey, Skip, Traced
+    from oncecron.core.log_rows import Execution, Expectation, JobKey, Skip, Traced
+    from oncecron.core.missed import Reasons
     from oncecron.stores.api import Inspector
+
+_COMPLETE_REMEMBERED = 4096
+"""Complete ticks that are remembered: an older attempt at one of them does not open the tick again."""
 
 
 class _Range(NamedTuple):
@@ -114,7 +124,7 @@ class Gaps:
         if (
             instant in self._started_later
             or instant >= self._paused_since
-            or was_held_back(of_tick, self._hosts)
+            or is_held_back(of_tick, self._hosts)
         ):
             return None
         return listed_reasons(of_tick, given_back_by=self._not_started.get(instant))
@@ -175,3 +185,75 @@ def _instant(each: tick.Tick) -> float:
 def _list(hosts: dict[str, None]) -> str:
     names = sorted(hosts)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
+
+
+class MissingShard(NamedTuple):
+    """A shard that was not started."""
+
+    execution: Execution
+    """The newest of the tick's other shards."""
+    instant: float | None
+    shard: int
+    reason: str
+
+
+class _OpenTick:
+    """A tick of which not all shards have been found yet."""
+
+    def __init__(self, traced: Traced) -> None:
+        self.newest = traced
+        self.shards = traced.execution.shards
+        self.found: set[int] = set()
+
+
+def missing_shards(
+    store: Inspector, log: Inspector, key: str, *, since: float | None, kept: float, now: float
+) -> Iterator[MissingShard]:
+    """Yield the shards that were not started, of ticks that began after `since` and are over."""
+    query = HistoryQuery(key=key, since=since, limit=None)
+    running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease, now)}
+    for found in _incomplete(log.traced(query)):
+        execution = found.newest.execution
+        of_tick = HistoryQuery(key=key, tick=execution.tick, limit=None)
+        started = [each for each in log.history(of_tick) if each.outcome != "not-started"]
+        over = max((each.finished_at or each.started_at for each in started), default=now)
+        first = min((each.started_at for each in started), default=now)
+        # Within a day of the end of the retention, some shards of a tick may be pruned already.
+        if execution.tick in running or over > now - SETTLED or first < now - kept + DAY:
+            continue
+        known = {each.shard for each in started}
+        reasons = _reasons_by_shard(log, of_tick)
+        for shard in range(found.shards):
+            if shard not in known and "paused" not in reasons.get(shard, {}):
+                why = listed_reasons(reasons.get(shard, {}))
+                yield MissingShard(execution, found.newest.instant, shard, why)
+
+
+def _incomplete(executions: Iterator[Traced]) -> list[_OpenTick]:
+    """Return the ticks of which a shard is missing; `executions` are sorted newest first."""
+    opened: dict[str, _OpenTick] = {}
+    complete: collections.OrderedDict[str, None] = collections.OrderedDict()
+    for traced in executions:
+        execution = traced.execution
+        if (
+            execution.tick is None
+            or execution.shards == 1
+            or execution.outcome == "not-started"
+            or execution.tick in complete
+        ):
+            continue
+        found = opened.setdefault(execution.tick, _OpenTick(traced))
+        found.found.add(execution.shard)
+        if len(found.found) == found.shards:
+            del opened[execution.tick]
+            complete[execution.tick] = None
+            if len(complete) > _COMPLETE_REMEMBERED:
+                complete.popitem(last=False)
+    return list(opened.values())
+
+
+def _reasons_by_shard(log: Inspector, of_tick: HistoryQuery) -> dict[int, Reasons]:
+    reasons: dict[int, Reasons] = {}
+    for skip in log.skips(of_tick):
+        reasons.setdefault(skip.shard, {}).setdefault(skip.reason, {})[skip.host] = None
+    return reasons

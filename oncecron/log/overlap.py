@@ -5,7 +5,6 @@
     no-run    scheduled ticks without a start, up to now (`gaps`); or a shard without a start, of a tick of which
               another shard was started
     no-end    `running` without an active lease, or `lost` without an end on record
-    in-doubt  items of `each` that were taken by an execution which did not say how they ended
     token     a fencing token that is not higher than the token of an earlier start
 
 The log is read shard by shard in the order of starts, so memory does not grow with the log. An execution ends at its
@@ -20,14 +19,12 @@ import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
-from oncecron.each.reports import in_doubt
-from oncecron.log.gaps import expected_gaps
-from oncecron.log.jobs import is_living
-from oncecron.log.missing_shards import Missing, missing_shards
+from oncecron.log.gaps import MissingShard, expected_gaps, missing_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,12 +68,16 @@ class Question(NamedTuple):
     wait: Callable[[], None]
     """Called before executions without an end are read again: a separate log gets their ends later than the store."""
 
+    @property
+    def oldest(self) -> float:
+        """Return since when the log is whole, of what is audited."""
+        return max(self.now - self.kept, self.since or -math.inf)
+
 
 def audit(question: Question) -> Iterator[Finding]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
-    since = max(question.now - question.kept, question.since or -math.inf)
-    expected = expected_gaps(question.store, since, question.now)
+    expected = expected_gaps(question.store, question.oldest, question.now)
     endless: list[Execution] = []
     divided: set[str] = set()
     reported: list[Finding] = []
@@ -92,24 +93,6 @@ def audit(question: Question) -> Iterator[Finding]:
     for key in sorted(divided):
         yield from _missing(question, key, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
-    yield from _in_doubt(question, since)
-
-
-def _in_doubt(question: Question, since: float) -> Iterator[Finding]:
-    for view in question.store.item_lists():
-        if view.lost and view.loaded_at >= since:
-            yield Finding(
-                "in-doubt",
-                view.key,
-                0,
-                view.tick,
-                None,
-                1,
-                view.loaded_at,
-                None,
-                None,
-                in_doubt(view),
-            )
 
 
 def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
@@ -135,7 +118,7 @@ def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[
             )  # fmt: skip
 
 
-def _covers(finding: Finding, missing: Missing) -> bool:
+def _covers(finding: Finding, missing: MissingShard) -> bool:
     if finding.shard != missing.shard or missing.instant is None:
         return False
     first = instant_of(finding.tick) or math.inf

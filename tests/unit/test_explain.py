@@ -22,12 +22,13 @@ from oncecron.core.log_rows import (
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
 from oncecron.log.account import account
-from oncecron.log.jobs import JobSummary, jobs
+from oncecron.log.jobs import Sources, jobs
 from oncecron.log.tick_history import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncecron.core.job_summary import JobSummary
     from oncecron.stores.api import Inspector
 
 NOW = 1000.0
@@ -64,10 +65,9 @@ def at_a_glance(
         history=lambda query: (each for each in newest if each.outcome == query.outcome),
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
-        item_lists=list,
     )
     people = cast("Inspector", store)
-    [job] = jobs(people, people, NOW)
+    [job] = jobs(Sources(people, people, NOW))
     return job
 
 
@@ -232,13 +232,12 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
         leases=lambda: asked.append("leases") or [],
         newest=answer("newest", *(ran(1, key=name) for name in names)),
         reasons=answer("reasons", *(SkipReason(name, "t", "h", "held") for name in names)),
-        item_lists=lambda: asked.append("item_lists") or [],
     )
     people = cast("Inspector", store)
-    found = list(jobs(people, people, NOW))
+    found = list(jobs(Sources(people, people, NOW)))
     assert len(found) == keys
     assert {job.missed + bool(job.overdue) for job in found} == {1}
-    assert sorted(asked) == ["item_lists", "job_keys", "leases", "newest", "pauses", "reasons"]
+    assert sorted(asked) == ["job_keys", "leases", "newest", "pauses", "reasons"]
 
 
 @pytest.mark.parametrize(

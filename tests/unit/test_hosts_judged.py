@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_hosts_report import NOW, row
 
-from oncecron.alerts.findings import Limits, check
-from oncecron.alerts.kinds import KINDS
+from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check
 from oncecron.cli.diagnoses import of_hosts
+from oncecron.core.job_summary import JobSummary
 from oncecron.core.log_rows import HostTicks
 from oncecron.core.text import Clock
 from oncecron.core.units import DAY, HOUR
-from oncecron.log.jobs import JobSummary
 
 if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding
@@ -25,9 +24,10 @@ WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 
 
 def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) -> list[Finding]:
     """Return what is wrong with the hosts of one key, which is well."""
-    limits = Limits(1, 3, KINDS, min_hosts)
+    limits = Limits(1, 3, DEFAULT_STATES, min_hosts)
     seen = [HostTicks(*(getattr(each, name) for name in HostTicks._fields)) for each in rows]
-    return check([WELL], (), 0, limits, NOW, Clock(utc=True), seen, drained).findings
+    situation = Situation(NOW, [WELL], hosts=seen, drained=drained)
+    return check(situation, limits, Clock(utc=True)).findings
 
 
 def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:

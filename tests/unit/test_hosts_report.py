@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from oncecron.core.log_rows import KeyHost, Pause
+from oncecron.core.silent_hosts import Silence, last_ticks, recent
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY, HOUR
-from oncecron.log.hosts import HostSummary, Silence, hosts, last_ticks, of_last_day, recent
+from oncecron.log.hosts import HostSummary, hosts, of_last_day
 
 NOW = 1.8e9
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron.alerts.settings import NOTIFY_KEY, Channel, parsed_notify, read_notify
+from oncecron.alerts.channels import Channel
+from oncecron.alerts.settings import NOTIFY_KEY, parse_notify, read_notify
 from oncecron.config.check import check_file
 from oncecron.config.file import read_file
 from oncecron.core.errors import ConfigurationError
@@ -28,7 +29,7 @@ def written(path: Path, text: str, mode: int = 0o600) -> str:
 def problems(path: Path, text: str, mode: int = 0o600) -> list[str]:
     """Return what `config check` finds, without the path."""
     file = written(path, text, mode)
-    found = list(map(str, check_file(file)))
+    found = list(map(str, check_file(file, lambda read: parse_notify(read)[1])))
     assert all("s3cret" not in each for each in found)
     return [each.removeprefix(file).strip() for each in found]
 
@@ -54,8 +55,9 @@ def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
         Channel("log", "command", "logger -t cron", "json"),
     )
     assert notify.channels[1].shown == "https://hooks.slack.com/***"
-    assert (notify.remind, notify.failures, notify.slow) == (86400.0, 3, 5)
-    assert (notify.states["overrun"], notify.states["slow"], notify.states["failed"]) == (0, 2, 2)
+    limits = notify.limits
+    assert (notify.remind, limits.failures, limits.slow) == (86400.0, 3, 5)
+    assert [limits.states[kind] for kind in ("overrun", "slow", "failed")] == [0, 2, 2]
     assert notify.ping_url == "https://hc.example.com/uuid"
     assert problems(tmp_path, (tmp_path / "oncecron.toml").read_text()) == []
     assert [notify.channels[1].is_for(key) for key in ("billing", "a/b", "a/c", None)] == [
@@ -127,7 +129,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str)
         assert file.notify
         with pytest.raises(ConfigurationError):
             read_notify(file)
-        assert all(each.keys == (NOTIFY_KEY,) for each in parsed_notify(file)[1])
+        assert all(each.keys == (NOTIFY_KEY,) for each in parse_notify(file)[1])
 
 
 def test_a_secret_is_not_for_everybody(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncecron.log.shards import Division, listed
+from oncecron.log.tick_history import Division, listed
 
 
 @pytest.mark.parametrize(

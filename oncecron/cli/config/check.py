@@ -21,6 +21,7 @@ OPTIONS = (
 
 
 def _check(given: dict[str, str], words: list[str]) -> int:
+    from oncecron.alerts.settings import parse_notify
     from oncecron.cli import output
     from oncecron.config.check import check_file
     from oncecron.config.file import find_file
@@ -30,7 +31,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     if words == [""]:
         raise UsageError("FILE is empty (an unset variable?); leave it out to check the usual file")
     path = words[0] if words else find_file(os.environ, home_directory)
-    found = check_file(path) if path else []
+    found = check_file(path, lambda file: parse_notify(file)[1]) if path else []
     stream = output.standard_output()
     if "json" in given:
         output.write_text(output.json_text([_fields(problem) for problem in found], 1), stream)

@@ -94,10 +94,10 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 
 def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
-    from oncecron.alerts.settings import channel_section, parsed_notify
+    from oncecron.alerts.settings import channel_section, parse_notify
     from oncecron.run.spec import shown_words
 
-    for channel in parsed_notify(settings.file)[0].channels:
+    for channel in parse_notify(settings.file)[0].channels:
         if channel.is_for(key):
             shown = shown_words([channel.shown], "masked")[0]
             keys = f" ({', '.join(channel.keys)})" if key is None else ""
