@@ -224,8 +224,8 @@ def _recovered(
 
 
 def _over(which: Identity, before: Known) -> Finding:
-    kind = KINDS.get(which.finding)
-    how = (kind.over if kind else "") or f"is no longer {which.finding}"
+    kind = KINDS.get(which.finding)  # a newer version may have written another one
+    how = kind.over if kind else f"is no longer {which.finding}"
     about = f"channel {which.channel} of notify " if which.channel else ""
     about += f"shard {which.shard}: " if which.shard else ""
     reason = about + how.replace("HOST", which.host or "as many hosts as wanted")

@@ -1,24 +1,6 @@
 """What is wrong with the keys now, as a monitoring system asks: findings with a state, and how many keys are well.
 
-A new finding is a row of `KINDS` and a rule below, over what `cli` has gathered (`Situation`).
-
-missed      scheduled ticks that are missed since the newest start (`core.missed`)
-silent      a key without a schedule has not run for three times its longest recent gap
-failed      the last ticks ended badly, as many in a row as --failures says
-lost        the newest execution was lost, or has no end on record and no living lease
-            (neither where all items of the tick are done by now)
-expired     a lease has expired, and no host has taken the key over since
-slow        the job has been running for --slow times its usual duration, and for a minute more
-in-doubt    items of the newest list: whether the command has run for them is not known
-left        items of an older tick: no newer one runs them
-overrun     scheduled ticks were skipped since the newest start, because it was still running
-channel     messages of `oncecron notify` to a channel fail
-spooled     records wait in the spool of this host
-silent-host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
-clock       the clock of a host differs from the store's
-future      a tick, a start or a pause of a key is in the future
-zone        a key starts the same quarters of an hour after its ticks
-same-name   two machines have the name of one host
+A new finding is a row of `KINDS` and a rule below, about what `cli` has gathered (`Situation`).
 """
 
 from __future__ import annotations
@@ -66,12 +48,12 @@ class Kind(NamedTuple):
 
     state: int
     """By default."""
-    over: str = ""
-    """What `notify` says when it has recovered, with HOST for the host; without it: is no longer KIND."""
+    meaning: str
+    """Also the help of its metric."""
+    over: str
+    """What `notify` says when it is over, with HOST for the host."""
     metric: str | None = None
     """Its gauge of each key, without the prefix; None: it is not about a key."""
-    help: str = ""
-    """Of the metric."""
     has_count: bool = False
     """Whether one finding stands for `Finding.count` of them in the performance data."""
 
@@ -79,85 +61,88 @@ class Kind(NamedTuple):
 KINDS = {
     "missed": Kind(
         CRITICAL,
+        "Scheduled ticks that no host has started since the newest start.",
         "runs again: no tick is missed now",
         "missed_ticks",
-        "Scheduled ticks that no host has started since the newest start.",
         has_count=True,
     ),
     "silent": Kind(
         CRITICAL,
+        "1: a key without a schedule has not run for three times its longest gap.",
         "runs again",
         "silent",
-        "1: a key without a schedule has not run for three times its longest gap.",
     ),
     "failed": Kind(
-        CRITICAL,
-        "no longer fails",
-        "failures",
-        "How many ticks in a row have ended badly.",
+        CRITICAL, "How many ticks in a row have ended badly.", "no longer fails", "failures"
     ),
     "lost": Kind(
         CRITICAL,
+        "1: the newest run was lost.",
         "is no longer lost: a later run has ended, or runs",
         "lost",
-        "1: the newest run was lost.",
     ),
     "expired": Kind(
         CRITICAL,
+        "Leases that have expired and that no host has taken over.",
         "the expired lease is gone",
         "expired_leases",
-        "Leases that have expired and that no host has taken over.",
     ),
     "in-doubt": Kind(
         CRITICAL,
-        "",
-        "items_in_doubt",
         "Items of the newest list that are in doubt.",
+        "is no longer in-doubt",
+        "items_in_doubt",
         has_count=True,
     ),
-    "channel": Kind(CRITICAL, "works again"),
+    "channel": Kind(CRITICAL, "Messages of `oncecron notify` fail.", "works again"),
     "left": Kind(
         WARNING,
-        "",
-        "items_left",
         "Items of older ticks that no newer tick runs.",
+        "is no longer left",
+        "items_left",
         has_count=True,
     ),
     "slow": Kind(
         WARNING,
+        "1: the job runs for more than three times its usual duration, and a minute.",
         "is no longer slow",
         "slow",
-        "1: the job runs for more than three times its usual duration, and a minute.",
     ),
     "overrun": Kind(
         WARNING,
+        "Ticks since the newest start that were skipped during the run.",
         "no longer skips ticks",
         "overrun_ticks",
-        "Ticks since the newest start that were skipped during the run.",
         has_count=True,
     ),
-    "spooled": Kind(WARNING, has_count=True),
+    "spooled": Kind(
+        WARNING, "Records wait in the spool of this host.", "is no longer spooled", has_count=True
+    ),
     "silent-host": Kind(
         WARNING,
+        "Hosts that used to fire the key and have fired none of its last three ticks.",
         "is fired by HOST again",
         "silent_hosts",
-        "Hosts that used to fire the key and have fired none of its last three ticks.",
         has_count=True,
     ),
-    "clock": Kind(WARNING, "the clock of HOST is right again"),
+    "clock": Kind(
+        WARNING, "The clock of a host is not the store's.", "the clock of HOST is right again"
+    ),
     "future": Kind(
         WARNING,
+        "1: a tick, a start or the pause of the key is in the future.",
         "nothing of it is in the future any more",
         "in_future",
-        "1: a tick, a start or the pause of the key is in the future.",
     ),
     "zone": Kind(
         WARNING,
+        "1: the key starts some quarters of an hour after its ticks.",
         "starts at its ticks again",
         "wrong_zone",
-        "1: the key starts some quarters of an hour after its ticks.",
     ),
-    "same-name": Kind(WARNING, "HOST is the name of one machine again"),
+    "same-name": Kind(
+        WARNING, "Two machines have the name of one host.", "HOST is the name of one machine again"
+    ),
 }
 DEFAULT_STATES = {name: kind.state for name, kind in KINDS.items()}
 
@@ -166,62 +151,35 @@ _NAMED_FINDINGS = 3
 _LISTED_FINDINGS = 1000
 """More come from a store into which somebody has written junk, and nobody reads them."""
 
-OPTIONS = (
-    Option(
-        "failures",
-        "integer",
-        "Report a key as failed after N ticks in a row that ended badly.",
-        "N",
-        "What counts",
-        "1",
-        minimum=1,
-        maximum=100,
-    ),
-    Option(
-        "slow",
-        "integer",
-        "Report a job as slow when it runs N times as long as usual, and a minute longer.",
-        "N",
-        "What counts",
-        str(SLOW_TIMES),
-        minimum=1,
-        maximum=1000,
-    ),
-    Option(
-        "min-hosts",
-        "integer",
-        "Report a key as `silent-host` if fewer than N hosts fired one of its last three ticks.",
-        "N",
-        "What counts",
-        "1",
-        minimum=1,
-        maximum=10_000,
-    ),
-    Option(
-        "warning",
-        "text",
-        "Let these findings be warnings, such as `failed,lost`.",
-        "FINDING,...",
-        "What counts",
-        short="w",
-    ),
-    Option(
-        "critical",
-        "text",
-        "Let these findings be critical, such as `slow,overrun`.",
-        "FINDING,...",
-        "What counts",
-        short="c",
-    ),
-    Option(
-        "ignore",
-        "text",
-        "Do not look for these findings.",
-        "FINDING,...",
-        "What counts",
-    ),
-)
 
+def _number(name: str, text: str, default: int, maximum: int) -> Option:
+    return Option(
+        name, "integer", text, "N", "What counts", str(default), minimum=1, maximum=maximum
+    )
+
+
+def _kinds(name: str, text: str, short: str | None = None) -> Option:
+    return Option(name, "text", text, "FINDING,...", "What counts", short=short)
+
+
+OPTIONS = (
+    _number("failures", "Report a key as failed after N ticks in a row that ended badly.", 1, 100),
+    _number(
+        "slow",
+        "Report a job as slow when it runs N times as long as usual, and a minute longer.",
+        SLOW_TIMES,
+        1000,
+    ),
+    _number(
+        "min-hosts",
+        "Report a key as `silent-host` if fewer than N hosts fired one of its last three ticks.",
+        1,
+        10_000,
+    ),
+    _kinds("warning", "Let these findings be warnings, such as `failed,lost`.", "w"),
+    _kinds("critical", "Let these findings be critical, such as `slow,overrun`.", "c"),
+    _kinds("ignore", "Do not look for these findings."),
+)
 _STATE_OF = {"warning": WARNING, "critical": CRITICAL, "ignore": OK}
 
 

@@ -108,7 +108,7 @@ def _of_keys(reading: Reading) -> Iterator[GaugeMetricFamily]:
             for finding in reading.findings:
                 if finding.finding == name and finding.key is not None:
                     counts[finding.key] += finding.count
-            yield _of_key(kind.metric, kind.help, counts.items())
+            yield _of_key(kind.metric, kind.meaning, counts.items())
     for name, (text, value_of) in OF_JOBS.items():
         yield _of_key(name, text, ((job.key, value_of(job)) for job in reading.jobs))
 

@@ -23,7 +23,7 @@ from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
 from oncecron.log.account import account
 from oncecron.log.jobs import Sources, jobs
-from oncecron.log.tick_history import Facts
+from oncecron.log.tick_history import Division, Facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +109,30 @@ def test_a_shard_without_a_living_lease_does_not_run() -> None:
     assert told(*shards).verdict == "no-end"
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "verdict", "described"),
+    [
+        ({0: "succeeded", 1: "succeeded"}, "succeeded", "2 succeeded (0-1)"),
+        ({0: "succeeded", 1: "failed"}, "failed", "1 succeeded (0), 1 failed (1)"),
+        ({0: "lost", 1: "failed"}, "lost", "1 failed (1), 1 lost (0)"),
+        ({0: "stopped", 1: "timed-out"}, "timed-out", "1 stopped (0), 1 timed out (1)"),
+        ({0: "unclaimed", 1: "succeeded"}, "unclaimed", None),
+        ({1: "failed"}, "incomplete", "1 failed (1), 1 not started (0)"),
+        ({1: "running"}, "running", None),
+        ({0: "failed", 1: "running"}, "running", None),
+        ({0: "lost", 5: "lost", 2: "lost", 7: "lost", 1: "lost"}, "incomplete",
+         "5 lost (0-2, 5, 7), 3 not started (3-4, 6)"),
+    ],
+)  # fmt: skip
+def test_a_tick_is_as_good_as_its_worst_shard(
+    outcomes: dict[int, str], verdict: str, described: str | None
+) -> None:
+    """Once nothing runs, and all have been started. The good ones come first, and runs of numbers as ranges."""
+    division = Division(8 if 7 in outcomes else 2, outcomes)
+    assert division.verdict() == verdict
+    assert described in (None, division.described())
+
+
 @pytest.mark.parametrize(("duration", "end"), [(None, " and has no end on record"), (5.6, "")])
 @pytest.mark.parametrize("given_up", [True, False])
 def test_an_end_is_unknown_only_where_nobody_told_it(
@@ -152,27 +176,16 @@ def test_every_reason_of_a_skip_has_its_sentence() -> None:
         assert not line.startswith(f"00:15:02 host-b skipped: {reason}")
 
 
-def test_a_pause_comes_with_its_end() -> None:
-    """A command that can be pasted."""
-    lines = [told(pauses=[pause(key, None)]).sentences[1] for key in ("k", ALL_KEYS)]
-    assert lines[0].endswith("; to resume: `oncecron resume k`")
-    assert lines[1].endswith("; to resume: `oncecron resume --all`")
-
-
 def test_commands_are_shown_as_the_caller_wants_them() -> None:
-    """With the store that was typed."""
-    skips = [TracedSkip(SKIP, None)] * 21
-    facts = Facts(
-        "k", "t1", None, (), (), skips, (), (), (pause("k", None),), {}, frozenset(), (), NOW
-    )
-    sentences = account(
-        facts, Clock(utc=True), lambda words: f"`oncecron {words} --store s`"
-    ).sentences
-    assert (
-        "Further skips on record: 1. To list all: `oncecron history --skips k --store s`"
-        in sentences
-    )
-    assert sentences[-1].endswith("to resume: `oncecron resume k --store s`")
+    """With the store that was typed; for a pause of the key, and for that of all keys."""
+    skips, pauses = [TracedSkip(SKIP, None)] * 21, [pause("k", None), pause(ALL_KEYS, None)]
+    facts = Facts("k", "t1", None, (), (), skips, (), (), pauses, {}, frozenset(), (), NOW)
+    shown = account(facts, Clock(utc=True), lambda words: f"`oncecron {words} --store s`").sentences
+    further = "Further skips on record: 1. To list all: `oncecron history --skips k --store s`"
+    assert further in shown
+    assert shown[-2].endswith("; to resume: `oncecron resume k --store s`")
+    assert shown[-1].endswith("; to resume: `oncecron resume --all --store s`")
+    assert "; to resume: `oncecron resume k`" in told(pauses=pauses).sentences[1]
 
 
 def test_what_waits_for_its_next_attempt_runs() -> None:
