@@ -141,7 +141,7 @@ def _audit_shard(
     for traced in rows:
         execution = traced.execution
         if gaps:
-            gaps.see(traced)
+            gaps.add(traced)
         yield from starts.see(traced)
         if execution.outcome == "not-started":
             continue
