@@ -21,10 +21,12 @@ from oncecron.core.timing import CHANNEL_TIMEOUT, LONGEST_CHANNEL_TIMEOUT, SHORT
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
 
     from oncecron.config.file import File
+
+    Value = TypeVar("Value")
 
 NOTIFY_KEY = "oncecron/notify"
 """The key of the pass: hosts claim it each minute, as they claim any job."""
@@ -149,7 +151,11 @@ class _Reader:
         table = dict(table)
         target = given[0].removesuffix("_file")
         kind = KINDS[target]
-        value = self.url(table, target) if kind.is_secret else self._target(table, target, kind)
+        value = (
+            self.url(table, target)
+            if kind.is_secret
+            else self._read(target, kind.target, target, table.pop(target))
+        )
         form = self._form(table, kind)
         keys = table.pop("keys", ["*"])
         if problem := wrong_keys(keys):
@@ -167,48 +173,36 @@ class _Reader:
         file_name = f"{name}_file"
         if name in table and file_name in table:
             self.wrong(file_name, f"{name} and {file_name} contradict each other; leave one out")
-        path = table.pop(file_name, None)
-        url = table.pop(name, None)
+        path, given = table.pop(file_name, None), table.pop(name, None)
         if path is not None:
             return self._url_in(path, file_name)
-        if url is not None and self._is_url(url, name):
-            self._refuse_readable_secret(url, name, file_name)
-            return str(url)
-        return None
+        url = None if given is None else self._read(name, url_of, name, given)
+        is_readable = url is not None and self._file.mode & stat.S_IROTH
+        if url and is_readable and (in_web_hook(url) or masked(url, store=False) != url):
+            why = "this URL is a secret, and the file is world-readable"
+            cure = f"move the URL to a file of its own, and name it in {file_name}"
+            self.wrong(name, f"{name}: {why}; {cure}")
+        return url
 
     def _url_in(self, path: Any, name: str) -> str | None:
         if not isinstance(path, str) or not path or "\0" in path:
             self.wrong(name, f"{name} must be the path of a file")
             return None
         path = os.path.join(os.path.dirname(self._file.path or ""), path)
-        try:
-            text, mode = read_private(path, f"{name}:")
-        except ConfigurationError as error:
-            self.wrong(name, str(error))
+        found = self._read(name, read_private, path, f"{name}:")
+        if found is None:
             return None
+        text, mode = found
         if mode & stat.S_IROTH:
             cure = f"run `chmod 640 {shell_quoted(path)}`"
             self.wrong(name, f"{path} holds a secret and is world-readable; {cure}")
-        return text.strip() if self._is_url(text.strip(), name) else None
+        return self._read(name, url_of, name, text.strip())
 
-    def _is_url(self, url: Any, name: str) -> bool:
+    def _read(self, name: str, read: Callable[..., Value], *given: Any) -> Value | None:
+        """Return what a function reads; None where it raises an error, which is noted."""
         try:
-            url_of(name, url)
-        except ValueError as error:
-            self.wrong(name, str(error))
-            return False
-        return True
-
-    def _refuse_readable_secret(self, url: str, name: str, file_name: str) -> None:
-        if self._file.mode & stat.S_IROTH and (in_web_hook(url) or masked(url, store=False) != url):
-            why = "this URL is a secret, and the file is world-readable"
-            cure = f"move the URL to a file of its own, and name it in {file_name}"
-            self.wrong(name, f"{name}: {why}; {cure}")
-
-    def _target(self, table: dict[str, Any], name: str, kind: Kind) -> str | None:
-        try:
-            return kind.target(name, table.pop(name))
-        except ValueError as error:
+            return read(*given)
+        except (ValueError, ConfigurationError) as error:
             self.wrong(name, str(error))
             return None
 
@@ -220,12 +214,10 @@ class _Reader:
 
     def _sender(self, table: dict[str, Any]) -> str | None:
         sender = table.pop("from", None)
-        if sender is not None and (
-            not isinstance(sender, str) or not sender.strip() or not sender.isprintable()
-        ):
-            self.wrong("from", "from must be a mail address")
-            return None
-        return sender
+        if sender is None or (isinstance(sender, str) and sender.strip() and sender.isprintable()):
+            return sender
+        self.wrong("from", "from must be a mail address")
+        return None
 
     def _converted(self, option: Option, value: Any) -> Any:
         try:

@@ -3,13 +3,12 @@
 The log of a shard is compared with the schedule that it is expected to follow. A tick is missing once a newer one was
 started, or when it is missed (`core.missed`). Of one shard at a time, the instants of all starts are in memory.
 
-A shard is missing of a tick of which another shard was started. A key's log is read newest first. A tick is forgotten
-once all its shards were found, so memory does not grow with the log. What is left is read again, as a whole.
+A shard is missing of a tick of which another shard was started, once the tick is over. Of a key with shards, the ticks
+are in memory.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import itertools
 import math
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, Expectation, JobKey, Traced
     from oncecron.core.missed import Reasons
     from oncecron.stores.api import Inspector
-
-_COMPLETE_REMEMBERED = 4096
-"""Complete ticks that are remembered: an older attempt at one of them does not open the tick again."""
 
 
 class Gaps:
@@ -149,59 +145,44 @@ class MissingShard(NamedTuple):
     reason: str
 
 
-class _OpenTick:
-    """A tick of which not all shards have been found yet."""
+class ShardsLeft:
+    """The ticks of a key, each with the shards that have no start, as bits."""
 
-    def __init__(self, traced: Traced) -> None:
-        self.newest = traced
-        self.shards = traced.execution.shards
-        self.found: set[int] = set()
+    def __init__(self) -> None:
+        self._ticks: dict[str, int] = {}
+
+    def add(self, execution: Execution) -> None:
+        """Note an execution, in any order."""
+        if execution.tick is not None and execution.outcome != "not-started":
+            every = (1 << execution.shards) - 1
+            left = self._ticks.get(execution.tick, every)
+            self._ticks[execution.tick] = left & ~(1 << execution.shard)
+
+    def ticks(self) -> Iterator[str]:
+        """Yield the ticks of which a shard has no start."""
+        return (text for text, left in self._ticks.items() if left)
 
 
 def missing_shards(
-    store: Inspector, log: Inspector, key: str, *, since: float | None, kept: float, now: float
+    store: Inspector, log: Inspector, key: str, left: ShardsLeft, *, kept: float, now: float
 ) -> Iterator[MissingShard]:
-    """Yield the shards that were not started, of ticks that began after `since` and are over."""
-    query = HistoryQuery(key=key, since=since, limit=None)
+    """Yield the shards that were not started, of ticks that are over."""
     running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease, now)}
-    for found in _incomplete(log.traced(query)):
-        execution = found.newest.execution
-        of_tick = HistoryQuery(key=key, tick=execution.tick, limit=None)
-        started = [each for each in log.history(of_tick) if each.outcome != "not-started"]
+    for text in left.ticks():
+        of_tick = HistoryQuery(key=key, tick=text, limit=None)
+        found = [each for each in log.traced(of_tick) if each.execution.outcome != "not-started"]
+        started = [each.execution for each in found]
         over = max((each.finished_at or each.started_at for each in started), default=now)
         first = min((each.started_at for each in started), default=now)
         # Within a day of the end of the retention, some shards of a tick may be pruned already.
-        if execution.tick in running or over > now - SETTLED or first < now - kept + DAY:
+        if text in running or over > now - SETTLED or first < now - kept + DAY:
             continue
         known = {each.shard for each in started}
         reasons = _reasons_by_shard(log, of_tick)
-        for shard in range(found.shards):
+        for shard in range(started[0].shards):
             if shard not in known and "paused" not in reasons.get(shard, {}):
                 why = listed_reasons(reasons.get(shard, {}))
-                yield MissingShard(execution, found.newest.instant, shard, why)
-
-
-def _incomplete(executions: Iterator[Traced]) -> list[_OpenTick]:
-    """Return the ticks of which a shard is missing; `executions` are sorted newest first."""
-    opened: dict[str, _OpenTick] = {}
-    complete: collections.OrderedDict[str, None] = collections.OrderedDict()
-    for traced in executions:
-        execution = traced.execution
-        if (
-            execution.tick is None
-            or execution.shards == 1
-            or execution.outcome == "not-started"
-            or execution.tick in complete
-        ):
-            continue
-        found = opened.setdefault(execution.tick, _OpenTick(traced))
-        found.found.add(execution.shard)
-        if len(found.found) == found.shards:
-            del opened[execution.tick]
-            complete[execution.tick] = None
-            if len(complete) > _COMPLETE_REMEMBERED:
-                complete.popitem(last=False)
-    return list(opened.values())
+                yield MissingShard(started[0], found[0].instant, shard, why)
 
 
 def _reasons_by_shard(log: Inspector, of_tick: HistoryQuery) -> dict[int, Reasons]:

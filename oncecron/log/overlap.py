@@ -7,9 +7,9 @@
     no-end    `running` without an active lease, or `lost` without an end on record
     token     a fencing token that is not higher than the token of an earlier start
 
-The log is read shard by shard in the order of starts, so memory does not grow with the log. An execution ends at its
-start (store's clock) plus its duration (the host's monotonic clock), or at `finished_at` where that is earlier. Where
-an end was recorded late, `finished_at` is from the host's clock and cannot be compared with the next start.
+The log is read shard by shard in the order of starts; of what was read, only ticks are in memory. An execution ends at
+its start (store's clock) plus its duration (the host's monotonic clock), or at `finished_at` where that is earlier.
+Where an end was recorded late, `finished_at` is from the host's clock and cannot be compared with the next start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
-from oncecron.log.gaps import MissingShard, expected_gaps, missing_shards
+from oncecron.log.gaps import MissingShard, ShardsLeft, expected_gaps, missing_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,36 +79,28 @@ def audit(question: Question) -> Iterator[Finding]:
     living = _living(question)
     expected = expected_gaps(question.store, question.oldest, question.now)
     endless: list[Execution] = []
-    divided: set[str] = set()
+    divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
     reported: list[Finding] = []
     for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _shard):
         gaps = expected.pop((key, shard), None)
-        for found in _audit_shard(question, _noting(rows, divided), living, gaps, endless):
+        for found in _audit_shard(question, rows, living, gaps, divided, endless):
             if found.finding == "no-run":
                 reported.append(found)
             yield found
     for _, gaps in sorted(expected.items()):  # without any start
         reported += (never_started := [*_no_runs(question, gaps)])
         yield from never_started
-    for key in sorted(divided):
-        yield from _missing(question, key, [each for each in reported if each.key == key])
+    for key, left in sorted(divided.items()):
+        yield from _missing(question, key, left, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
 
 
-def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
-    """Pass the executions on, and note the keys that have shards."""
-    for traced in rows:
-        if traced.execution.shards > 1:
-            divided.add(traced.execution.key)
-        yield traced
-
-
-def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[Finding]:
+def _missing(
+    question: Question, key: str, left: ShardsLeft, reported: list[Finding]
+) -> Iterator[Finding]:
     """Yield the shards without a start, except those that `Gaps` has reported already."""
-    kept, now = question.kept, question.now
-    for missing in missing_shards(
-        question.store, question.log, key, since=question.since, kept=kept, now=now
-    ):
+    store, log, kept, now = question.store, question.log, question.kept, question.now
+    for missing in missing_shards(store, log, key, left, kept=kept, now=now):
         if not any(_covers(each, missing) for each in reported):
             execution = missing.execution
             yield Finding(
@@ -135,6 +127,7 @@ def _audit_shard(
     rows: Iterator[Traced],
     living: set[tuple[str, int, int | None]],
     gaps: Gaps | None,
+    divided: dict[str, ShardsLeft],
     endless: list[Execution],
 ) -> Iterator[Finding]:
     overlaps, tokens, starts = _Overlaps(question, living), _Tokens(), _Starts(question)
@@ -142,6 +135,8 @@ def _audit_shard(
         execution = traced.execution
         if gaps:
             gaps.add(traced)
+        if execution.shards > 1:
+            divided[execution.key].add(execution)
         yield from starts.see(traced)
         if execution.outcome == "not-started":
             continue
