@@ -12,9 +12,9 @@ from oncecron.alerts.findings import Situation
 from oncecron.cli.command import spools
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
-from oncecron.each.reports import fields_of_jobs, in_doubt, left_behind, newest_lists
+from oncecron.each.reports import fields_of_jobs, items_in_doubt, items_left, newest_lists
 from oncecron.log.jobs import jobs
-from oncecron.log.wrong_times import after_their_ticks, of_the_future
+from oncecron.log.wrong_times import future_marks, wrong_zones
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -76,10 +76,10 @@ def _remarks(
 ) -> Mapping[str, Iterator[Remark]]:
     keys, now = sources.store_keys, sources.now
     return {
-        "in-doubt": in_doubt(newest_lists(lists).values()),
-        "left": left_behind([*lists]),
-        "future": of_the_future(keys, sources.pauses, now, clock),
-        "zone": after_their_ticks(sources.log, keys, recent(hosts, now)),
+        "in-doubt": items_in_doubt(newest_lists(lists).values()),
+        "left": items_left([*lists]),
+        "future": future_marks(keys, sources.pauses, now, clock),
+        "zone": wrong_zones(sources.log, keys, recent(hosts, now)),
     }
 
 

@@ -60,7 +60,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output, tables
     from oncecron.config.settings import Settings
     from oncecron.core.errors import UsageError
-    from oncecron.log.upcoming import FIRST, LAST, coming
+    from oncecron.log.upcoming import FIRST, LAST, coming_ticks
 
     key = words[0] if words else None
     settings = Settings(OPTIONS, given, key)
@@ -71,7 +71,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         raise UsageError(f"--since: {settings['since']!r} is outside the years 2 to 8999")
     schedule, zone = _schedule(settings, key)
     try:
-        ticks = coming(
+        ticks = coming_ticks(
             key, schedule, zone, since, settings["count"], changes=not settings.typed("count")
         )
     except ValueError as error:

@@ -64,7 +64,7 @@ def is_settled(ended: Execution, lists: Iterable[ListView]) -> bool:
     )
 
 
-def in_doubt(lists: Iterable[ListView]) -> Iterator[Remark]:
+def items_in_doubt(lists: Iterable[ListView]) -> Iterator[Remark]:
     """Yield the lists with items of which nobody can tell whether they have been done."""
     for view in lists:
         if view.lost:
@@ -72,7 +72,7 @@ def in_doubt(lists: Iterable[ListView]) -> Iterator[Remark]:
             yield Remark(view.key, text, tick=view.tick, count=view.lost, at=view.loaded_at)
 
 
-def left_behind(lists: Sequence[ListView]) -> Iterator[Remark]:
+def items_left(lists: Sequence[ListView]) -> Iterator[Remark]:
     """Yield the lists with items that no newer tick of their key will run."""
     newest = newest_lists(lists)
     for view in lists:

@@ -153,7 +153,7 @@ class _Sentences:
             f"Tick {visible(facts.tick)}" if facts.tick else "The newest firing without a tick"
         )
         if divided:
-            shards = f"{divided.shards} shards: {divided.described()}"
+            shards = f"{divided.shards} shards: {divided.summary()}"
             return f"{tick_of} of key {facts.key} has {shards}."
         host = facts.executions[-1].execution.host if facts.executions else None
         by = f" on {visible(host)}" if host else ""

@@ -80,7 +80,7 @@ class Gaps:
             of_tick = reasons.get(str(each.text), {})
             given_back = self._given_back.get(instant)
             held_back = is_held_back(of_tick, self._hosts)
-            yield each, None if held_back else listed_reasons(of_tick, given_back_by=given_back)
+            yield each, None if held_back else reason_text(of_tick, given_back_by=given_back)
 
     def _ticks(self) -> Iterator[tick.Tick]:
         """Yield what was due; nothing where this host knows no such zone, or the schedule is none."""
@@ -107,7 +107,7 @@ def expected_gaps(store: Inspector, since: float, now: float) -> dict[tuple[str,
     }
 
 
-def listed_reasons(reasons: Reasons, *, given_back_by: str | None = None) -> str:
+def reason_text(reasons: Reasons, *, given_back_by: str | None = None) -> str:
     """Return why nothing was started, as far as skips on record say."""
     found = [f"{reason} on {_list(hosts)}" for reason, hosts in sorted(reasons.items())]
     if given_back_by is not None:
@@ -181,7 +181,7 @@ def missing_shards(
         reasons = _reasons_by_shard(log, of_tick)
         for shard in range(started[0].shards):
             if shard not in known and "paused" not in reasons.get(shard, {}):
-                why = listed_reasons(reasons.get(shard, {}))
+                why = reason_text(reasons.get(shard, {}))
                 yield MissingShard(started[0], found[0].instant, shard, why)
 
 

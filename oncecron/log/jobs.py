@@ -151,7 +151,7 @@ def _newest(log: Inspector, keys: Collection[str] | None) -> dict[str, list[Exec
     unclear = [
         key
         for key, newest in found.items()
-        if len(newest) == FIRST_LOOK and (newest[0].shards > 1 or not any(map(succeeded, newest)))
+        if len(newest) == FIRST_LOOK and (newest[0].shards > 1 or not any(map(is_success, newest)))
     ]
     return found | _by_key(log.newest(STREAK_AT_MOST, unclear)) if unclear else found
 
@@ -199,7 +199,7 @@ def dead_letters(
             yield each
 
 
-def succeeded(execution: Execution) -> bool:
+def is_success(execution: Execution) -> bool:
     """Return whether the command succeeded, with or without a lease."""
     unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
     return execution.outcome == "succeeded" or unclaimed
@@ -217,7 +217,7 @@ def _past(
     last = next(iter(ended or newest), None)
     if last and running and not ended:
         last = last._replace(outcome="running", exit_code=None, signal=None)
-    well = [each for each in ended if succeeded(each)]
+    well = [each for each in ended if is_success(each)]
     successes = _successes(log, key, newest)
     if newest and newest[0].shards > 1 and not well:
         successes = []  # of single shards
@@ -227,7 +227,7 @@ def _past(
         newest,
         last,
         well[0] if well else None,
-        next((each for each in ended if not succeeded(each)), None),
+        next((each for each in ended if not is_success(each)), None),
         _streak(ended),
         statistics.median(durations) if durations else None,
     )
@@ -236,13 +236,13 @@ def _past(
 def _streak(ended: Sequence[Execution]) -> int:
     if not ended:
         return 0
-    well = succeeded(ended[0])
-    alike = itertools.takewhile(lambda each: succeeded(each) == well, ended)
+    well = is_success(ended[0])
+    alike = itertools.takewhile(lambda each: is_success(each) == well, ended)
     return min(len(list(alike)), FIRST_LOOK if well else STREAK_AT_MOST)
 
 
 def _successes(log: Inspector, key: str, newest: Sequence[Execution]) -> list[Execution]:
-    successes = [each for each in newest if succeeded(each)][:USUAL_OF]
+    successes = [each for each in newest if is_success(each)][:USUAL_OF]
     if not successes and len(newest) == STREAK_AT_MOST:
         return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
     return successes
@@ -272,7 +272,7 @@ def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> 
 def _of_all(shards: Iterable[Execution]) -> Execution:
     """Return the execution with the tick's outcome: the newest that did not succeed, else the newest."""
     by_age = sorted(shards, key=lambda each: each.execution_id, reverse=True)
-    return next((each for each in by_age if not succeeded(each)), by_age[0])
+    return next((each for each in by_age if not is_success(each)), by_age[0])
 
 
 def _job(

@@ -172,7 +172,7 @@ def _name(execution: Execution) -> tuple[str, int, int | None]:
     return execution.key, execution.shard, execution.fencing_token
 
 
-def _found(
+def _finding(
     finding: str, execution: Execution, reason: str, other: Execution | None = None
 ) -> Finding:
     return Finding(
@@ -181,7 +181,7 @@ def _found(
     )  # fmt: skip
 
 
-def _described(execution: Execution) -> str:
+def _label(execution: Execution) -> str:
     text = f"execution {execution.execution_id} on {execution.host}"
     return f"{text} (unclaimed: no lease)" if execution.outcome == "unclaimed" else text
 
@@ -206,11 +206,11 @@ class _Overlaps:
                 if math.isinf(self._until)
                 else f"ran until {clock.exactly(self._until)}"
             )
-            yield _found(
+            yield _finding(
                 "overlap",
                 execution,
-                f"{_described(execution)} started at {clock.exactly(execution.started_at)}, but "
-                f"{_described(last)} of tick {last.tick or '-'} {end}",
+                f"{_label(execution)} started at {clock.exactly(execution.started_at)}, but "
+                f"{_label(last)} of tick {last.tick or '-'} {end}",
                 last,
             )
         until = self._end(traced)
@@ -266,10 +266,10 @@ class _Tokens:
                 token < highest.fencing_token and execution.execution_id > highest.execution_id
             ):
                 reason = (
-                    f"{_described(execution)} has token {token}, not higher than token {highest.fencing_token} of the "
-                    f"earlier {_described(highest)}"
+                    f"{_label(execution)} has token {token}, not higher than token {highest.fencing_token} of the "
+                    f"earlier {_label(highest)}"
                 )
-                yield _found("token", execution, reason, highest)
+                yield _finding("token", execution, reason, highest)
             if token < highest.fencing_token:
                 return
         self._highest = execution
@@ -316,10 +316,10 @@ class _Starts:
             if _has_a_reason(first, second) or self._store_has_a_reason(first, second):
                 continue
             one, other = first.execution, second.execution
-            yield _found(
+            yield _finding(
                 "twice",
                 other,
-                f"{_described(other)} started the tick again (attempt {other.attempt}) after {_described(one)}, and no "
+                f"{_label(other)} started the tick again (attempt {other.attempt}) after {_label(one)}, and no "
                 "--again, retry or failover explains it",
                 one,
             )
@@ -361,10 +361,10 @@ def _has_a_reason(first: Traced, second: Traced) -> bool:
 def _no_end(traced: Traced, clock: Clock) -> Finding:
     execution = traced.execution
     when = f" at {clock.seconds(traced.lost_at)}" if traced.lost_at else ""
-    return _found(
+    return _finding(
         "no-end",
         execution,
-        f"{_described(execution)} was declared lost{when} and has no end on record",
+        f"{_label(execution)} was declared lost{when} and has no end on record",
     )
 
 
@@ -381,8 +381,8 @@ def _without_end(question: Question, endless: list[Execution]) -> Iterator[Findi
     for execution in endless:
         now = question.log.execution(execution.execution_id)
         if now and now.outcome == "running" and _name(now) not in living:
-            yield _found(
+            yield _finding(
                 "no-end",
                 now,
-                f"{_described(now)} is recorded as running, but its lease has ended",
+                f"{_label(now)} is recorded as running, but its lease has ended",
             )

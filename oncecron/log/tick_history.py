@@ -14,7 +14,7 @@ from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.missed import Due, Known, dues, paused_since
-from oncecron.log.jobs import dead_letters, succeeded
+from oncecron.log.jobs import dead_letters, is_success
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -200,7 +200,7 @@ def _after_loss(log: Inspector, executions: Sequence[Traced]) -> dict[int, Execu
 def _exhausted(
     sources: Sources, text: str | None, executions: Sequence[Traced], leases: Sequence[LeaseView]
 ) -> frozenset[int]:
-    if all(succeeded(each.execution) for each in executions):
+    if all(is_success(each.execution) for each in executions):
         return frozenset()
     key = executions[0].execution.key
     query = HistoryQuery(key=key, tick=text, limit=_LOOKED_AT if text is None else None)
@@ -238,18 +238,18 @@ class Division(NamedTuple):
             return "incomplete"
         return next(outcome for outcome in _WORDS if outcome in found)
 
-    def described(self) -> str:
+    def summary(self) -> str:
         """Return the shards by outcome, with their numbers: `3 succeeded (0-2), 1 not started (3)`."""
         shards: dict[str, list[int]] = {outcome: [] for outcome in _WORDS}
         for shard, outcome in sorted(self.outcomes.items()):
             shards[outcome].append(shard)
         described = [
-            f"{len(found)} {_WORDS[outcome]} ({listed(found)})"
+            f"{len(found)} {_WORDS[outcome]} ({number_ranges(found)})"
             for outcome, found in reversed(shards.items())
             if found
         ]
         if missing := self.missing():
-            described.append(f"{len(missing)} not started ({listed(missing)})")
+            described.append(f"{len(missing)} not started ({number_ranges(missing)})")
         return ", ".join(described)
 
 
@@ -262,7 +262,7 @@ def division(executions: Sequence[Traced]) -> Division | None:
     return Division(shards, {each.shard: each.outcome for each in started})
 
 
-def listed(numbers: Iterable[int]) -> str:
+def number_ranges(numbers: Iterable[int]) -> str:
     """Return rising numbers as text, with runs as ranges: `0-2, 5`."""
     runs: list[list[int]] = []
     for number in numbers:

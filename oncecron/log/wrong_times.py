@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _TWICE = 2
 
 
-def of_the_future(
+def future_marks(
     keys: Iterable[JobKey], pauses: Iterable[Pause], now: float, clock: Clock
 ) -> Iterator[Remark]:
     """Yield what a clock that was ahead has written about keys."""
@@ -58,7 +58,7 @@ def of_the_future(
     yield from found.values()
 
 
-def after_their_ticks(
+def wrong_zones(
     log: Inspector, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
 ) -> Iterator[Remark]:
     """Yield the keys whose last two ticks were first fired the same number of quarters of an hour too late.

@@ -84,57 +84,24 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
         ("store = 'redis://h'\nnamespace = 'a b'\n", ": store: invalid namespace 'a b' for Redis"),
         ("ping = 3\n", ": ping must be an array of tables: [[ping]]"),
         ("[ping]\nservice = 'webhook'\n", ": ping must be an array of tables: [[ping]]"),
-        (
-            f"[[ping]]\nservice = 'sentri'\nurl = '{URL}'\n",
-            "[[ping]]: service must be one of healthchecks, cron",
-        ),
-        (
-            f"[[ping]]\nservice = ['sentry']\nurl = '{URL}'\n",
-            "[[ping]]: service must be one of healthchecks, cron",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurls = 1\nurl = '{URL}'\n",
-            "[[ping]]: unknown key 'urls'; known keys: ",
-        ),
-        (
-            "[[ping]]\nservice = 'sentry'\n",
-            "[[ping]]: url must be an address such as https://HOST/PATH",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = 'ftp://h/{SECRET}'\n",
-            "[[ping]]: url must be an address",
-        ),
+        (f"[[ping]]\nservice = 'sentri'\nurl = '{URL}'\n", "[[ping]]: service must be one of healthchecks, cron"),
+        (f"[[ping]]\nservice = ['sentry']\nurl = '{URL}'\n", "[[ping]]: service must be one of healthchecks, cron"),
+        (f"[[ping]]\nservice = 'sentry'\nurls = 1\nurl = '{URL}'\n", "[[ping]]: unknown key 'urls'; known keys: "),
+        ("[[ping]]\nservice = 'sentry'\n", "[[ping]]: url must be an address such as https://HOST/PATH"),
+        (f"[[ping]]\nservice = 'sentry'\nurl = 'ftp://h/{SECRET}'\n", "[[ping]]: url must be an address"),
         (f"[[ping]]\nservice = 'sentry'\nurl = '{URL} x'\n", "[[ping]]: url must be an address"),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}/\u00e9'\n",
-            "[[ping]]: url must be an address",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = 'https://{SECRET}@/'\n",
-            "[[ping]]: url must be an address",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}{{kye}}'\n",
-            "[[ping]]: url: unknown placeholder; known ones",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = 'a'\n",
-            "[[ping]]: keys must be a list of keys or",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = []\n",
-            "[[ping]]: keys must be a list of keys or",
-        ),
-        (
-            f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = ['a b']\n",
-            "[[ping]]: keys: no job can have a key",
-        ),
+        (f"[[ping]]\nservice = 'sentry'\nurl = '{URL}/\u00e9'\n", "[[ping]]: url must be an address"),
+        (f"[[ping]]\nservice = 'sentry'\nurl = 'https://{SECRET}@/'\n", "[[ping]]: url must be an address"),
+        (f"[[ping]]\nservice = 'sentry'\nurl = '{URL}{{kye}}'\n", "[[ping]]: url: unknown placeholder; known ones"),
+        (f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = 'a'\n", "[[ping]]: keys must be a list of keys or"),
+        (f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = []\n", "[[ping]]: keys must be a list of keys or"),
+        (f"[[ping]]\nservice = 'sentry'\nurl = '{URL}'\nkeys = ['a b']\n", "[[ping]]: keys: no job can have a key"),
         (
             f"[[ping]]\nservice = 'webhook'\nurl = '{URL}'\n[[ping]]\nurl = '{URL}'\n",
             "[[ping]] 2: service must be one of",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_a_file_must_not_hold(host: Oncecron, public_path: Path, text: str, told: str) -> None:
     """One line, with the section, the name and the cure."""
     found = problems(host, public_path, text)

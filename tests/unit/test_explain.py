@@ -130,7 +130,7 @@ def test_a_tick_is_as_good_as_its_worst_shard(
     """Once nothing runs, and all have been started. The good ones come first, and runs of numbers as ranges."""
     division = Division(8 if 7 in outcomes else 2, outcomes)
     assert division.verdict() == verdict
-    assert described in (None, division.described())
+    assert described in (None, division.summary())
 
 
 @pytest.mark.parametrize(("duration", "end"), [(None, " and has no end on record"), (5.6, "")])

@@ -77,14 +77,8 @@ OPS = "[notify.channel.ops]\n"
         ("notify = 1", ": notify must be a table: [notify]"),
         ("notfy.x = 1", ": unknown key 'notfy'; did you mean [notify]?"),
         ("[notify]\nremnd = 1", "[notify]: unknown key 'remnd'; did you mean remind?"),
-        (
-            "[notify.ops]\nto = 'a@b'",
-            "[notify]: unknown section [notify.ops]; a channel is [notify.channel.ops]",
-        ),
-        (
-            "[notify.chanel.ops]\nto = 'a@b'",
-            "[notify]: unknown key 'chanel'; did you mean channel?",
-        ),
+        ("[notify.ops]\nto = 'a@b'", "[notify]: unknown section [notify.ops]; a channel is [notify.channel.ops]"),
+        ("[notify.chanel.ops]\nto = 'a@b'", "[notify]: unknown key 'chanel'; did you mean channel?"),
         ("[notify]\nremind = '1s'", "[notify]: remind: '1s' is too small; the minimum is 600 s"),
         ("[notify]\nremind = true", "[notify]: remind: True is neither a text nor a number"),
         ("[notify]\nfailures = 0", "[notify]: failures: '0' is too small; the minimum is 1"),
@@ -110,16 +104,13 @@ OPS = "[notify.channel.ops]\n"
         (OPS + "url_file = 'none'", "[notify.channel.ops]: url_file: "),
         (OPS + "command = ''", "[notify.channel.ops]: command must be a text of one line"),
         (OPS + "command = 'x'\nkeys = 'a'", "[notify.channel.ops]: keys must be a list of keys"),
-        (
-            OPS + "command = 'x'\nkeys = ['a b']",
-            "[notify.channel.ops]: keys: no job can have a key such as 'a b'",
-        ),
+        (OPS + "command = 'x'\nkeys = ['a b']", "[notify.channel.ops]: keys: no job can have a key such as 'a b'"),
         (OPS + "command = 'x'\ntimeout = '2h'", "[notify.channel.ops]: timeout: '2h' is too large"),
         (OPS + "command = 'x'\nkind = 1", "[notify.channel.ops]: unknown key 'kind'; known keys: "),
         ("[notify.channel.ping_url]\nto = 'a@b'", "[notify.channel.ping_url]: 'ping_url' cannot"),
         ('[notify.channel."a b"]\nto = "a@b"', "[notify.channel.\"a b\"]: 'a b' cannot be the"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     """By `config check`; none of them stops a job."""
     [found] = problems(tmp_path, text)
