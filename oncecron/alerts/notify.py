@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import queue
 import threading
 import time
+from concurrent.futures import Future, as_completed
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.alerts.changes import (
@@ -214,38 +214,32 @@ def send_all(prepared: Sequence[Prepared]) -> Iterator[tuple[Prepared, str | Non
 
     A channel that has not answered by the longest timeout is left behind: a server may send its answer byte by byte.
     """
-    calls = [_call(each.channel, each.message) for each in prepared if each.message]
     timeout = max((each.channel.timeout for each in prepared), default=0.0) + CHANNEL_REPORTS
-    answered: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
-    for number, call in enumerate(calls):
-        threading.Thread(target=_answer, args=(number, call, answered), daemon=True).start()
-    give_up = time.monotonic() + timeout
-    left = dict(enumerate(prepared))
-    while left:
-        try:
-            number, error = answered.get(timeout=max(0.0, give_up - time.monotonic()))
-        except queue.Empty:
-            break
-        yield left.pop(number), error
-    for each in left.values():
-        yield each, f"no answer within {timeout:g} s"
-
-
-def _call(channel: Channel, message: Message) -> Callable[[], None]:
-    return lambda: send(channel, message)
-
-
-def _answer(
-    number: int, call: Callable[[], None], answered: queue.SimpleQueue[tuple[int, str | None]]
-) -> None:
+    left = {_answer(each.channel, each.message): each for each in prepared if each.message}
     try:
-        call()
-    except ChannelError as error:
-        answered.put((number, str(error)))
-    except Exception as error:  # noqa: BLE001 - a fault of one channel must not silence the others
-        answered.put((number, f"internal error: {type(error).__name__}: {error}"))
-    else:
-        answered.put((number, None))
+        for answer in as_completed([*left], timeout):
+            yield left.pop(answer), answer.result()
+    except TimeoutError:
+        for each in left.values():
+            yield each, f"no answer within {timeout:g} s"
+
+
+def _answer(channel: Channel, message: Message) -> Future[str | None]:
+    """Send a message in a thread that nobody has to wait for; the answer is the error, or None."""
+    answer: Future[str | None] = Future()
+
+    def ask() -> None:
+        try:
+            send(channel, message)
+        except ChannelError as error:
+            answer.set_result(str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of one channel must not silence the others
+            answer.set_result(f"internal error: {type(error).__name__}: {error}")
+        else:
+            answer.set_result(None)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answer
 
 
 def _ping(context: Context, url: str) -> Result:

@@ -15,7 +15,7 @@ from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventual
 from servers.oncecron import Ended, Oncecron
 
 from oncecron.core import clock
-from oncecron.stores import open_inspector, open_lease_store
+from oncecron.stores import open_lease_store
 from oncecron.stores.address import parse_address
 
 Hosts = Callable[..., Oncecron]
@@ -444,23 +444,3 @@ def test_a_store_that_is_typed_reaches_the_pass(
     assert host.run("billing", *where, *FAILING).status == 3
     del host.environment["ONCECRON_CONFIG"]
     assert "exit status 3: oncecron CRITICAL: billing failed" in host("notify", *where).err
-
-
-def test_what_a_document_says_is_judged(
-    store: Store, cluster: Cluster, new_recorder: Recorders
-) -> None:
-    """A document that no pass has written is named, and everything is told again."""
-    recorder = new_recorder()
-    cluster.configure(hook(recorder))
-    host = cluster.host()
-    host.run("billing", *FAILING)
-    passed(host)
-    store_ = open_inspector(parse_address(store.owner_url), "oncecron")
-    [notice] = store_.notices(["hook"])
-    assert store_.put_notice(notice._replace(document="{}"))
-    store_.close()
-    ended = host("notify", "--now")
-    assert "what channel hook was notified of cannot be read, and is sent again" in ended.err
-    assert [said(body) for body in bodies(recorder)] == [[("problem", "failed", "billing")]] * 2
-    passed(host)
-    assert len(recorder.received) == 2
