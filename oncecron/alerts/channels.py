@@ -1,4 +1,6 @@
-"""Send a message to a channel, and wait for its acknowledgement: sendmail, HTTP, or a command.
+"""The channels of `oncecron notify`: mail, HTTP, a command. What each is configured with, and how it gets a message.
+
+A new channel is a row of `KINDS`, with the functions that read its target and send to it.
 
 A message is acknowledged when sendmail has queued it (exit status 0), when the server has answered with a status 2xx,
 or when the command has ended with exit status 0. All else is a `ChannelError`, and is sent again at the next pass.
@@ -10,26 +12,23 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import tempfile
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import formatdate
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-from oncecron.alerts import http_request as request
 from oncecron.alerts import message as form
-from oncecron.alerts.http_request import Request
-from oncecron.alerts.settings import shown_url
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
+from oncecron.config.pings import is_like
+from oncecron.core.secrets import MASK
 from oncecron.core.stderr import visible
-from oncecron.run import process_tree
+from oncecron.core.timing import CHANNEL_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
+    from oncecron.alerts.http_request import Request
     from oncecron.alerts.message import Message
-    from oncecron.alerts.settings import Channel
+
+# ruff: noqa: PLC0415 - who reads the configuration file sends nothing
 
 _FORMS: dict[str, Callable[[Message], str]] = {
     "text": form.text,
@@ -46,26 +45,78 @@ class ChannelError(Exception):
     """A message was not acknowledged."""
 
 
-def rendered(channel: Channel, message: Message) -> str:
+class Channel(NamedTuple):
+    """Where messages are sent."""
+
+    name: str
+    kind: str
+    """One of `KINDS`."""
+    target: str
+    """The addresses, the URL, or the command for the shell."""
+    form: str
+    """One of the forms of its kind."""
+    keys: tuple[str, ...] = ("*",)
+    """The keys that it is for; `*` in them stands for any characters."""
+    timeout: float = CHANNEL_TIMEOUT
+    sender: str | None = None
+
+    def is_for(self, key: str | None) -> bool:
+        """Return whether findings of a key are sent here; None: of no key."""
+        return key is None or any(is_like(key, each) for each in self.keys)
+
+    @property
+    def shown(self) -> str:
+        """Where it sends to, without what may be a secret."""
+        return shown_url(self.target) if KINDS[self.kind].is_secret else self.target
+
+
+class Kind(NamedTuple):
+    """A kind of channel, by the name of its target in a section [notify.channel.NAME]."""
+
+    target: Callable[[str, Any], str]
+    """Returns the target that a value of this name means. Raises `ValueError`, the name first."""
+    forms: tuple[str, ...]
+    """The forms of a message; the first one is the default."""
+    send: Callable[[Channel, Message], None]
+    """Sends a message. Raises `ChannelError`."""
+    is_secret: bool = False
+    """Whether the target may be a secret, and may stand in a file of its own: NAME_file."""
+    has_sender: bool = False
+    """Whether `from` has a meaning."""
+
+
+def render(channel: Channel, message: Message) -> str:
     """Return a message in the form of a channel."""
     return _FORMS[channel.form](message)
 
 
 def send(channel: Channel, message: Message) -> None:
     """Send a message. Raises `ChannelError`."""
-    text = rendered(channel, message)
-    if channel.kind == "url":
-        post(channel.target, text, message.message_id, channel.timeout)
-    elif channel.kind == "command":
-        command = [BOURNE_SHELL, "-c", channel.target]
-        _run(command, text.encode(), channel.timeout, _facts(message), "the command")
-    else:
-        mail = mail_of(channel, message, text)
-        _run([_sendmail(), "-i", "-t"], mail, channel.timeout, {}, "sendmail")
+    KINDS[channel.kind].send(channel, message)
 
 
-def mail_of(channel: Channel, message: Message, text: str) -> bytes:
+# Mail
+
+
+def _addresses(name: str, value: Any) -> str:
+    addresses = value if isinstance(value, list) and value else [value]
+    for address in addresses:
+        _line(name, address)
+        if not address.isascii() or " " in address or "<" in address or address.startswith("-"):
+            raise ValueError(f"to: {address!r} is not a mail address; write NAME@HOST")
+    return ", ".join(addresses)
+
+
+def _mail(channel: Channel, message: Message) -> None:
+    _run([_sendmail(), "-i", "-t"], mail_of(channel, message), channel.timeout, {}, "sendmail")
+
+
+def mail_of(channel: Channel, message: Message) -> bytes:
     """Return a mail as sendmail reads it. The same message has the same Message-ID."""
+    from email.message import EmailMessage
+    from email.policy import SMTP
+    from email.utils import formatdate
+
     mail = EmailMessage(policy=SMTP.clone(linesep="\n"))
     mail["To"] = channel.target
     if channel.sender:
@@ -74,7 +125,7 @@ def mail_of(channel: Channel, message: Message, text: str) -> bytes:
     mail["Date"] = formatdate(message.at)
     mail["Message-ID"] = f"<{message.message_id}@oncecron.invalid>"
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation answers this
-    mail.set_content(text, charset="utf-8")
+    mail.set_content(render(channel, message), charset="utf-8")
     return mail.as_bytes()
 
 
@@ -83,6 +134,72 @@ def _sendmail() -> str:
     if found is None:
         raise ChannelError("sendmail was not found; install a mail program such as msmtp-mta")
     return found
+
+
+# A URL
+
+
+def url_of(name: str, value: Any) -> str:
+    """Return a URL. Raises `ValueError`, which does not show it: it may be a secret."""
+    from urllib.parse import urlsplit
+
+    try:
+        if not value.isascii() or not value.isprintable() or " " in value:
+            raise ValueError  # noqa: TRY301 - as below
+        parts = urlsplit(value)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (AttributeError, ValueError):
+        is_usable = False
+    if not is_usable:
+        raise ValueError(f"{name}: this is not a URL; write https://HOST/PATH or http://HOST/PATH")
+    return str(value)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without its path, which is the secret of a webhook."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2]
+    return f"{scheme}://{host}/{MASK}"
+
+
+def _post(channel: Channel, message: Message) -> None:
+    from oncecron.alerts.http_request import Request
+
+    body = render(channel, message).encode()
+    headers = (("Idempotency-Key", message.message_id),)
+    kind = "application/json; charset=utf-8"
+    _ask(Request("POST", channel.target, body, kind, headers), channel.timeout)
+
+
+def ping(url: str, timeout: float) -> None:
+    """Ask for a URL. Raises `ChannelError`."""
+    from oncecron.alerts.http_request import Request
+
+    _ask(Request("GET", url), timeout)
+
+
+def _ask(request: Request, timeout: float) -> None:
+    from oncecron.alerts import http_request
+
+    try:
+        http_request.send(request, timeout)
+    except http_request.RequestError as error:
+        raise ChannelError(f"{shown_url(request.url)}: {error}") from error
+
+
+# A command
+
+
+def _line(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"{name} must be a text of one line")
+    return value
+
+
+def _pipe(channel: Channel, message: Message) -> None:
+    command = [BOURNE_SHELL, "-c", channel.target]
+    text = render(channel, message).encode()
+    _run(command, text, channel.timeout, _facts(message), "the command")
 
 
 def _facts(message: Message) -> dict[str, str]:
@@ -101,6 +218,11 @@ def _run(
     command: list[str], given: bytes, timeout: float, facts: Mapping[str, str], what: str
 ) -> None:
     """Give a program its standard input and wait for it; on a timeout kill it and what it has started."""
+    import subprocess
+    import tempfile
+
+    from oncecron.run import process_tree
+
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -150,19 +272,8 @@ def _status(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def post(url: str, text: str, message_id: str, timeout: float) -> None:
-    """Send JSON to a URL. Raises `ChannelError`."""
-    headers = (("Idempotency-Key", message_id),)
-    _ask(Request("POST", url, text.encode(), "application/json; charset=utf-8", headers), timeout)
-
-
-def ping(url: str, timeout: float) -> None:
-    """Ask for a URL. Raises `ChannelError`."""
-    _ask(Request("GET", url), timeout)
-
-
-def _ask(asked: Request, timeout: float) -> None:
-    try:
-        request.send(asked, timeout)
-    except request.RequestError as error:
-        raise ChannelError(f"{shown_url(asked.url)}: {error}") from error
+KINDS = {
+    "to": Kind(_addresses, ("text",), _mail, has_sender=True),
+    "url": Kind(url_of, ("json", "slack", "mattermost"), _post, is_secret=True),
+    "command": Kind(_line, ("text", "json"), _pipe),
+}

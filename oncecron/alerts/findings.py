@@ -1,35 +1,15 @@
 """What is wrong with the keys now, as a monitoring system asks: findings with a state, and how many keys are well.
 
-missed      scheduled ticks that are missed since the newest start (`due`)
-silent      a key without a schedule has not run for three times its longest recent gap
-failed      the last ticks ended badly, as many in a row as --failures says
-lost        the newest execution was lost, or has no end on record and no living lease
-            (neither where all items of the tick are done by now)
-expired     a lease has expired, and no host has taken the key over since
-slow        the job has been running for --slow times its usual duration, and for a minute more
-in-doubt    items of the newest list: whether the command has run for them is not known
-left        items of an older tick: no newer one runs them
-overrun     scheduled ticks were skipped since the newest start, because it was still running
-channel     messages of `oncecron notify` to a channel fail
-spooled     records wait in the spool of this host
-silent-host a host has fired none of the last three ticks of a key, or fewer hosts than --min-hosts have fired one
-clock       the clock of a host differs from the store's
-future      a tick, a start or a pause of a key is in the future
-zone        a key starts the same quarters of an hour after its ticks
-same-name   two machines have the name of one host
+A new finding is a row of `KINDS` and a rule below, about what `cli` has gathered (`Situation`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from oncecron.alerts.kinds import CRITICAL, KINDS, OK, STATES, WARNING
+from oncecron.config.options import Option
+from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, is_living
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.missed import MISSED_AT_MOST
-from oncecron.core.text import part_of
-from oncecron.core.timing import NOTABLE_CLOCK_SKEW, SLOW_AND_MORE
-from oncecron.core.units import DAY, format_duration
-from oncecron.each.reports import in_doubt, left_behind, newest_lists
-from oncecron.log.hosts import (
+from oncecron.core.silent_hosts import (
     LAST_TICKS,
     NAMES_CURE,
     clock_difference,
@@ -38,19 +18,185 @@ from oncecron.log.hosts import (
     recent,
     same_names,
 )
-from oncecron.log.jobs import NO_END, STREAK_AT_MOST, is_living
+from oncecron.core.stderr import visible
+from oncecron.core.text import part_of
+from oncecron.core.timing import (
+    CHANNEL_FORGOTTEN,
+    CHANNEL_TRIES,
+    NOTABLE_CLOCK_SKEW,
+    SLOW_AND_MORE,
+    SLOW_TIMES,
+)
+from oncecron.core.units import DAY, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import HostTicks, LeaseView, ListView
+    from oncecron.alerts.changes import Failing
+    from oncecron.core.job_summary import JobSummary, Remark
+    from oncecron.core.log_rows import HostTicks, LeaseView
     from oncecron.core.text import Clock
-    from oncecron.log.jobs import JobSummary
+
+OK, WARNING, CRITICAL = range(3)
+"""The exit statuses of a monitoring plugin; `EX_UNKNOWN` is the fourth."""
+
+STATES = ("ok", "warning", "critical")
+
+
+class Kind(NamedTuple):
+    """A kind of finding."""
+
+    state: int
+    """By default."""
+    meaning: str
+    """Also the help of its metric."""
+    over: str
+    """What `notify` says when it is over, with HOST for the host."""
+    metric: str | None = None
+    """Its gauge of each key, without the prefix; None: it is not about a key."""
+    has_count: bool = False
+    """Whether one finding stands for `Finding.count` of them in the performance data."""
+
+
+KINDS = {
+    "missed": Kind(
+        CRITICAL,
+        "Scheduled ticks that no host has started since the newest start.",
+        "runs again: no tick is missed now",
+        "missed_ticks",
+        has_count=True,
+    ),
+    "silent": Kind(
+        CRITICAL,
+        "1: a key without a schedule has not run for three times its longest gap.",
+        "runs again",
+        "silent",
+    ),
+    "failed": Kind(
+        CRITICAL, "How many ticks in a row have ended badly.", "no longer fails", "failures"
+    ),
+    "lost": Kind(
+        CRITICAL,
+        "1: the newest run was lost.",
+        "is no longer lost: a later run has ended, or runs",
+        "lost",
+    ),
+    "expired": Kind(
+        CRITICAL,
+        "Leases that have expired and that no host has taken over.",
+        "the expired lease is gone",
+        "expired_leases",
+    ),
+    "in-doubt": Kind(
+        CRITICAL,
+        "Items of the newest list that are in doubt.",
+        "is no longer in-doubt",
+        "items_in_doubt",
+        has_count=True,
+    ),
+    "channel": Kind(CRITICAL, "Messages of `oncecron notify` fail.", "works again"),
+    "left": Kind(
+        WARNING,
+        "Items of older ticks that no newer tick runs.",
+        "is no longer left",
+        "items_left",
+        has_count=True,
+    ),
+    "slow": Kind(
+        WARNING,
+        "1: the job runs for more than three times its usual duration, and a minute.",
+        "is no longer slow",
+        "slow",
+    ),
+    "overrun": Kind(
+        WARNING,
+        "Ticks since the newest start that were skipped during the run.",
+        "no longer skips ticks",
+        "overrun_ticks",
+        has_count=True,
+    ),
+    "spooled": Kind(
+        WARNING, "Records wait in the spool of this host.", "is no longer spooled", has_count=True
+    ),
+    "silent-host": Kind(
+        WARNING,
+        "Hosts that used to fire the key and have fired none of its last three ticks.",
+        "is fired by HOST again",
+        "silent_hosts",
+        has_count=True,
+    ),
+    "clock": Kind(
+        WARNING, "The clock of a host is not the store's.", "the clock of HOST is right again"
+    ),
+    "future": Kind(
+        WARNING,
+        "1: a tick, a start or the pause of the key is in the future.",
+        "nothing of it is in the future any more",
+        "in_future",
+    ),
+    "zone": Kind(
+        WARNING,
+        "1: the key starts some quarters of an hour after its ticks.",
+        "starts at its ticks again",
+        "wrong_zone",
+    ),
+    "same-name": Kind(
+        WARNING, "Two machines have the name of one host.", "HOST is the name of one machine again"
+    ),
+}
+DEFAULT_STATES = {name: kind.state for name, kind in KINDS.items()}
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
 _NAMED_FINDINGS = 3
 _LISTED_FINDINGS = 1000
 """More come from a store into which somebody has written junk, and nobody reads them."""
+
+
+def _number(name: str, text: str, default: int, maximum: int) -> Option:
+    return Option(
+        name, "integer", text, "N", "What counts", str(default), minimum=1, maximum=maximum
+    )
+
+
+def _kinds(name: str, text: str, short: str | None = None) -> Option:
+    return Option(name, "text", text, "FINDING,...", "What counts", short=short)
+
+
+OPTIONS = (
+    _number("failures", "Report a key as failed after N ticks in a row that ended badly.", 1, 100),
+    _number(
+        "slow",
+        "Report a job as slow when it runs N times as long as usual, and a minute longer.",
+        SLOW_TIMES,
+        1000,
+    ),
+    _number(
+        "min-hosts",
+        "Report a key as `silent-host` if fewer than N hosts fired one of its last three ticks.",
+        1,
+        10_000,
+    ),
+    _kinds("warning", "Let these findings be warnings, such as `failed,lost`.", "w"),
+    _kinds("critical", "Let these findings be critical, such as `slow,overrun`.", "c"),
+    _kinds("ignore", "Do not look for these findings."),
+)
+_STATE_OF = {"warning": WARNING, "critical": CRITICAL, "ignore": OK}
+
+
+def states_of(given: Mapping[str, str | None]) -> dict[str, int]:
+    """Return the state of each kind of finding by the options `warning`, `critical` and `ignore`.
+
+    Raises `ValueError` for an unknown kind, with the name of the option in front.
+    """
+    states = dict(DEFAULT_STATES)
+    for option, state in _STATE_OF.items():
+        for kind in (given.get(option) or "").split(","):
+            name = kind.strip()
+            if name and name not in KINDS:
+                raise ValueError(f"{option}: no finding {name!r}; use {', '.join(KINDS)}")
+            if name:
+                states[name] = state
+    return states
 
 
 class Finding(NamedTuple):
@@ -85,6 +231,25 @@ class Limits(NamedTuple):
     """How many hosts have to fire the last three ticks of a key."""
 
 
+class Situation(NamedTuple):
+    """What is judged, of all keys or of some. `cli` gathers it of the store, of the wings and of this host."""
+
+    now: float
+    jobs: Sequence[JobSummary]
+    leases: Sequence[LeaseView] = ()
+    hosts: Sequence[HostTicks] = ()
+    """Of all keys; none where nobody looks for findings about hosts."""
+    drained: Collection[str] = ()
+    remarks: Mapping[str, Iterable[Remark]] = {}
+    """What another wing says about keys, by kind of finding."""
+    failing: Mapping[str, Failing] = {}
+    """How channels of `notify` fail."""
+    spooled: int = 0
+    """Records that wait on this host."""
+    is_complete: bool = True
+    """Whether each row of the store could be read."""
+
+
 class Checked(NamedTuple):
     """What a check has found."""
 
@@ -100,31 +265,20 @@ class Checked(NamedTuple):
         return max((STATES.index(each.state) for each in self.findings), default=OK)
 
 
-def check(
-    jobs: Sequence[JobSummary],
-    leases: Sequence[LeaseView],
-    spooled: int,
-    limits: Limits,
-    now: float,
-    clock: Clock,
-    hosts: Iterable[HostTicks] = (),
-    drained: Collection[str] = (),
-    others: Iterable[Finding] = (),
-    *,
-    lists: Sequence[ListView] = (),
-) -> Checked:
-    """Return what is wrong with these keys; `spooled`: records that wait on this host; `hosts`: those of all keys."""
-    keys = {job.key for job in jobs}
-    found = [each for job in jobs for each in _of_key(job, limits, now, clock)]
-    found += _expired([lease for lease in leases if lease.key in keys], now, clock)
-    found += _of_items([view for view in lists if view.key in keys])
-    found += _of_hosts(
-        [each for each in recent(hosts, now) if each.key in keys], drained, limits, now
-    )
-    if spooled:
-        waiting = f"{_many(spooled, 'record')} in the spool of this host: the store was unreachable"
-        found.append(finding("spooled", None, spooled, waiting))
-    found += others
+def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
+    """Return what is wrong with the keys of a situation."""
+    now, keys = situation.now, {job.key for job in situation.jobs}
+    rows = [row for row in recent(situation.hosts, now) if row.key in keys]
+    found = [each for job in situation.jobs for each in _of_key(job, limits, now, clock)]
+    found += _expired([lease for lease in situation.leases if lease.key in keys], now, clock)
+    found += _of_hosts(rows, situation.drained, limits.min_hosts, now)
+    found += _of_channels(situation.failing, now)
+    for kind, remarks in situation.remarks.items():
+        found += _of_remarks(kind, remarks, keys)
+    if situation.spooled:
+        records = _many(situation.spooled, "record")
+        waiting = f"{records} in the spool of this host: the store was unreachable"
+        found.append(finding("spooled", None, situation.spooled, waiting))
     judged = [
         each._replace(state=STATES[limits.states[each.finding]])
         for each in found
@@ -190,25 +344,32 @@ def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[
         yield finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
 
 
-def _of_items(lists: Sequence[ListView]) -> Iterator[Finding]:
-    for view in newest_lists(lists).values():
-        if view.lost:
-            yield finding("in-doubt", view.key, view.lost, in_doubt(view), tick=view.tick)
-    for view, left, reason in left_behind(lists):
-        yield finding("left", view.key, left, reason, tick=view.tick)
+def _of_remarks(kind: str, remarks: Iterable[Remark], keys: Collection[str]) -> Iterator[Finding]:
+    for remark in remarks:
+        if remark.key is None or remark.key in keys:
+            reason = f"{remark.text}; {remark.cure}" if remark.cure else remark.text
+            yield finding(kind, remark.key, remark.count, reason, tick=remark.tick)
+
+
+def _of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding]:
+    """Yield the channels that fail, as long as they are tried."""
+    for name, how in failing.items():
+        if how.tries >= CHANNEL_TRIES and how.tried_at >= now - CHANNEL_FORGOTTEN:
+            reason = f"channel {visible(name)} of notify fails: {visible(how.error)}"
+            yield finding("channel", None, 1, reason, since=how.since, channel=name)
 
 
 def _of_hosts(
-    rows: Sequence[HostTicks], drained: Collection[str], limits: Limits, now: float
+    rows: Sequence[HostTicks], drained: Collection[str], min_hosts: int, now: float
 ) -> Iterator[Finding]:
     for key, (ticks, _, present, silent) in sorted(last_ticks(rows, drained).items()):
         for host, since in silent:
             reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
             yield finding("silent-host", key, 1, reason, since=since, host=host)
-        if len(ticks) == LAST_TICKS and len(present) < limits.min_hosts:
+        if len(ticks) == LAST_TICKS and len(present) < min_hosts:
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
-            missing = limits.min_hosts - len(present)
-            yield finding("silent-host", key, missing, f"{few}, and not by {limits.min_hosts}")
+            missing = min_hosts - len(present)
+            yield finding("silent-host", key, missing, f"{few}, and not by {min_hosts}")
     for host, reason in same_names(rows).items():
         yield finding("same-name", None, 1, f"{reason}; {NAMES_CURE}", host=host)
     for row in newest_rows(rows, now - DAY):
@@ -230,7 +391,7 @@ def finding(
     channel: str | None = None,
 ) -> Finding:
     """Return a finding in the default state of its kind."""
-    state = STATES[KINDS[kind]]
+    state = STATES[KINDS[kind].state]
     return Finding(kind, state, key, shard, count, tick, since, reason, host, channel)
 
 
@@ -272,9 +433,8 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count(checked: Checked, kind: str) -> int:
-    counted = ("missed", "overrun", "spooled", "silent-host", "in-doubt", "left")
-    return sum(each.count if kind in counted else 1
-               for each in checked.findings if each.finding == kind)  # fmt: skip
+    counts = (each.count for each in checked.findings if each.finding == kind)
+    return sum(counts) if KINDS[kind].has_count else len([*counts])
 
 
 def sentence(finding: Finding) -> str:

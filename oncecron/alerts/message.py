@@ -10,8 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.alerts.changes import RECOVERED
-from oncecron.alerts.findings import sentence
-from oncecron.alerts.kinds import STATES
+from oncecron.alerts.findings import STATES, sentence
 from oncecron.core.masking import without_logins
 from oncecron.core.stderr import visible
 from oncecron.core.text import Clock

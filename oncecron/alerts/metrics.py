@@ -12,33 +12,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from oncecron.alerts.findings import KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oncecron.alerts.findings import Finding
-    from oncecron.log.jobs import JobSummary
-
-FINDINGS = {
-    "missed": ("missed_ticks", "Scheduled ticks that no host has started since the newest start."),
-    "silent": (
-        "silent",
-        "1: a key without a schedule has not run for three times its longest gap.",
-    ),
-    "failed": ("failures", "How many ticks in a row have ended badly."),
-    "lost": ("lost", "1: the newest run was lost."),
-    "expired": ("expired_leases", "Leases that have expired and that no host has taken over."),
-    "in-doubt": ("items_in_doubt", "Items of the newest list that are in doubt."),
-    "left": ("items_left", "Items of older ticks that no newer tick runs."),
-    "slow": ("slow", "1: the job runs for more than three times its usual duration, and a minute."),
-    "overrun": ("overrun_ticks", "Ticks since the newest start that were skipped during the run."),
-    "silent-host": (
-        "silent_hosts",
-        "Hosts that used to fire the key and have fired none of its last three ticks.",
-    ),
-    "future": ("in_future", "1: a tick, a start or the pause of the key is in the future."),
-    "zone": ("wrong_zone", "1: the key starts some quarters of an hour after its ticks."),
-}
-"""The metric and its help for each finding of a key that `oncecron check` can have."""
+    from oncecron.core.job_summary import JobSummary
 
 OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "running": ("1: the job runs now.", lambda job: float(job.running_host is not None)),
@@ -66,7 +46,7 @@ OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "overdue": ("1: a tick is due and not started yet.", lambda job: float(bool(job.overdue))),
     "paused": ("1: the key is paused.", lambda job: float(job.paused_by is not None)),
 }
-"""The other metrics of a key, each with its help and its value; None: it has none."""
+"""The metrics of a key beside its findings (`KINDS`), each with its help and its value; None: it has none."""
 
 
 class Reading(NamedTuple):
@@ -122,12 +102,13 @@ def text_of(reading: Reading) -> bytes:
 
 def _of_keys(reading: Reading) -> Iterator[GaugeMetricFamily]:
     keys = [job.key for job in reading.jobs]
-    for kind, (name, text) in FINDINGS.items():
-        counts = dict.fromkeys(keys, 0)
-        for finding in reading.findings:
-            if finding.finding == kind and finding.key is not None:
-                counts[finding.key] += finding.count
-        yield _of_key(name, text, counts.items())
+    for name, kind in KINDS.items():
+        if kind.metric is not None:
+            counts = dict.fromkeys(keys, 0)
+            for finding in reading.findings:
+                if finding.finding == name and finding.key is not None:
+                    counts[finding.key] += finding.count
+            yield _of_key(kind.metric, kind.meaning, counts.items())
     for name, (text, value_of) in OF_JOBS.items():
         yield _of_key(name, text, ((job.key, value_of(job)) for job in reading.jobs))
 

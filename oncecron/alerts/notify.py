@@ -14,59 +14,60 @@ was lost. A pass that has lost its lease to another one sends nothing once that 
 
 from __future__ import annotations
 
+import functools
 import itertools
-import queue
 import threading
 import time
+from concurrent.futures import Future, as_completed
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.alerts.changes import (
     RECOVERED,
-    acknowledged,
+    Knowledge,
     changes,
+    document_of,
+    failure_after,
+    findings_for,
+    knowledge_after,
+    knowledge_in,
+    knowledge_under_way,
     message_id,
-    present,
-    tried,
     with_ids,
 )
 from oncecron.alerts.channels import ChannelError, ping, send
-from oncecron.alerts.findings import Limits
-from oncecron.alerts.kinds import OK
-from oncecron.alerts.look import look
+from oncecron.alerts.findings import OK, check
 from oncecron.alerts.message import Evidence, Message
-from oncecron.alerts.notified import Notified, failed, read, written
 from oncecron.alerts.settings import NOTIFY_KEY, PING
-from oncecron.core.errors import NotFoundError, RecordRefusedError
-from oncecron.core.log_rows import HistoryQuery, Notice
+from oncecron.core.errors import RecordRefusedError
+from oncecron.core.log_rows import Notice
 from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
-from oncecron.log.account import account
-from oncecron.log.tick_history import Sources, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncecron.alerts.changes import Change
-    from oncecron.alerts.findings import Finding
-    from oncecron.alerts.settings import Channel, Notify
-    from oncecron.core.log_rows import Execution
+    from oncecron.alerts.channels import Channel
+    from oncecron.alerts.findings import Finding, Situation
+    from oncecron.alerts.settings import Notify
     from oncecron.stores.api import Inspector
 
 _ACCOUNTS = 5
 """The number of changes whose tick is explained in a message."""
-_LOOKED_AT = 20
-"""The newest executions of a key that are searched for the one that a finding is about."""
 _ABOUT_A_TICK = ("missed", "failed", "lost", "expired", "slow")
 
 
 class Context(NamedTuple):
-    """Where a pass is made."""
+    """Where a pass is made, and what it asks about the log."""
 
     store: Inspector
-    log: Inspector
     namespace: str
     host: str
     now: float
+    gather: Callable[[Mapping[str, int]], Situation]
+    """Reads what is judged, for the findings that have these states."""
+    explain: Callable[[Finding], Evidence]
+    """Returns what is known of the tick that a finding is about."""
 
 
 class Prepared(NamedTuple):
@@ -75,8 +76,8 @@ class Prepared(NamedTuple):
     channel: Channel
     notice: Notice
     """As it was read."""
-    notified: Notified
-    """What it knows while the message is under way."""
+    knowledge: Knowledge
+    """While the message is under way."""
     message: Message | None
     """None: nothing has changed."""
 
@@ -95,54 +96,54 @@ class Result(NamedTuple):
 def prepare(context: Context, notify: Notify) -> list[Prepared]:
     """Return what there is to send to each channel. Nothing is changed. Raises `StoreError`."""
     notices = {notice.channel: notice for notice in context.store.notices(notify.names)}
-    findings = _findings(context, notify)
-    complete = not (context.store.unreadable or context.log.unreadable)
+    findings, is_complete = _findings(context, notify)
     prepared = []
     for channel in notify.channels:
         notice, before = _notice_of(notices, channel.name)
         found = changes(
-            channel, before, findings, context.now, remind=notify.remind, complete=complete
+            channel, before, findings, context.now, remind=notify.remind, complete=is_complete
         )
-        notified = tried(before, found, context.now)
+        knowledge = knowledge_under_way(before, found, context.now)
         message = None
         if found:
-            found = with_ids(channel.name, notified, found)
+            found = with_ids(channel.name, knowledge, found)
             message = _message(context, channel.name, message_id(found))
-            message = message._replace(changes=found, open=len(present(channel, findings)))
-        prepared.append(Prepared(channel, notice, notified, message))
-    return _explained(context, prepared)
+            message = message._replace(changes=found, open=len(findings_for(channel, findings)))
+        prepared.append(Prepared(channel, notice, knowledge, message))
+    return _with_evidence(context, prepared)
 
 
-def _notice_of(notices: dict[str, Notice], channel: str) -> tuple[Notice, Notified]:
+def _notice_of(notices: dict[str, Notice], channel: str) -> tuple[Notice, Knowledge]:
     notice = notices.get(channel)
-    return (notice, read(notice)) if notice else (Notice(channel, 0, ""), Notified())
+    return (notice, knowledge_in(notice)) if notice else (Notice(channel, 0, ""), Knowledge())
 
 
-def _findings(context: Context, notify: Notify) -> list[Finding]:
-    """Return what is wrong, without what only one host can see, and without the pass itself, which is running."""
-    states = {**notify.states, "spooled": OK}
-    limits = Limits(notify.failures, notify.slow, states, notify.min_hosts)
-    found = look(
-        context.store, context.log, limits, context.now, Clock(utc=True), channels=notify.names
-    )
-    return [
+def _findings(context: Context, notify: Notify) -> tuple[list[Finding], bool]:
+    """Return what is wrong, and whether every row could be read.
+
+    Without what only one host can see, and without the pass itself, which is running.
+    """
+    limits = notify.limits._replace(states={**notify.limits.states, "spooled": OK})
+    situation = context.gather(limits.states)
+    found = [
         each
-        for each in found.checked.findings
+        for each in check(situation, limits, Clock(utc=True)).findings
         if each.key != NOTIFY_KEY or each.finding == "silent-host"
     ]
+    return found, situation.is_complete
 
 
 def _message(context: Context, channel: str, number: str) -> Message:
     return Message(number, channel, context.namespace, context.host, context.now, (), {}, 0)
 
 
-def tests_of(context: Context, notify: Notify) -> list[Prepared]:
+def trial_messages(context: Context, notify: Notify) -> list[Prepared]:
     """Return what `--test` sends, each time another message."""
     return [
         Prepared(
             channel,
             Notice(channel.name, 0, ""),
-            Notified(),
+            Knowledge(),
             _message(context, channel.name, f"{time.time_ns():032x}")._replace(test=True),
         )
         for channel in notify.channels
@@ -152,18 +153,14 @@ def tests_of(context: Context, notify: Notify) -> list[Prepared]:
 # The ticks behind the findings
 
 
-def _explained(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]:
+def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]:
     """Add to the messages what is known of the ticks behind their first changes. Each is looked up once."""
-    sources = Sources(context.store, context.log, (), context.now)
-    known: dict[Finding, Evidence] = {}
+    explain = functools.cache(context.explain)
     explained = []
     for each in prepared:
         if each.message is not None:
-            evidence = {}
-            for place, change in itertools.islice(_about_a_tick(each.message), _ACCOUNTS):
-                if change.finding not in known:
-                    known[change.finding] = _evidence(sources, change.finding)
-                evidence[place] = known[change.finding]
+            first = itertools.islice(_about_a_tick(each.message), _ACCOUNTS)
+            evidence = {place: explain(change.finding) for place, change in first}
             each = each._replace(message=each.message._replace(evidence=evidence))  # noqa: PLW2901 - the same with more
         explained.append(each)
     return explained
@@ -171,34 +168,9 @@ def _explained(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]
 
 def _about_a_tick(message: Message) -> Iterator[tuple[int, Change]]:
     for place, change in enumerate(message.changes):
-        if change.change != RECOVERED and change.finding.finding in _ABOUT_A_TICK:
+        found = change.finding
+        if change.change != RECOVERED and found.key and found.finding in _ABOUT_A_TICK:
             yield place, change
-
-
-def _evidence(sources: Sources, found: Finding) -> Evidence:
-    """Return what is known of the tick that a finding is about."""
-    if found.key is None:
-        return Evidence()
-    execution = _execution_of(sources.log, found)
-    tick = found.tick or (execution.tick if execution else None)
-    try:
-        sentences = account(
-            gather(sources, found.key, tick, suggests=False), Clock(utc=True)
-        ).sentences
-    except NotFoundError:
-        sentences = []
-    kept = sources.log.output(execution.execution_id) if execution else None
-    return Evidence(sentences, kept.text if kept else None)
-
-
-def _execution_of(log: Inspector, found: Finding) -> Execution | None:
-    """Return the execution that a finding is about: the one that began or ended when the finding did."""
-    if found.since is None:
-        return None
-    for each in log.history(HistoryQuery(key=found.key, limit=_LOOKED_AT)):
-        if found.since in (each.started_at, each.finished_at):
-            return each
-    return None
 
 
 # To the channels
@@ -210,70 +182,64 @@ def deliver(context: Context, notify: Notify, prepared: Sequence[Prepared]) -> I
     well = True
     for each in prepared:
         try:
-            if each.message and _put(context, each, each.notified):
+            if each.message and _put(context, each, each.knowledge):
                 under_way.append(each)
         except RecordRefusedError as refused:  # the others have room
             well = False
             yield Result(each.channel.name, 0, str(refused), new=True)
-    for each, error in sent(under_way):
+    for each, error in send_all(under_way):
         changed = each.message.changes if each.message else ()
         if error is None:
-            notified = acknowledged(each.notified, changed, context.now)
+            knowledge = knowledge_after(each.knowledge, changed, context.now)
             result = Result(each.channel.name, len(changed))
         else:
-            failing = failed(each.notified.failing, error, context.now)
-            notified = each.notified._replace(failing=failing)
+            failing = failure_after(each.knowledge.failing, error, context.now)
+            knowledge = each.knowledge._replace(failing=failing)
             result = Result(each.channel.name, 0, error, new=failing.tries == 1)
         version = each.notice.version + 1
-        _put(context, each._replace(notice=each.notice._replace(version=version)), notified)
+        _put(context, each._replace(notice=each.notice._replace(version=version)), knowledge)
         well = well and error is None
         yield result
     if notify.ping_url is not None and well:
         yield _ping(context, notify.ping_url)
 
 
-def _put(context: Context, each: Prepared, notified: Notified) -> bool:
+def _put(context: Context, each: Prepared, knowledge: Knowledge) -> bool:
     """Write the document of a channel; return False if another pass has written it meanwhile."""
-    return context.store.put_notice(each.notice._replace(document=written(notified)))
+    return context.store.put_notice(each.notice._replace(document=document_of(knowledge)))
 
 
-def sent(prepared: Sequence[Prepared]) -> Iterator[tuple[Prepared, str | None]]:
+def send_all(prepared: Sequence[Prepared]) -> Iterator[tuple[Prepared, str | None]]:
     """Send to all channels at the same time; yield each with its error, if it has one, as they answer.
 
     A channel that has not answered by the longest timeout is left behind: a server may send its answer byte by byte.
     """
-    calls = [_call(each.channel, each.message) for each in prepared if each.message]
     timeout = max((each.channel.timeout for each in prepared), default=0.0) + CHANNEL_REPORTS
-    answered: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
-    for number, call in enumerate(calls):
-        threading.Thread(target=_answer, args=(number, call, answered), daemon=True).start()
-    give_up = time.monotonic() + timeout
-    left = dict(enumerate(prepared))
-    while left:
-        try:
-            number, error = answered.get(timeout=max(0.0, give_up - time.monotonic()))
-        except queue.Empty:
-            break
-        yield left.pop(number), error
-    for each in left.values():
-        yield each, f"no answer within {timeout:g} s"
-
-
-def _call(channel: Channel, message: Message) -> Callable[[], None]:
-    return lambda: send(channel, message)
-
-
-def _answer(
-    number: int, call: Callable[[], None], answered: queue.SimpleQueue[tuple[int, str | None]]
-) -> None:
+    left = {_answer(each.channel, each.message): each for each in prepared if each.message}
     try:
-        call()
-    except ChannelError as error:
-        answered.put((number, str(error)))
-    except Exception as error:  # noqa: BLE001 - a fault of one channel must not silence the others
-        answered.put((number, f"internal error: {type(error).__name__}: {error}"))
-    else:
-        answered.put((number, None))
+        for answer in as_completed([*left], timeout):
+            yield left.pop(answer), answer.result()
+    except TimeoutError:
+        for each in left.values():
+            yield each, f"no answer within {timeout:g} s"
+
+
+def _answer(channel: Channel, message: Message) -> Future[str | None]:
+    """Send a message in a thread that nobody has to wait for; the answer is the error, or None."""
+    answer: Future[str | None] = Future()
+
+    def ask() -> None:
+        try:
+            send(channel, message)
+        except ChannelError as error:
+            answer.set_result(str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of one channel must not silence the others
+            answer.set_result(f"internal error: {type(error).__name__}: {error}")
+        else:
+            answer.set_result(None)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answer
 
 
 def _ping(context: Context, url: str) -> Result:
@@ -283,10 +249,10 @@ def _ping(context: Context, url: str) -> Result:
     try:
         ping(url, PING_TIMEOUT)
     except ChannelError as error:
-        failing = failed(before.failing, str(error), context.now)
-        after, result = Notified(failing=failing), Result(PING, 0, str(error), failing.tries == 1)
+        failing = failure_after(before.failing, str(error), context.now)
+        after, result = Knowledge(failing=failing), Result(PING, 0, str(error), failing.tries == 1)
     else:
-        after, result = Notified(), Result(PING, 0)
+        after, result = Knowledge(), Result(PING, 0)
     if after != before:
-        context.store.put_notice(notice._replace(document=written(after)))
+        context.store.put_notice(notice._replace(document=document_of(after)))
     return result

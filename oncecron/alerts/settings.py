@@ -8,21 +8,24 @@ from __future__ import annotations
 import os
 import stat
 
-from oncecron.alerts.kinds import OPTIONS, states_of
+from oncecron.alerts.channels import KINDS, Channel, Kind, url_of
+from oncecron.alerts.findings import OPTIONS, Limits, states_of
 from oncecron.config.file import FileProblem, did_you_mean, read_private
 from oncecron.config.options import Option, convert, is_key
-from oncecron.config.pings import is_like, wrong_keys
+from oncecron.config.pings import wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.masking import MASK, in_web_hook, masked
+from oncecron.core.masking import in_web_hook, masked
 from oncecron.core.timing import CHANNEL_TIMEOUT, LONGEST_CHANNEL_TIMEOUT, SHORTEST_REMINDER
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
 
     from oncecron.config.file import File
+
+    Value = TypeVar("Value")
 
 NOTIFY_KEY = "oncecron/notify"
 """The key of the pass: hosts claim it each minute, as they claim any job."""
@@ -33,35 +36,11 @@ PING = "ping_url"
 _REMIND = Option("remind", "duration", "", minimum=SHORTEST_REMINDER)
 _TIMEOUT = Option("timeout", "duration", "", minimum=1, maximum=LONGEST_CHANNEL_TIMEOUT)
 _TOP = {option.name: option for option in (_REMIND, *OPTIONS)}
-_URLS = ("url", "url_file")
-_TARGETS = ("to", *_URLS, "command")
-_FORMS = {"url": ("json", "slack", "mattermost"), "command": ("text", "json"), "to": ("text",)}
-"""The forms of a message by what a channel has; the first is the default."""
-
-
-class Channel(NamedTuple):
-    """Where messages are sent."""
-
-    name: str
-    kind: str
-    """`to` (mail), `url` or `command`."""
-    target: str
-    """The addresses, the URL, or the command for the shell."""
-    form: str
-    """`text`, `json`, `slack` or `mattermost`."""
-    keys: tuple[str, ...] = ("*",)
-    """The keys that it is for; `*` in them stands for any characters."""
-    timeout: float = CHANNEL_TIMEOUT
-    sender: str | None = None
-
-    def is_for(self, key: str | None) -> bool:
-        """Return whether findings of a key are sent here; None: of no key."""
-        return key is None or any(is_like(key, each) for each in self.keys)
-
-    @property
-    def shown(self) -> str:
-        """Where it sends to, without what may be a secret."""
-        return shown_url(self.target) if self.kind == "url" else self.target
+_TARGETS = [
+    name
+    for target, kind in KINDS.items()
+    for name in ((target, f"{target}_file") if kind.is_secret else (target,))
+]
 
 
 class Notify(NamedTuple):
@@ -71,23 +50,12 @@ class Notify(NamedTuple):
     remind: float | None
     """Repeat a finding after this time; None: never."""
     ping_url: str | None
-    failures: int
-    slow: int
-    min_hosts: int
-    states: Mapping[str, int]
-    """The state of each kind of finding."""
+    limits: Limits
 
     @property
     def names(self) -> list[str]:
         """Return what the store keeps documents of."""
         return [*(each.name for each in self.channels), PING]
-
-
-def shown_url(url: str) -> str:
-    """Return a URL without its path, which is the secret of a webhook."""
-    scheme, _, rest = url.partition("://")
-    host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2]
-    return f"{scheme}://{host}/{MASK}"
 
 
 def channel_names(file: File) -> list[str]:
@@ -98,7 +66,7 @@ def channel_names(file: File) -> list[str]:
 
 def read_notify(file: File) -> Notify:
     """Return what a file sets. Raises `ConfigurationError` for the first problem, and without a channel."""
-    notify, problems = parsed_notify(file)
+    notify, problems = parse_notify(file)
     if problems:
         raise ConfigurationError(str(problems[0]))
     if not notify.channels:
@@ -109,7 +77,7 @@ def read_notify(file: File) -> Notify:
     return notify
 
 
-def parsed_notify(file: File) -> tuple[Notify, list[FileProblem]]:
+def parse_notify(file: File) -> tuple[Notify, list[FileProblem]]:
     """Return what a file sets, without what is wrong in it, and the problems."""
     reader = _Reader(file)
     table = dict(file.notify)
@@ -117,22 +85,12 @@ def parsed_notify(file: File) -> tuple[Notify, list[FileProblem]]:
     if not isinstance(tables, dict):
         reader.wrong("channel", "channel must be tables: [notify.channel.NAME]")
         tables = {}
-    ping = reader.url(table, "ping_url", "ping_url_file")
+    ping = reader.url(table, "ping_url")
     values = reader.values(table)
     states = reader.states(values)
+    limits = Limits(values["failures"], values["slow"], states, values["min-hosts"])
     channels = filter(None, (reader.channel(name, each) for name, each in tables.items()))
-    return (
-        Notify(
-            tuple(channels),
-            values["remind"],
-            ping,
-            values["failures"],
-            values["slow"],
-            values["min-hosts"],
-            states,
-        ),
-        reader.problems,
-    )
+    return Notify(tuple(channels), values["remind"], ping, limits), reader.problems
 
 
 class _Reader:
@@ -190,91 +148,75 @@ class _Reader:
             self.wrong("", f"set exactly one of {', '.join(_TARGETS)}")
             return None
         table = dict(table)
-        kind = "url" if given[0] in _URLS else given[0]
-        target = self._target(table, kind)
+        target = given[0].removesuffix("_file")
+        kind = KINDS[target]
+        value = (
+            self.url(table, target)
+            if kind.is_secret
+            else self._read(target, kind.target, target, table.pop(target))
+        )
         form = self._form(table, kind)
         keys = table.pop("keys", ["*"])
         if problem := wrong_keys(keys):
             self.wrong("keys", problem)
         timeout = self._converted(_TIMEOUT, table.pop("timeout", CHANNEL_TIMEOUT))
-        sender = self._sender(table, kind)
+        sender = self._sender(table) if kind.has_sender else None
         for other in table:
             self._unknown(other, (*_TARGETS, "from", "form", "keys", "timeout"))
-        if target is None or len(self.problems) > known:
+        if value is None or len(self.problems) > known:
             return None
-        return Channel(name, kind, target, form, tuple(keys), timeout, sender)
+        return Channel(name, target, value, form, tuple(keys), timeout, sender)
 
-    def url(self, table: dict[str, Any], name: str, file_name: str) -> str | None:
+    def url(self, table: dict[str, Any], name: str) -> str | None:
         """Take a URL out of a table: as it stands there, or from the file that is named there."""
+        file_name = f"{name}_file"
         if name in table and file_name in table:
             self.wrong(file_name, f"{name} and {file_name} contradict each other; leave one out")
-        path = table.pop(file_name, None)
-        url = table.pop(name, None)
+        path, given = table.pop(file_name, None), table.pop(name, None)
         if path is not None:
             return self._url_in(path, file_name)
-        if url is not None and self._is_url(url, name):
-            self._refuse_readable_secret(url, name, file_name)
-            return str(url)
-        return None
+        url = None if given is None else self._read(name, url_of, name, given)
+        is_readable = url is not None and self._file.mode & stat.S_IROTH
+        if url and is_readable and (in_web_hook(url) or masked(url, store=False) != url):
+            why = "this URL is a secret, and the file is world-readable"
+            cure = f"move the URL to a file of its own, and name it in {file_name}"
+            self.wrong(name, f"{name}: {why}; {cure}")
+        return url
 
     def _url_in(self, path: Any, name: str) -> str | None:
         if not isinstance(path, str) or not path or "\0" in path:
             self.wrong(name, f"{name} must be the path of a file")
             return None
         path = os.path.join(os.path.dirname(self._file.path or ""), path)
-        try:
-            text, mode = read_private(path, f"{name}:")
-        except ConfigurationError as error:
-            self.wrong(name, str(error))
+        found = self._read(name, read_private, path, f"{name}:")
+        if found is None:
             return None
+        text, mode = found
         if mode & stat.S_IROTH:
             cure = f"run `chmod 640 {shell_quoted(path)}`"
             self.wrong(name, f"{path} holds a secret and is world-readable; {cure}")
-        return text.strip() if self._is_url(text.strip(), name) else None
+        return self._read(name, url_of, name, text.strip())
 
-    def _is_url(self, url: Any, name: str) -> bool:
-        problem = _wrong_url(url)
-        if problem:
-            self.wrong(name, f"{name}: {problem}")
-        return not problem
+    def _read(self, name: str, read: Callable[..., Value], *given: Any) -> Value | None:
+        """Return what a function reads; None where it raises an error, which is noted."""
+        try:
+            return read(*given)
+        except (ValueError, ConfigurationError) as error:
+            self.wrong(name, str(error))
+            return None
 
-    def _refuse_readable_secret(self, url: str, name: str, file_name: str) -> None:
-        if self._file.mode & stat.S_IROTH and (in_web_hook(url) or masked(url, store=False) != url):
-            why = "this URL is a secret, and the file is world-readable"
-            cure = f"move the URL to a file of its own, and name it in {file_name}"
-            self.wrong(name, f"{name}: {why}; {cure}")
-
-    def _target(self, table: dict[str, Any], kind: str) -> str | None:
-        if kind == "url":
-            return self.url(table, *_URLS)
-        value = table.pop(kind)
-        values = value if isinstance(value, list) and kind == "to" else [value]
-        for each in values or [""]:
-            if not isinstance(each, str) or not each.strip() or not each.isprintable():
-                self.wrong(kind, f"{kind} must be a text of one line")
-                return None
-            if kind == "to" and (
-                not each.isascii() or " " in each or "<" in each or each.startswith("-")
-            ):
-                self.wrong(kind, f"to: {each!r} is not a mail address; write NAME@HOST")
-                return None
-        return ", ".join(values)
-
-    def _form(self, table: dict[str, Any], kind: str) -> str:
-        forms = _FORMS[kind]
-        form = table.pop("form", forms[0])
-        if form not in forms:
-            self.wrong("form", f"form: {form!r} is not one of {', '.join(forms)}")
+    def _form(self, table: dict[str, Any], kind: Kind) -> str:
+        form = table.pop("form", kind.forms[0])
+        if form not in kind.forms:
+            self.wrong("form", f"form: {form!r} is not one of {', '.join(kind.forms)}")
         return str(form)
 
-    def _sender(self, table: dict[str, Any], kind: str) -> str | None:
-        if kind != "to" or "from" not in table:
-            return None
-        sender = table.pop("from")
-        if not isinstance(sender, str) or not sender.strip() or not sender.isprintable():
-            self.wrong("from", "from must be a mail address")
-            return None
-        return sender
+    def _sender(self, table: dict[str, Any]) -> str | None:
+        sender = table.pop("from", None)
+        if sender is None or (isinstance(sender, str) and sender.strip() and sender.isprintable()):
+            return sender
+        self.wrong("from", "from must be a mail address")
+        return None
 
     def _converted(self, option: Option, value: Any) -> Any:
         try:
@@ -294,18 +236,3 @@ def channel_section(name: str) -> str:
     """Return the heading of a channel's section; TOML needs quotes around some names."""
     quoted = name if name.replace("-", "_").isidentifier() else f'"{name}"'
     return f"[notify.channel.{quoted}]"
-
-
-def _wrong_url(url: Any) -> str | None:
-    """Return why a text is no URL to send to, None if it is one. It may be a secret, so it is not shown."""
-    from urllib.parse import urlsplit  # noqa: PLC0415 - a firing does not come here
-
-    wanted = "write https://HOST/PATH or http://HOST/PATH"
-    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
-        return f"this is not a URL; {wanted}"
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    return None if usable else f"this is not a URL; {wanted}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import select
 import time
+from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import (
@@ -19,6 +21,11 @@ from oncecron.cli.output import Kind
 from oncecron.config.options import Option
 from oncecron.core.timing import LOG_CATCHES_UP
 from oncecron.log.overlap import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.log.overlap import Question
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -70,10 +77,21 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
             clock=style.clock,
             wait=_no_wait if log is store else _wait_for_the_log,
         )
-        found = output.Writer(FINDINGS, style, stream).write(audit(question))
+        findings = itertools.chain(audit(question), _in_doubt(question))
+        found = output.Writer(FINDINGS, style, stream).write(findings)
     if not found and not incomplete(store, log) and stream.isatty():
         complain("no problems found")
     return FOUND if found else incomplete(store, log)
+
+
+def _in_doubt(question: Question) -> Iterator[Finding]:
+    """Yield the lists of `each` with items that an execution took and did not say how they ended."""
+    from oncecron.each.reports import items_in_doubt
+    from oncecron.log.overlap import Finding
+
+    for key, text, _, tick, _, at in items_in_doubt(question.store.item_lists()):
+        if key and at is not None and at >= question.oldest:
+            yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 
 
 def _no_wait() -> None:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.alerts.kinds import OPTIONS as WHAT_COUNTS
+from oncecron.alerts.findings import OPTIONS as WHAT_COUNTS
 from oncecron.cli.command import (
     JSON,
     KEYS,
     STORE_OPTIONS,
     UTC,
     TableCommand,
-    incomplete,
-    spools,
     store_and_log,
 )
 from oncecron.config.options import Option
@@ -78,7 +76,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
 
 def _states(settings: Settings) -> Mapping[str, int]:
     """Return the state of each kind of finding. Raises `UsageError` for an unknown kind."""
-    from oncecron.alerts.kinds import states_of
+    from oncecron.alerts.findings import states_of
     from oncecron.core.errors import UsageError
 
     try:
@@ -88,36 +86,38 @@ def _states(settings: Settings) -> Mapping[str, int]:
 
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
-    from oncecron.alerts.findings import Limits
-    from oncecron.alerts.look import look
+    from oncecron.alerts.findings import Limits, check
     from oncecron.alerts.settings import channel_names
-    from oncecron.cli.sentences import known_keys, unknown_key, valid_key
+    from oncecron.cli.gather import gather, spooled_records
+    from oncecron.cli.sentences import unknown_key, valid_key
     from oncecron.core import clock
     from oncecron.core.errors import StoreError
     from oncecron.core.text import Clock
+    from oncecron.log.jobs import Sources
 
     keys = {valid_key(word) for word in words}
-    now = clock.wall()
     limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
+    now, utc = clock.wall(), settings["utc"]
     with store_and_log(settings) as (store, log):
-        spooled = spooled_records(settings)
-        channels = channel_names(settings.file)
-        shown = Clock(settings["utc"])
-        found = look(store, log, limits, now, shown, spooled=spooled, keys=keys, channels=channels)
-        for key in sorted(keys - {job.key for job in found.jobs}):
-            raise unknown_key(key, known_keys(store))
-    if not found.checked.state and incomplete(store, log):
+        sources = Sources(store, log, now)
+        situation = gather(
+            sources,
+            states,
+            utc=utc,
+            keys=keys,
+            channels=channel_names(settings.file),
+            spooled=spooled_records(settings),
+        )
+        for key in sorted(keys - {job.key for job in situation.jobs}):
+            raise unknown_key(key, {part.key for part in sources.store_keys})
+    checked = check(situation, limits, Clock(utc))
+    if not checked.state and not situation.is_complete:
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
-    return found.checked
-
-
-def spooled_records(settings: Settings) -> int:
-    """Return how many records wait in the spools of this user on this host."""
-    return sum(1 for spool in spools(settings) for _ in spool.pending())
+    return checked
 
 
 def _as_json(checked: Checked, utc: bool) -> str:
-    from oncecron.alerts.kinds import STATES
+    from oncecron.alerts.findings import STATES
     from oncecron.cli import output
     from oncecron.core.text import Clock
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oncecron.alerts.settings import channel_section, parsed_notify
+from oncecron.alerts.settings import channel_section, parse_notify
 from oncecron.cli import output
 from oncecron.cli.command import FILES, FORMAT, JSON, KEYS, LazyGroup, TableCommand, writer
 from oncecron.cli.output import Kind
@@ -40,7 +40,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     if words == [""]:
         raise UsageError("FILE is empty (an unset variable?); leave it out to check the usual file")
     path = words[0] if words else find_file(os.environ, home_directory)
-    problems = check_file(path) if path else []
+    problems = _problems(path)
     stream = output.standard_output()
     if "json" in given:
         output.write_text(output.json_text([*map(_public_fields, problems)], 1), stream)
@@ -82,10 +82,14 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     return EX_CONFIG if _complain(settings, key) else 0
 
 
+def _problems(path: str | None) -> list[FileProblem]:
+    return check_file(path, lambda file: parse_notify(file)[1]) if path else []
+
+
 def _complain(settings: Settings, key: str | None) -> bool:
     """Print what `config check` finds, of the other sections only without a key; return whether there is any."""
     path = settings.file.path
-    problems = check_file(path) if path else []
+    problems = _problems(path)
     found = [each for each in problems if key is None or not each.keys or key in each.keys]
     for problem in found:
         complain(str(problem))
@@ -119,7 +123,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 
 def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
-    for channel in parsed_notify(settings.file)[0].channels:
+    for channel in parse_notify(settings.file)[0].channels:
         if channel.is_for(key):
             shown = shown_words([channel.shown], "masked")[0]
             keys = f" ({', '.join(channel.keys)})" if key is None else ""

@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 from oncecron.core.errors import OncecronError
 from oncecron.core.log_rows import Diagnosis
 from oncecron.core.safe_paths import unsafe
+from oncecron.core.silent_hosts import (
+    NAMES_CURE,
+    clock_difference,
+    newest_rows,
+    recent,
+    same_names,
+)
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import DAY
-from oncecron.log.hosts import (
-    NAMES_CURE,
-    clock_difference,
-    newest_rows,
-    of_last_day,
-    recent,
-    same_names,
-)
+from oncecron.log.hosts import of_last_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from oncecron.core.job_summary import Remark
     from oncecron.core.log_rows import KeyHost
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint import LintedCrontab
-    from oncecron.log.wrong_times import Suspicion
     from oncecron.run.spool import Spool
 
 _CRON_PATH = "/usr/bin:/bin"
@@ -164,16 +164,17 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
 
 
-def of_keys(suspicions: Mapping[str, Iterable[Suspicion]]) -> Iterator[Diagnosis]:
+def of_keys(remarks: Mapping[str, Iterable[Remark]]) -> Iterator[Diagnosis]:
     """Say what is known of keys: by what was looked at, each key with what is wrong."""
     well = {
         "marks": "no tick, start or pause is in the future",
         "zones": "no key starts some quarters of an hour after its ticks",
     }
-    for name, of_name in suspicions.items():
+    for name, of_name in remarks.items():
         wrong = list(of_name)
-        for key, text, cure in wrong[:_NAMED]:
-            yield Diagnosis("warn", name, visible(f"{key} {text}" if key else text), visible(cure))
+        for remark in wrong[:_NAMED]:
+            text = f"{remark.key} {remark.text}" if remark.key else remark.text
+            yield Diagnosis("warn", name, visible(text), visible(remark.cure or ""))
         if not wrong:
             yield Diagnosis("ok", name, well[name])
 

@@ -97,9 +97,9 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     from oncecron.cli.diagnoses import of_hosts, of_keys, of_notices
     from oncecron.core import clock
     from oncecron.core.errors import OncecronError
+    from oncecron.core.silent_hosts import recent
     from oncecron.core.text import Clock
-    from oncecron.log.hosts import recent
-    from oncecron.log.wrong_times import after_their_ticks, of_the_future
+    from oncecron.log.wrong_times import future_marks, wrong_zones
     from oncecron.stores.address import masked
 
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
@@ -114,8 +114,8 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
             if name == "store":
                 yield from of_hosts(rows := inspector.key_hosts(), now := clock.wall())
                 keys = inspector.job_keys()
-                marks = of_the_future(keys, inspector.pauses(), now, Clock(utc=False))
-                zones = after_their_ticks(inspector, keys, recent(rows, now))
+                marks = future_marks(keys, inspector.pauses(), now, Clock(utc=False))
+                zones = wrong_zones(inspector, keys, recent(rows, now))
                 yield from of_keys({"marks": marks, "zones": zones})
                 channels = channel_names(settings.file)  # and the ping
                 if len(channels) > 1:

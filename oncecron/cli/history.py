@@ -35,10 +35,10 @@ from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+from oncecron.core.silent_hosts import NAMES_CURE, same_names
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.timing import FOLLOW_POLL
-from oncecron.log.hosts import NAMES_CURE, same_names
 from oncecron.log.jobs import dead_letters
 
 if TYPE_CHECKING:

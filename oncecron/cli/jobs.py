@@ -14,9 +14,9 @@ from oncecron.cli.command import (
     store_and_log,
 )
 from oncecron.cli.output import Column, Kind
+from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.text import ABSENT
-from oncecron.log.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
@@ -72,16 +72,19 @@ OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
+    from oncecron.cli.gather import every_job
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
-    from oncecron.log.jobs import jobs
+    from oncecron.log.jobs import Sources
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()
     style = output.style_for(stream, output_format(settings), utc=settings["utc"])
     with store_and_log(settings) as (store, log):
-        shown = output.Writer(JOBS, style, stream).write(jobs(store, log, clock.wall()))
+        shown = output.Writer(JOBS, style, stream).write(
+            every_job(Sources(store, log, clock.wall()))
+        )
     if not shown and stream.isatty():
         complain("no host has fired a key yet")
     return incomplete(store, log)

@@ -7,11 +7,13 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
 from oncecron.config.options import Option
 from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from oncecron.alerts.metrics import Reading
     from oncecron.config.settings import Settings
     from oncecron.core.errors import OncecronError
@@ -87,7 +89,7 @@ def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None
 
 
 class _Reader:
-    """Asks the store in a thread, one at a time, and stops waiting for it in time.
+    """Asks the store in a thread, one question at a time, and stops waiting for it in time.
 
     A question that hangs is waited for by the next request too: no request starts a second one beside it.
     """
@@ -95,48 +97,62 @@ class _Reader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._running: _Question | None = None
+        self._question: Future[Reading] | None = None
+        self._is_away = False
 
     def read(self) -> Reading:
         """Return a new reading; after `METRICS_WITHIN` one that says that there was no answer."""
         from oncecron.core.errors import OncecronError, StoreUnavailable
 
         with self._lock:
-            if self._running is None or not self._running.is_alive():
-                self._running = _Question(self._settings)
-                self._running.start()
-            question = self._running
-        question.join(METRICS_WITHIN)
-        if question.is_alive():
-            return _failed(
-                StoreUnavailable(f"no answer from the store within {METRICS_WITHIN:g} s")
-            )
-        # With a bug it has no reading, and the traceback is on standard error.
-        reading = question.reading or _failed(OncecronError())
+            if self._question is None or self._question.done():
+                self._question = _asking(self._settings)
+            question = self._question
+        try:
+            reading = question.result(METRICS_WITHIN)
+        except TimeoutError:
+            silence = f"no answer from the store within {METRICS_WITHIN:g} s"
+            return _failed(StoreUnavailable(silence))
         if reading.error:  # of a store whose password was rotated, perhaps
             with contextlib.suppress(OncecronError):
                 self._settings = self._settings.reread()
         return reading
 
+    def read_aloud(self) -> Reading:
+        """Return a new reading; say once that the store does not answer, and once that it does again."""
+        from oncecron.core.stderr import complain
 
-class _Question(threading.Thread):
-    """One look at the store."""
+        reading = self.read()
+        with self._lock:
+            before, self._is_away = self._is_away, reading.error is not None
+        if reading.error is not None and not before:
+            complain(reading.error)
+        elif before and not self._is_away:
+            complain("the store answers again")
+        return reading
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(daemon=True)
-        self._settings = settings
-        self.reading: Reading | None = None
 
-    def run(self) -> None:
-        """Look."""
-        from oncecron.core.errors import OncecronError, reason_of, shortage_of
+def _asking(settings: Settings) -> Future[Reading]:
+    """Look at the store in a thread that nobody has to wait for."""
+    from concurrent.futures import Future
 
+    from oncecron.core.errors import OncecronError, reason_of, shortage_of
+
+    answer: Future[Reading] = Future()
+
+    def ask() -> None:
+        reading = _failed(OncecronError())
         try:
-            self.reading = _reading(self._settings)
+            reading = _reading(settings)
         except OncecronError as error:
-            self.reading = _failed(error)
+            reading = _failed(error)
         except (OSError, MemoryError) as error:
-            self.reading = _failed(shortage_of(error) or OncecronError(reason_of(error)))
+            reading = _failed(shortage_of(error) or OncecronError(reason_of(error)))
+        finally:  # with a bug, the traceback is on standard error
+            answer.set_result(reading)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answer
 
 
 def _failed(error: OncecronError) -> Reading:
@@ -147,26 +163,28 @@ def _failed(error: OncecronError) -> Reading:
 
 
 def _reading(settings: Settings) -> Reading:
-    from oncecron.alerts.findings import Limits
-    from oncecron.alerts.kinds import KINDS
-    from oncecron.alerts.look import look
+    from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
     from oncecron.alerts.metrics import Reading
     from oncecron.alerts.settings import channel_names
-    from oncecron.cli.check import spooled_records
+    from oncecron.cli.gather import gather, spooled_records
     from oncecron.core import clock
     from oncecron.core.text import Clock
+    from oncecron.log.jobs import Sources
 
     now = clock.wall()
     spooled = spooled_records(settings)
     with store_and_log(settings) as (store, log):
-        limits = Limits(failures=1, slow=SLOW_TIMES, states=KINDS)
         channels = channel_names(settings.file)
-        shown = Clock(utc=True)
-        found = look(
-            store, log, limits, now, shown, spooled=spooled, channels=channels, judged=False
+        situation = gather(
+            Sources(store, log, now),
+            DEFAULT_STATES,
+            channels=channels,
+            spooled=spooled,
+            brief=False,
         )
-        unreadable = bool(incomplete(store, log))
-        return Reading(now, spooled, found.jobs, found.checked.findings, unreadable)
+    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
+    findings = check(situation, limits, Clock(utc=True)).findings
+    return Reading(now, spooled, situation.jobs, findings, not situation.is_complete)
 
 
 def _replace(path: str, text: bytes) -> None:
@@ -206,7 +224,7 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it
     stream = output.standard_output()
     try:
-        server, thread = start_http_server(port, host, registry_of(_Changes(reader).read))
+        server, thread = start_http_server(port, host, registry_of(reader.read_aloud))
     except OSError as error:
         raise ConfigurationError(
             f"--listen: cannot listen at {host}:{port}: {error.strerror}"
@@ -218,28 +236,6 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
     thread.join()
     server.server_close()
     return 0
-
-
-class _Changes:
-    """Says once that the store does not answer, and once that it does again."""
-
-    def __init__(self, reader: _Reader) -> None:
-        self._reader = reader
-        self._lock = threading.Lock()
-        self._away = False
-
-    def read(self) -> Reading:
-        """Return a new reading."""
-        from oncecron.core.stderr import complain
-
-        reading = self._reader.read()
-        with self._lock:
-            was, self._away = self._away, reading.error is not None
-        if reading.error is not None and not was:
-            complain(reading.error)
-        elif was and not self._away:
-            complain("the store answers again")
-        return reading
 
 
 COMMAND = TableCommand(

@@ -25,7 +25,7 @@ from oncecron.config.file import job_section
 from oncecron.config.options import RUN_OPTION, Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
-from oncecron.log.upcoming import FIRST, LAST, Coming, coming, known_schedule
+from oncecron.log.upcoming import FIRST, LAST, Coming, coming_ticks, known_schedule
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
@@ -83,7 +83,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         raise UsageError(f"--since: {settings['since']!r} is outside the years 2 to 8999")
     schedule, zone = _schedule(settings, key)
     try:
-        ticks = coming(
+        ticks = coming_ticks(
             key, schedule, zone, since, settings["count"], changes=not settings.typed("count")
         )
     except ValueError as error:

@@ -16,8 +16,10 @@ from oncecron.config.options import Option
 from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from oncecron.alerts.findings import Finding, Situation
+    from oncecron.alerts.message import Evidence
     from oncecron.alerts.notify import Context, Result
     from oncecron.alerts.settings import Notify
     from oncecron.config.settings import Settings
@@ -95,7 +97,7 @@ def _pass(settings: Settings, notify: Notify) -> int:
     from oncecron.alerts.notify import deliver, prepare
 
     with store_and_log(settings) as (store, log):
-        context = _context(settings, store, log)
+        context = _context(settings, notify, store, log)
         results = deliver(context, notify, prepare(context, notify))
         status = _report(results, now=settings["now"] or False)
         return status or incomplete(store, log)
@@ -123,43 +125,57 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
     return status
 
 
-def _context(settings: Settings, store: Inspector, log: Inspector) -> Context:
+def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspector) -> Context:
+    from oncecron.alerts.message import Evidence
     from oncecron.alerts.notify import Context
+    from oncecron.cli.gather import gather
     from oncecron.core import clock
+    from oncecron.log.account import evidence
+    from oncecron.log.jobs import Sources
     from oncecron.run.spec import host_name
 
-    return Context(store, log, settings["namespace"], host_name(), clock.wall())
+    now = clock.wall()
+
+    def situation(states: Mapping[str, int]) -> Situation:
+        return gather(Sources(store, log, now), states, channels=notify.names)
+
+    sources = Sources(store, log, now)
+
+    def explain(found: Finding) -> Evidence:
+        return Evidence(*evidence(sources, found.key or "", found.tick, found.since))
+
+    return Context(store, settings["namespace"], host_name(), now, situation, explain)
 
 
 def _show(settings: Settings, notify: Notify) -> int:
     """Print what a pass would send."""
-    from oncecron.alerts.channels import rendered
+    from oncecron.alerts.channels import render
     from oncecron.alerts.notify import prepare
     from oncecron.cli import output
 
     stream = output.standard_output()
     with store_and_log(settings) as (store, log):
-        prepared = prepare(_context(settings, store, log), notify)
+        prepared = prepare(_context(settings, notify, store, log), notify)
         status = incomplete(store, log)
     for each in prepared:
         name = f"channel {each.channel.name}, {each.channel.shown}"
         if each.message is None:
             output.say(f"{name}: nothing to send", stream)
         else:
-            output.say(f"{name}:\n{rendered(each.channel, each.message)}", stream)
+            output.say(f"{name}:\n{render(each.channel, each.message)}", stream)
     return status
 
 
 def _test(settings: Settings, notify: Notify) -> int:
     """Send a message that says that nothing is wrong."""
-    from oncecron.alerts.notify import sent, tests_of
+    from oncecron.alerts.notify import send_all, trial_messages
     from oncecron.cli import output
     from oncecron.core.stderr import complain
 
     status = 0
     with store_and_log(settings) as (store, log):
-        tests = tests_of(_context(settings, store, log), notify)
-    for each, error in sent(tests):
+        trials = trial_messages(_context(settings, notify, store, log), notify)
+    for each, error in send_all(trials):
         name = f"channel {each.channel.name}, {each.channel.shown}"
         if error is None:
             output.say(f"{name}: acknowledged", output.standard_output())

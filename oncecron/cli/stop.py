@@ -29,6 +29,7 @@ from oncecron.config.options import RUN_OPTION, Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_TEMPFAIL
+from oncecron.core.job_summary import is_living
 from oncecron.core.light_modules import signal_name
 from oncecron.core.model import REQUEST_SIGNALS, Request
 from oncecron.core.stderr import complain
@@ -42,7 +43,6 @@ from oncecron.core.timing import (
     TAKEOVER_WITHIN,
 )
 from oncecron.core.units import format_duration
-from oncecron.log.jobs import is_living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -40,26 +40,27 @@ OPTIONS = (
 )
 
 
-def _tell(given: dict[str, str], words: list[str]) -> int:
+def _explain(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.cli.sentences import valid_key
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.text import Clock, visible
     from oncecron.log.account import account
-    from oncecron.log.tick_history import Sources, gather
+    from oncecron.log.jobs import Sources
+    from oncecron.log.tick_history import facts_of
 
     settings = Settings(OPTIONS, given)
     key, tick = valid_key(words[0]), _tick(settings)
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
-        facts = gather(Sources(store, log, spools(settings), clock.wall()), key, tick)
-    told = account(facts, shown)
+        facts = facts_of(Sources(store, log, clock.wall()), key, tick, spools(settings))
+    found = account(facts, shown)
     if settings["json"]:
-        output.write_text(output.json_text(_record(facts, told, shown), 1), stream)
+        output.write_text(output.json_text(_record(facts, found, shown), 1), stream)
     else:
-        output.say("\n".join(map(visible, told.sentences)), stream)
+        output.say("\n".join(map(visible, found.sentences)), stream)
     return incomplete(store, log)
 
 
@@ -76,13 +77,13 @@ def _tick(settings: Settings) -> str | None:
         raise UsageError(f"--tick: {error}") from error
 
 
-def _record(facts: Facts, told: Account, shown: Clock) -> dict[str, Any]:
+def _record(facts: Facts, found: Account, shown: Clock) -> dict[str, Any]:
     """Return the account as it is published."""
     return {
         "key": facts.key,
         "tick": facts.tick,
-        "verdict": told.verdict,
-        "account": told.sentences,
+        "verdict": found.verdict,
+        "account": found.sentences,
         "executions": [
             _times(
                 {**each.execution._asdict(), "fired_at": each.fired_at, "lost_at": each.lost_at},
@@ -124,7 +125,7 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
 COMMAND = TableCommand(
     "why",
     OPTIONS,
-    _tell,
+    _explain,
     short="Explain what happened at one tick.",
     about="Explain in sentences what happened at one tick of a key: which host ran it, why the others skipped it, how "
     "it ended, or why no host ran it. Records that are still spooled on this host are included.",

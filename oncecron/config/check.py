@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 
-from oncecron.alerts.settings import parsed_notify
 from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parse, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts, each_conflicts
@@ -18,22 +17,24 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.each.options import ITEM_OPTIONS, ONLY_IN_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from oncecron.config.file import File
 
 _WHAT = "configuration file"
 
 
-def check_file(path: str) -> list[FileProblem]:
-    """Return all problems of a file; none if it is well."""
+def check_file(
+    path: str, of_wings: Callable[[File], Iterable[FileProblem]] = lambda _file: ()
+) -> list[FileProblem]:
+    """Return all problems of a file; none if it is well. `of_wings`: those of the sections that no firing reads."""
     found: list[FileProblem] = []
     try:
         file = parse(path, *_read(path, found))
     except ConfigurationError as error:
         return list(dict.fromkeys([*found, FileProblem(path, _reason(error, path))]))
     found += file.problems
-    found += parsed_notify(file)[1]
+    found += of_wings(file)
     found += _of_addresses(file, FileProblem(path, ""), None)
     for key, section in file.jobs.items():
         place = FileProblem(path, "", job_section(key), keys=(key,))

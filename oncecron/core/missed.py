@@ -1,4 +1,10 @@
-"""What was due of a key since its newest start: overdue or missed ticks, overruns, and the next tick."""
+"""When a tick counts as missed: the schedules that keys are expected to follow, and what was due of them.
+
+A claim with --schedule writes what is expected of its shard (`Expectation`); a firing with --tick, --no-tick or --again
+leaves it as it is, and `oncecron forget` removes it. Ticks from then on are expected. A tick is missed if it was due
+more than the grace ago (`MISSED_AFTER`, or a longer --starting-deadline) and nobody has started it, unless the key was
+paused, or every host that fires it was drained.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +15,14 @@ import math
 
 from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
-from oncecron.core.expected import expected_shards, grace_of, was_held_back
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import LEAST_SILENCE
+from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.expected import Reasons
-    from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason
-    from oncecron.stores.api import Inspector
+    from oncecron.core.log_rows import Execution, Expectation, JobKey, Pause, SkipReason
 
 MISSED_AT_MOST = 1000
 """Ticks since the newest start that are looked at."""
@@ -28,6 +32,38 @@ GAPS_OF = 20
 
 FEWEST_STARTS = 3
 """With fewer starts, a key has no habit."""
+
+Reasons = dict[str, dict[str, None]]
+"""The hosts that skipped a tick, by reason, in the order in which they were read."""
+
+
+def expected_shards(keys: Iterable[JobKey]) -> Iterator[tuple[JobKey, Expectation]]:
+    """Yield the shards that are expected to run: without those beyond the newest number of shards of their key."""
+    newest: dict[str, Expectation] = {}
+    scheduled = [(known, known.expected) for known in keys if known.expected is not None]
+    for known, expected in scheduled:
+        before = newest.get(known.key)
+        if before is None or before.since < expected.since:
+            newest[known.key] = expected
+    for known, expected in scheduled:
+        if known.shard < newest[known.key].shards:
+            yield known, expected
+
+
+def grace_of(expected: Expectation) -> float:
+    """Return how long after its time a tick may still start, in seconds."""
+    return max(MISSED_AFTER, expected.starting_deadline or 0.0)
+
+
+def paused_since(key: str, pauses: Sequence[Pause]) -> float | None:
+    """Return since when a key is paused, by itself or with all keys."""
+    return min((pause.since for pause in pauses if pause.key in (key, ALL_KEYS)), default=None)
+
+
+def is_held_back(reasons: Mapping[str, Mapping[str, None]], hosts: Iterable[str]) -> bool:
+    """Return whether people did not want a tick to start: the key was paused, or all of its hosts were drained."""
+    drained = reasons.get("drained", {})
+    return "paused" in reasons or (len(reasons) == 1 and bool(drained) and set(hosts) <= {*drained})
 
 
 class Due(NamedTuple):
@@ -59,20 +95,20 @@ class Known(NamedTuple):
 
 def dues(
     keys: Mapping[str, Known],
-    log: Inspector,
+    skip_reasons: Callable[[Mapping[str, tick.Tick]], Iterable[SkipReason]],
     now: float,
     more: Callable[[Collection[str]], Mapping[str, Sequence[Execution]]] | None = None,
 ) -> dict[str, Due]:
-    """Return what is due of each key. The log is asked once.
+    """Return what is due of each key.
 
-    `more` reads the newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their
-    hosts count.
+    `skip_reasons` answers why ticks were skipped, by the first tick of each key; it is called once. `more` reads the
+    newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their hosts count.
     """
     calendar = _Calendar(now)
     scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
     since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
     skips: dict[str, list[SkipReason]] = {}
-    for skip in log.reasons(since) if since else ():
+    for skip in skip_reasons(since) if since else ():
         skips.setdefault(skip.key, []).append(skip)
     drained = [
         key for key, found in skips.items() if any(skip.reason == "drained" for skip in found)
@@ -155,7 +191,7 @@ def _due(known: Known, scheduled: _Scheduled, skips: Sequence[SkipReason], now: 
         return Due(next_at, silent_since=_silent_since(known, now))
     reasons = _reasons(ticks, skips)
     hosts = {each.host for each in known.newest} | {each.host for each in skips}
-    held_back = {text for text, found in reasons.items() if was_held_back(found, hosts)}
+    held_back = {text for text, found in reasons.items() if is_held_back(found, hosts)}
     held = {text for text, found in reasons.items() if "held" in found} - held_back
     if reasons:
         ticks = [each for each in ticks if each.text not in held | held_back]

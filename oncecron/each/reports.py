@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.core.job_summary import Remark
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from oncecron.core.log_rows import Execution, LeaseView, ListView
 
@@ -19,6 +22,22 @@ def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:
     return newest
 
 
+def fields_of_jobs(
+    lists: Sequence[ListView],
+) -> Callable[[str, Execution | None], dict[str, Any]]:
+    """Return what gives the fields of a `JobSummary`, by key and the execution that has its outcome."""
+    newest = newest_lists(lists)
+
+    def fields(key: str, ended: Execution | None) -> dict[str, Any]:
+        if key not in newest:
+            return {}
+        counts = newest[key].counts
+        settled = ended is not None and is_settled(ended, lists)
+        return {"items_ended": counts.ended, "items_total": counts.total, "settled": settled}
+
+    return fields
+
+
 def with_items(leases: Iterable[LeaseView], lists: Iterable[ListView]) -> Iterator[LeaseView]:
     """Yield leases with how far the list of their tick is."""
     known = {(view.key, view.tick): view.counts for view in lists}
@@ -28,11 +47,6 @@ def with_items(leases: Iterable[LeaseView], lists: Iterable[ListView]) -> Iterat
             yield lease
         else:
             yield lease._replace(items_ended=counts.ended, items_total=counts.total)
-
-
-def in_doubt(view: ListView) -> str:
-    """Return the sentence about the items in doubt of a list."""
-    return f"{view.lost} of {_items(view.total)} of the tick {view.tick} in doubt"
 
 
 def is_settled(ended: Execution, lists: Iterable[ListView]) -> bool:
@@ -50,17 +64,22 @@ def is_settled(ended: Execution, lists: Iterable[ListView]) -> bool:
     )
 
 
-def left_behind(lists: Sequence[ListView]) -> Iterator[tuple[ListView, int, str]]:
-    """Yield the lists with items that no newer tick of their key will run: how many, and the sentence about them."""
+def items_in_doubt(lists: Iterable[ListView]) -> Iterator[Remark]:
+    """Yield the lists with items of which nobody can tell whether they have been done."""
+    for view in lists:
+        if view.lost:
+            text = f"{view.lost} of {_items(view.total)} of the tick {view.tick} in doubt"
+            yield Remark(view.key, text, tick=view.tick, count=view.lost, at=view.loaded_at)
+
+
+def items_left(lists: Sequence[ListView]) -> Iterator[Remark]:
+    """Yield the lists with items that no newer tick of their key will run."""
     newest = newest_lists(lists)
     for view in lists:
         left = view.queued + view.failed
         if left and view.tick != newest[view.key].tick:
-            yield (
-                view,
-                left,
-                f"{_items(left)} of the tick {view.tick} left, and a newer tick has begun",
-            )
+            text = f"{_items(left)} of the tick {view.tick} left, and a newer tick has begun"
+            yield Remark(view.key, text, tick=view.tick, count=left)
 
 
 def _items(count: int) -> str:

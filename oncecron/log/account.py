@@ -15,20 +15,22 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
+from oncecron.core.errors import NotFoundError
+from oncecron.core.job_summary import NO_END, is_living
 from oncecron.core.light_modules import signal_name
-from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.missed import MISSED_AT_MOST
-from oncecron.core.text import part_of, visible
+from oncecron.core.text import Clock, part_of, visible
 from oncecron.core.timing import MAX_CLOCK_SKEW, NOTABLE_LATENESS, SAME_TIME
 from oncecron.core.units import format_duration, plain_duration
-from oncecron.log.jobs import NO_END, as_known, is_living
-from oncecron.log.shards import division
+from oncecron.log.jobs import as_known
+from oncecron.log.tick_history import division, facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from oncecron.core.log_rows import Execution, LeaseView, Pause, Traced, TracedSkip
-    from oncecron.core.text import Clock
+    from oncecron.log.jobs import Sources
     from oncecron.log.tick_history import Facts
 
 _ENDED = {
@@ -55,6 +57,8 @@ _HEADLINES = {
 }
 _SKIPS_SHOWN = 20
 _FAILED = ("failed", "timed-out")
+_EVIDENCE_AMONG = 20
+"""The newest executions of a key that are searched for the one that a finding is about."""
 
 _Event = tuple[float, str]
 """When it happened, and what."""
@@ -84,6 +88,28 @@ def account(facts: Facts, clock: Clock, command: Callable[[str], str] = _plain) 
     verdict = _verdict(facts)
     sentences = _Sentences(facts, clock, command)
     return Account(verdict, [sentences.headline(verdict), *sentences.all(verdict)])
+
+
+def evidence(
+    sources: Sources, key: str, text: str | None, since: float | None
+) -> tuple[Sequence[str], str | None]:
+    """Return the sentences about the tick behind a finding, and the captured output of its execution.
+
+    `text`: the tick that the finding names. `since`: when the finding began; an execution began or ended then.
+    """
+    about = None
+    if since is not None:
+        newest = sources.log.history(HistoryQuery(key=key, limit=_EVIDENCE_AMONG))
+        about = next(
+            (each for each in newest if since in (each.started_at, each.finished_at)), None
+        )
+    try:
+        facts = facts_of(sources, key, text or (about.tick if about else None), suggests=False)
+        sentences = account(facts, Clock(utc=True)).sentences
+    except NotFoundError:
+        sentences = []
+    output = sources.log.output(about.execution_id) if about else None
+    return sentences, output.text if output else None
 
 
 def _verdict(facts: Facts) -> str:
@@ -127,7 +153,7 @@ class _Sentences:
             f"Tick {visible(facts.tick)}" if facts.tick else "The newest firing without a tick"
         )
         if divided:
-            shards = f"{divided.shards} shards: {divided.described()}"
+            shards = f"{divided.shards} shards: {divided.summary()}"
             return f"{tick_of} of key {facts.key} has {shards}."
         host = facts.executions[-1].execution.host if facts.executions else None
         by = f" on {visible(host)}" if host else ""

@@ -11,79 +11,59 @@ import functools
 import itertools
 import math
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.expected import paused_since
+from oncecron.core.job_summary import FIRST_LOOK, NO_END, STREAK_AT_MOST, JobSummary, is_living
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.missed import Known, dues
+from oncecron.core.missed import Known, dues, paused_since
 from oncecron.core.timing import LEAST_SILENCE
-from oncecron.each.reports import is_settled, newest_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, JobKey, LeaseView, ListView, Pause
+    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.core.missed import Due
     from oncecron.stores.api import Inspector
 
     Row = TypeVar("Row", Execution, LeaseView)
-
-FIRST_LOOK = 25
-"""Executions of each key that are read at first; a longer streak of successes is not counted further."""
-
-STREAK_AT_MOST = 100
-"""Executions of a key that are read if it has shards, or no success among the first: no longer streak is counted."""
+    ItemFields = Callable[[str, Execution | None], Mapping[str, Any]]
 
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
 
 
-NO_END = "no-end"
-"""The outcome that is shown instead of `running` where the lease has ended."""
+class Sources:
+    """Where reports read. What concerns all keys is read once, however many keys or ticks are looked up."""
 
+    def __init__(self, store: Inspector, log: Inspector, now: float) -> None:
+        """Read nothing yet. `log` is the same as `store` unless --log names another one."""
+        self.store = store
+        self.log = log
+        self.now = now
 
-class JobSummary(NamedTuple):
-    """A key at a glance, in the order of its published fields."""
+    @cached_property
+    def leases(self) -> Sequence[LeaseView]:
+        """The leases of all keys."""
+        return self.store.leases()
 
-    key: str
-    outcome: str | None
-    """Of the newest tick, or firing without a tick, that has ended; `running` where none has ended and one runs."""
-    exit_code: int | None
-    signal: int | None
-    started_at: float | None
-    succeeded_at: float | None
-    """When its newest success ended."""
-    failed_at: float | None
-    """When its newest end that was no success was."""
-    running_host: str | None
-    """Several hosts, joined by commas, where shards of the key run on them."""
-    running_since: float | None
-    streak: int
-    """How many ticks in a row succeeded, at most `FIRST_LOOK`, or did not succeed, at most `STREAK_AT_MOST`."""
-    usual_duration: float | None
-    next_at: float | None
-    overdue: str | None
-    """The first tick that is due and not started, as long as none is missed."""
-    missed: int
-    """How many ticks are missed since its newest start; at most `MISSED_AT_MOST`."""
-    first_missed: str | None
-    last_missed: str | None
-    overruns: int
-    """How many ticks since its newest start were skipped because an earlier run was still running."""
-    silent_since: float | None
-    """Of a key without a schedule: its newest start, if the next one should have come long ago."""
-    paused_by: str | None
-    paused_until: float | None
-    paused_reason: str | None
-    schedule: str | None
-    zone: str | None
-    items_ended: int | None = None
-    """How many items of its newest list are done, lost or dead."""
-    items_total: int | None = None
-    settled: bool = False
-    """Whether `outcome` is no success, but of a slot of `each`, and all items of its tick are done by now."""
+    @cached_property
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses of all keys, and the drained hosts."""
+        return self.store.pauses()
+
+    @cached_property
+    def store_keys(self) -> Sequence[JobKey]:
+        """The shards of all keys that were claimed in the store."""
+        return self.store.job_keys()
+
+    @cached_property
+    def job_keys(self) -> Sequence[JobKey]:
+        """The shards of all keys, on either store."""
+        of_log = () if self.log is self.store else self.log.job_keys()
+        return [*self.store_keys, *of_log]
 
 
 class _Past(NamedTuple):
@@ -98,63 +78,44 @@ class _Past(NamedTuple):
 
 
 def jobs(
-    store: Inspector,
-    log: Inspector,
-    now: float,
-    keys: Collection[str] | None = None,
+    sources: Sources,
+    keys: Collection[str] = (),
     *,
-    leases: Sequence[LeaseView] | None = None,
-    lists: Sequence[ListView] | None = None,
-    known: Iterable[JobKey] | None = None,
-    pauses: Sequence[Pause] | None = None,
-    judged: bool = False,
+    items: ItemFields = lambda _key, _ended: {},
+    brief: bool = False,
 ) -> Iterator[JobSummary]:
-    """Yield every key by name, or only `keys`.
+    """Yield every key by name, or only `keys`. However many there are, each store is asked a few questions.
 
-    Leases, pauses, schedules and lists of items come from `store`, executions from `log`. `leases`, `lists`, `known`
-    and `pauses` are those of the store, if the caller has asked for them. However many keys there are, each store is
-    asked a few questions.
+    `items` answers the fields about the items of a key by its name and the execution that has its outcome.
 
-    `judged`: only findings are wanted. Of a key that is well, its newest execution alone is read, so its streak, its
+    `brief`: only findings are wanted. Of a key that is well, its newest execution alone is read, so its streak, its
     last failure and its usual duration are not known.
     """
+    now, log = sources.now, sources.log
+    running = _by_key(lease for lease in sources.leases if is_living(lease, now))
+    asked_at = max((lease.asked_at or now for lease in sources.leases), default=now)
     shards: dict[str, list[JobKey]] = {}
-    of_store = store.job_keys() if known is None else known
-    for shard in itertools.chain(of_store, () if log is store else log.job_keys()):
-        if keys is None or shard.key in keys:
+    for shard in sources.job_keys:
+        if not keys or shard.key in keys:
             shards.setdefault(shard.key, []).append(shard)
-    pauses = store.pauses() if pauses is None else pauses
-    leases = store.leases() if leases is None else leases
-    running = _by_key(lease for lease in leases if is_living(lease, now))
-    asked = max((lease.asked_at or now for lease in leases), default=now)
-    newest = _judged(log, keys, shards, running, now) if judged else _newest(log, keys)
+    some = keys or None
+    newest = _newest_in_brief(log, some, shards, running, now) if brief else _newest(log, some)
     pasts = {
-        key: _past(log, key, newest.get(key, []), running.get(key, []), asked)
+        key: _past(log, key, newest.get(key, []), running.get(key, []), asked_at)
         for key in sorted(shards)
     }
     known_keys = {
-        key: Known(shards[key], past.newest, paused_since(key, pauses))
+        key: Known(shards[key], past.newest, paused_since(key, sources.pauses))
         for key, past in pasts.items()
     }
-    due = dues(known_keys, log, now, functools.partial(_newest, log) if judged else None)
-    by_name = {pause.key: pause for pause in pauses}
-    lists = store.item_lists() if lists is None else lists
-    listed = newest_lists(lists)
+    due = dues(known_keys, log.reasons, now, functools.partial(_newest, log) if brief else None)
+    by_name = {pause.key: pause for pause in sources.pauses}
     for key, past in pasts.items():
         job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
-        counts = listed[key].counts if key in listed else None
-        yield (
-            job
-            if counts is None
-            else job._replace(
-                items_ended=counts.ended,
-                items_total=counts.total,
-                settled=past.ended is not None and is_settled(past.ended, lists),
-            )
-        )
+        yield job._replace(**items(key, past.ended))
 
 
-def _judged(
+def _newest_in_brief(
     log: Inspector,
     keys: Collection[str] | None,
     shards: Mapping[str, Sequence[JobKey]],
@@ -190,7 +151,7 @@ def _newest(log: Inspector, keys: Collection[str] | None) -> dict[str, list[Exec
     unclear = [
         key
         for key, newest in found.items()
-        if len(newest) == FIRST_LOOK and (newest[0].shards > 1 or not any(map(succeeded, newest)))
+        if len(newest) == FIRST_LOOK and (newest[0].shards > 1 or not any(map(is_success, newest)))
     ]
     return found | _by_key(log.newest(STREAK_AT_MOST, unclear)) if unclear else found
 
@@ -207,11 +168,6 @@ def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
     found = [pauses[name] for name in (key, ALL_KEYS) if name in pauses]
     ends = (math.inf if pause.until is None else pause.until for pause in found)
     return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
-
-
-def is_living(lease: LeaseView, now: float) -> bool:
-    """Return whether a lease has not expired; `now` counts where the store did not return its own time."""
-    return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)
 
 
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
@@ -243,7 +199,7 @@ def dead_letters(
             yield each
 
 
-def succeeded(execution: Execution) -> bool:
+def is_success(execution: Execution) -> bool:
     """Return whether the command succeeded, with or without a lease."""
     unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
     return execution.outcome == "succeeded" or unclaimed
@@ -254,14 +210,14 @@ def _past(
     key: str,
     found: Sequence[Execution],
     running: Sequence[LeaseView],
-    asked: float,
+    asked_at: float,
 ) -> _Past:
-    newest = [as_known(each, running, asked) for each in found]
+    newest = [as_known(each, running, asked_at) for each in found]
     ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
     last = next(iter(ended or newest), None)
     if last and running and not ended:
         last = last._replace(outcome="running", exit_code=None, signal=None)
-    well = [each for each in ended if succeeded(each)]
+    well = [each for each in ended if is_success(each)]
     successes = _successes(log, key, newest)
     if newest and newest[0].shards > 1 and not well:
         successes = []  # of single shards
@@ -271,7 +227,7 @@ def _past(
         newest,
         last,
         well[0] if well else None,
-        next((each for each in ended if not succeeded(each)), None),
+        next((each for each in ended if not is_success(each)), None),
         _streak(ended),
         statistics.median(durations) if durations else None,
     )
@@ -280,13 +236,13 @@ def _past(
 def _streak(ended: Sequence[Execution]) -> int:
     if not ended:
         return 0
-    well = succeeded(ended[0])
-    alike = itertools.takewhile(lambda each: succeeded(each) == well, ended)
+    well = is_success(ended[0])
+    alike = itertools.takewhile(lambda each: is_success(each) == well, ended)
     return min(len(list(alike)), FIRST_LOOK if well else STREAK_AT_MOST)
 
 
 def _successes(log: Inspector, key: str, newest: Sequence[Execution]) -> list[Execution]:
-    successes = [each for each in newest if succeeded(each)][:USUAL_OF]
+    successes = [each for each in newest if is_success(each)][:USUAL_OF]
     if not successes and len(newest) == STREAK_AT_MOST:
         return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
     return successes
@@ -316,7 +272,7 @@ def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> 
 def _of_all(shards: Iterable[Execution]) -> Execution:
     """Return the execution with the tick's outcome: the newest that did not succeed, else the newest."""
     by_age = sorted(shards, key=lambda each: each.execution_id, reverse=True)
-    return next((each for each in by_age if not succeeded(each)), by_age[0])
+    return next((each for each in by_age if not is_success(each)), by_age[0])
 
 
 def _job(

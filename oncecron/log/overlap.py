@@ -5,12 +5,11 @@
     no-run    scheduled ticks without a start, up to now (`gaps`); or a shard without a start, of a tick of which
               another shard was started
     no-end    `running` without an active lease, or `lost` without an end on record
-    in-doubt  items of `each` that were taken by an execution which did not say how they ended
     token     a fencing token that is not higher than the token of an earlier start
 
-The log is read shard by shard in the order of starts, so memory does not grow with the log. An execution ends at its
-start (store's clock) plus its duration (the host's monotonic clock), or at `finished_at` where that is earlier. Where
-an end was recorded late, `finished_at` is from the host's clock and cannot be compared with the next start.
+The log is read shard by shard in the order of starts; of what was read, only ticks are in memory. An execution ends at
+its start (store's clock) plus its duration (the host's monotonic clock), or at `finished_at` where that is earlier.
+Where an end was recorded late, `finished_at` is from the host's clock and cannot be compared with the next start.
 """
 
 from __future__ import annotations
@@ -20,14 +19,12 @@ import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
-from oncecron.each.reports import in_doubt
-from oncecron.log.gaps import expected_gaps
-from oncecron.log.jobs import is_living
-from oncecron.log.missing_shards import Missing, missing_shards
+from oncecron.log.gaps import MissingShard, ShardsLeft, expected_gaps, missing_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,61 +68,39 @@ class Question(NamedTuple):
     wait: Callable[[], None]
     """Called before executions without an end are read again: a separate log gets their ends later than the store."""
 
+    @property
+    def oldest(self) -> float:
+        """Return since when the log is whole, of what is audited."""
+        return max(self.now - self.kept, self.since or -math.inf)
+
 
 def audit(question: Question) -> Iterator[Finding]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
-    since = max(question.now - question.kept, question.since or -math.inf)
-    expected = expected_gaps(question.store, since, question.now)
+    expected = expected_gaps(question.store, question.oldest, question.now)
     endless: list[Execution] = []
-    divided: set[str] = set()
+    divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
     reported: list[Finding] = []
     for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _shard):
         gaps = expected.pop((key, shard), None)
-        for found in _audit_shard(question, _noting(rows, divided), living, gaps, endless):
+        for found in _audit_shard(question, rows, living, gaps, divided, endless):
             if found.finding == "no-run":
                 reported.append(found)
             yield found
     for _, gaps in sorted(expected.items()):  # without any start
         reported += (never_started := [*_no_runs(question, gaps)])
         yield from never_started
-    for key in sorted(divided):
-        yield from _missing(question, key, [each for each in reported if each.key == key])
+    for key, left in sorted(divided.items()):
+        yield from _missing(question, key, left, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
-    yield from _in_doubt(question, since)
 
 
-def _in_doubt(question: Question, since: float) -> Iterator[Finding]:
-    for view in question.store.item_lists():
-        if view.lost and view.loaded_at >= since:
-            yield Finding(
-                "in-doubt",
-                view.key,
-                0,
-                view.tick,
-                None,
-                1,
-                view.loaded_at,
-                None,
-                None,
-                in_doubt(view),
-            )
-
-
-def _noting(rows: Iterator[Traced], divided: set[str]) -> Iterator[Traced]:
-    """Pass the executions on, and note the keys that have shards."""
-    for traced in rows:
-        if traced.execution.shards > 1:
-            divided.add(traced.execution.key)
-        yield traced
-
-
-def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[Finding]:
+def _missing(
+    question: Question, key: str, left: ShardsLeft, reported: list[Finding]
+) -> Iterator[Finding]:
     """Yield the shards without a start, except those that `Gaps` has reported already."""
-    kept, now = question.kept, question.now
-    for missing in missing_shards(
-        question.store, question.log, key, since=question.since, kept=kept, now=now
-    ):
+    store, log, kept, now = question.store, question.log, question.kept, question.now
+    for missing in missing_shards(store, log, key, left, kept=kept, now=now):
         if not any(_covers(each, missing) for each in reported):
             execution = missing.execution
             yield Finding(
@@ -135,7 +110,7 @@ def _missing(question: Question, key: str, reported: list[Finding]) -> Iterator[
             )  # fmt: skip
 
 
-def _covers(finding: Finding, missing: Missing) -> bool:
+def _covers(finding: Finding, missing: MissingShard) -> bool:
     if finding.shard != missing.shard or missing.instant is None:
         return False
     first = instant_of(finding.tick) or math.inf
@@ -152,13 +127,16 @@ def _audit_shard(
     rows: Iterator[Traced],
     living: set[tuple[str, int, int | None]],
     gaps: Gaps | None,
+    divided: dict[str, ShardsLeft],
     endless: list[Execution],
 ) -> Iterator[Finding]:
     overlaps, tokens, starts = _Overlaps(question, living), _Tokens(), _Starts(question)
     for traced in rows:
         execution = traced.execution
         if gaps:
-            gaps.see(traced)
+            gaps.add(traced)
+        if execution.shards > 1:
+            divided[execution.key].add(execution)
         yield from starts.see(traced)
         if execution.outcome == "not-started":
             continue
@@ -194,7 +172,7 @@ def _name(execution: Execution) -> tuple[str, int, int | None]:
     return execution.key, execution.shard, execution.fencing_token
 
 
-def _found(
+def _finding(
     finding: str, execution: Execution, reason: str, other: Execution | None = None
 ) -> Finding:
     return Finding(
@@ -203,7 +181,7 @@ def _found(
     )  # fmt: skip
 
 
-def _described(execution: Execution) -> str:
+def _label(execution: Execution) -> str:
     text = f"execution {execution.execution_id} on {execution.host}"
     return f"{text} (unclaimed: no lease)" if execution.outcome == "unclaimed" else text
 
@@ -228,11 +206,11 @@ class _Overlaps:
                 if math.isinf(self._until)
                 else f"ran until {clock.exactly(self._until)}"
             )
-            yield _found(
+            yield _finding(
                 "overlap",
                 execution,
-                f"{_described(execution)} started at {clock.exactly(execution.started_at)}, but "
-                f"{_described(last)} of tick {last.tick or '-'} {end}",
+                f"{_label(execution)} started at {clock.exactly(execution.started_at)}, but "
+                f"{_label(last)} of tick {last.tick or '-'} {end}",
                 last,
             )
         until = self._end(traced)
@@ -288,10 +266,10 @@ class _Tokens:
                 token < highest.fencing_token and execution.execution_id > highest.execution_id
             ):
                 reason = (
-                    f"{_described(execution)} has token {token}, not higher than token {highest.fencing_token} of the "
-                    f"earlier {_described(highest)}"
+                    f"{_label(execution)} has token {token}, not higher than token {highest.fencing_token} of the "
+                    f"earlier {_label(highest)}"
                 )
-                yield _found("token", execution, reason, highest)
+                yield _finding("token", execution, reason, highest)
             if token < highest.fencing_token:
                 return
         self._highest = execution
@@ -338,10 +316,10 @@ class _Starts:
             if _has_a_reason(first, second) or self._store_has_a_reason(first, second):
                 continue
             one, other = first.execution, second.execution
-            yield _found(
+            yield _finding(
                 "twice",
                 other,
-                f"{_described(other)} started the tick again (attempt {other.attempt}) after {_described(one)}, and no "
+                f"{_label(other)} started the tick again (attempt {other.attempt}) after {_label(one)}, and no "
                 "--again, retry or failover explains it",
                 one,
             )
@@ -383,10 +361,10 @@ def _has_a_reason(first: Traced, second: Traced) -> bool:
 def _no_end(traced: Traced, clock: Clock) -> Finding:
     execution = traced.execution
     when = f" at {clock.seconds(traced.lost_at)}" if traced.lost_at else ""
-    return _found(
+    return _finding(
         "no-end",
         execution,
-        f"{_described(execution)} was declared lost{when} and has no end on record",
+        f"{_label(execution)} was declared lost{when} and has no end on record",
     )
 
 
@@ -403,8 +381,8 @@ def _without_end(question: Question, endless: list[Execution]) -> Iterator[Findi
     for execution in endless:
         now = question.log.execution(execution.execution_id)
         if now and now.outcome == "running" and _name(now) not in living:
-            yield _found(
+            yield _finding(
                 "no-end",
                 now,
-                f"{_described(now)} is recorded as running, but its lease has ended",
+                f"{_label(now)} is recorded as running, but its lease has ended",
             )

@@ -1,28 +1,43 @@
-"""What is known of one tick: executions, skips, records that are still spooled on this host, pauses."""
+"""What is known of one tick: executions, skips, records that are still spooled on this host, pauses.
+
+Of a tick that is divided into shards: the outcome of each, and which were not started (`Division`).
+"""
 
 from __future__ import annotations
 
 import difflib
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError
-from oncecron.core.expected import paused_since
+from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.missed import Due, Known, dues
-from oncecron.log.jobs import dead_letters, succeeded
+from oncecron.core.missed import Due, Known, dues, paused_since
+from oncecron.log.jobs import dead_letters, is_success
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause, Traced, TracedSkip
+    from oncecron.log.jobs import Sources
     from oncecron.run.spool import Spool
     from oncecron.stores.api import Inspector
 
 _LOOKED_AT = 50
 """Records of a key that are searched for the newest tick and for similar names."""
+
+_WORDS = {
+    "running": "running",
+    NO_END: "without an end on record",
+    "lost": "lost",
+    "failed": "failed",
+    "timed-out": "timed out",
+    "stopped": "stopped",
+    "unclaimed": "run without a lease",
+    "succeeded": "succeeded",
+}
+"""The worst first, once nothing runs."""
 
 
 class Facts(NamedTuple):
@@ -52,41 +67,19 @@ class Facts(NamedTuple):
     """What was due since the newest start, where no tick was named."""
 
 
-class Sources:
-    """Where the facts come from. What concerns all keys is read once, however many ticks are looked up."""
-
-    def __init__(
-        self, store: Inspector, log: Inspector, spools: Sequence[Spool], now: float
-    ) -> None:
-        """Read nothing yet. `log` is the same as `store` unless --log names another one."""
-        self.store = store
-        self.log = log
-        self.spools = spools
-        self.now = now
-
-    @cached_property
-    def job_keys(self) -> Sequence[JobKey]:
-        """The shards of all keys, on either store."""
-        known = [*self.store.job_keys()]
-        return known if self.log is self.store else [*known, *self.log.job_keys()]
-
-    @cached_property
-    def leases(self) -> Sequence[LeaseView]:
-        """The leases of all keys."""
-        return self.store.leases()
-
-    @cached_property
-    def pauses(self) -> Sequence[Pause]:
-        """The pauses of all keys, and the drained hosts."""
-        return self.store.pauses()
-
-
-def gather(sources: Sources, key: str, wanted: str | None, *, suggests: bool = True) -> Facts:
+def facts_of(
+    sources: Sources,
+    key: str,
+    wanted: str | None,
+    spools: Iterable[Spool] = (),
+    *,
+    suggests: bool = True,
+) -> Facts:
     """Return what is known of a tick, by default the newest one. Raises `NotFoundError` for an unknown key.
 
     `suggests`: also look for ticks with a name like that of a tick about which nothing is known.
     """
-    spooled = [record for spool in sources.spools for _, record in spool.pending(key)]
+    spooled = [record for spool in spools for _, record in spool.pending(key)]
     _check_key(key, {known.key for known in sources.job_keys}, spooled=bool(spooled))
     newest = (
         list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT))) if wanted is None else []
@@ -125,7 +118,7 @@ def _due(
 ) -> Due:
     key = job_keys[0].key
     known = Known(job_keys, newest, paused_since(key, pauses))
-    return dues({key: known}, sources.log, sources.now)[key]
+    return dues({key: known}, sources.log.reasons, sources.now)[key]
 
 
 def _check_key(key: str, keys: set[str], *, spooled: bool) -> None:
@@ -207,7 +200,7 @@ def _after_loss(log: Inspector, executions: Sequence[Traced]) -> dict[int, Execu
 def _exhausted(
     sources: Sources, text: str | None, executions: Sequence[Traced], leases: Sequence[LeaseView]
 ) -> frozenset[int]:
-    if all(succeeded(each.execution) for each in executions):
+    if all(is_success(each.execution) for each in executions):
         return frozenset()
     key = executions[0].execution.key
     query = HistoryQuery(key=key, tick=text, limit=_LOOKED_AT if text is None else None)
@@ -223,3 +216,58 @@ def _near_ticks(log: Inspector, key: str, text: str) -> list[str]:
 def _ticks(log: Inspector, query: HistoryQuery) -> Iterator[str]:
     yield from (each.tick for each in log.history(query) if each.tick)
     yield from (each.tick for each in log.skips(query) if each.tick)
+
+
+class Division(NamedTuple):
+    """The known shards of a tick."""
+
+    shards: int
+    outcomes: dict[int, str]
+    """The outcome of the last attempt, by shard."""
+
+    def missing(self) -> list[int]:
+        """Return the shards that were not started."""
+        return [shard for shard in range(self.shards) if shard not in self.outcomes]
+
+    def verdict(self) -> str:
+        """Return the worst outcome; `running` where any shard runs, `incomplete` where one was not started."""
+        found = set(self.outcomes.values())
+        if "running" in found:
+            return "running"
+        if self.missing():
+            return "incomplete"
+        return next(outcome for outcome in _WORDS if outcome in found)
+
+    def summary(self) -> str:
+        """Return the shards by outcome, with their numbers: `3 succeeded (0-2), 1 not started (3)`."""
+        shards: dict[str, list[int]] = {outcome: [] for outcome in _WORDS}
+        for shard, outcome in sorted(self.outcomes.items()):
+            shards[outcome].append(shard)
+        described = [
+            f"{len(found)} {_WORDS[outcome]} ({number_ranges(found)})"
+            for outcome, found in reversed(shards.items())
+            if found
+        ]
+        if missing := self.missing():
+            described.append(f"{len(missing)} not started ({number_ranges(missing)})")
+        return ", ".join(described)
+
+
+def division(executions: Sequence[Traced]) -> Division | None:
+    """Return how a tick is divided, None if it is not; `executions` are sorted by attempt."""
+    started = [each.execution for each in executions if each.execution.outcome != "not-started"]
+    shards = max((each.shards for each in started), default=1)
+    if shards == 1:
+        return None
+    return Division(shards, {each.shard: each.outcome for each in started})
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Return rising numbers as text, with runs as ranges: `0-2, 5`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)

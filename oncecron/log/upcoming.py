@@ -49,7 +49,7 @@ def known_schedule(keys: Iterable[JobKey], key: str) -> Expectation | None:
     return next((each.expected for each in keys if each.key == key and each.expected), None)
 
 
-def coming(
+def coming_ticks(
     key: str | None, schedule: str, zone: str | None, since: float, count: int, *, changes: bool
 ) -> list[Coming]:
     """Return the first `count` ticks at or after `since` (epoch seconds), ascending.

@@ -9,14 +9,15 @@ zones differ by these.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
+from oncecron.core.job_summary import Remark
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.core.silent_hosts import last_ticks
 from oncecron.core.timing import ZONE_STEP, ZONE_STEP_WITHIN
 from oncecron.core.units import plain_duration
-from oncecron.log.hosts import last_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,20 +29,11 @@ if TYPE_CHECKING:
 _TWICE = 2
 
 
-class Suspicion(NamedTuple):
-    """Something about a key that is probably wrong."""
-
-    key: str | None
-    """None: all of them."""
-    text: str
-    cure: str
-
-
-def of_the_future(
+def future_marks(
     keys: Iterable[JobKey], pauses: Iterable[Pause], now: float, clock: Clock
-) -> Iterator[Suspicion]:
+) -> Iterator[Remark]:
     """Yield what a clock that was ahead has written about keys."""
-    found: dict[str | None, Suspicion] = {}
+    found: dict[str | None, Remark] = {}
     names = {ALL_KEYS}
     for known in keys:
         names.add(known.key)
@@ -54,7 +46,7 @@ def of_the_future(
             continue
         text = f"has a {what} in the future: a clock was ahead"
         cure = f"it does not count, and `oncecron release {known.key}` removes it"
-        found.setdefault(known.key, Suspicion(known.key, text, cure))
+        found.setdefault(known.key, Remark(known.key, text, cure))
     for pause in pauses:
         if pause.key in names and is_ahead(pause.since, now):
             everything = pause.key == ALL_KEYS
@@ -62,13 +54,13 @@ def of_the_future(
             since = clock.seconds(pause.since)
             text = f"{which} paused since {since}, which is in the future: a clock was ahead"
             key = None if everything else pause.key
-            found[key] = Suspicion(key, text, f"`oncecron resume {name}` ends the pause")
+            found[key] = Remark(key, text, f"`oncecron resume {name}` ends the pause")
     yield from found.values()
 
 
-def after_their_ticks(
+def wrong_zones(
     log: Inspector, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
-) -> Iterator[Suspicion]:
+) -> Iterator[Remark]:
     """Yield the keys whose last two ticks were first fired the same number of quarters of an hour too late.
 
     `rows` say when a host first reached the store with a tick. Where that is suspicious, the log says when it fired.
@@ -83,7 +75,7 @@ def after_their_ticks(
         if late and all(_is_scheduled(text, plan) for text, _ in fired):
             zone = f"--tz {plan.zone}" if plan.zone else "the time zone of the host"
             text = f"starts {plain_duration(late)} after its ticks: is {zone} that of cron?"
-            yield Suspicion(key, text, "give --tz the zone in which cron reads the line")
+            yield Remark(key, text, "give --tz the zone in which cron reads the line")
 
 
 def _late_by(fired: Sequence[tuple[str, float | None]]) -> float:

@@ -179,37 +179,24 @@ def test_a_shard_without_a_start_is_found(ticks: Ticks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "found"),
+    ("outcome", "cause", "by_the_same", "found"),
     [
-        ({"outcome": "failed"}, {"cause": "takeover"}, []),
-        ({"outcome": "succeeded"}, {"cause": "takeover"}, ["twice"]),
-        ({"outcome": "failed"}, {"cause": "schedule"}, ["twice"]),
-        ({"outcome": "failed"}, {"cause": "retry"}, ["twice"]),
+        ("failed", "takeover", False, []),
+        ("succeeded", "takeover", False, ["twice"]),
+        ("failed", "schedule", False, ["twice"]),
+        ("failed", "retry", False, ["twice"]),
+        ("failed", "retry", True, []),
+        ("timed-out", "retry", True, []),
+        ("succeeded", "retry", True, ["twice"]),
     ],
 )
-def test_takeovers_are_of_what_failed_or_was_lost(
-    ticks: Ticks, first: dict[str, Any], second: dict[str, Any], found: list[str]
+def test_which_further_attempts_have_a_reason(
+    ticks: Ticks, outcome: str, cause: str, found: list[str], *, by_the_same: bool
 ) -> None:
-    """A takeover of what succeeded is none, nor is a retry of another firing's attempt."""
-    again(ticks)
-    ticks.alter(1, **first)
-    ticks.alter(1, 2, **second)
-    assert kinds(ticks.host) == found
-
-
-@pytest.mark.parametrize(
-    ("outcome", "found"), [("failed", []), ("timed-out", []), ("succeeded", ["twice"])]
-)
-def test_retries_are_of_what_failed(ticks: Ticks, outcome: str, found: list[str]) -> None:
-    """The same firing may not try again what has succeeded."""
-    again(ticks)
-    owner = ticks.store.executions("billing")[0].owner
-    ticks.alter(1, outcome=outcome)
-    ticks.alter(1, 2, cause="retry", owner=owner, owner_attempt=2)
-    assert kinds(ticks.host) == found
-
-
-def again(ticks: Ticks) -> None:
-    """Run the first tick once more."""
+    """A takeover of what succeeded has none, nor has a retry of another firing's attempt."""
     ticks.host.run("billing", "--again", "--tick", "t1", "--", "true")
     eventually(lambda: [e.outcome for e in ticks.store.executions("billing")][3:] == ["succeeded"])
+    owner = {"owner": ticks.store.executions("billing")[0].owner, "owner_attempt": 2}
+    ticks.alter(1, outcome=outcome)
+    ticks.alter(1, 2, cause=cause, **(owner if by_the_same else {}))
+    assert kinds(ticks.host) == found

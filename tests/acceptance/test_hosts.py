@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from answers import refused
@@ -44,7 +45,7 @@ def test_hosts_at_a_glance(new_host: Hosts) -> None:
         assert each["version"] == __version__
         assert abs(each["clock_ahead"]) < 5
         assert (each["silent_on"], each["drained_by"], each["machines"]) == (None, None, 1)
-        assert before - 60 < parsed(each["seen_at"]) < time.time() + 60
+        assert before - 60 < datetime.fromisoformat(each["seen_at"]).timestamp() < time.time() + 60
     for tick in ("3", "4", "5"):
         assert shown(a)["host-b"]["silent_on"] is None
         a.run("k", "--tick", tick, "--", "true")
@@ -78,13 +79,6 @@ def test_two_machines_of_one_name_are_told_apart(new_host: Hosts, operator: Once
     assert "two machines or more: all of them are drained" in drained.err
 
 
-def parsed(time_: str) -> float:
-    """Return a published time."""
-    from datetime import datetime
-
-    return datetime.fromisoformat(time_).timestamp()
-
-
 def test_the_table_and_the_other_formats(new_host: Hosts) -> None:
     """One line per host; a drained host is marked, and is not silent."""
     a, b = new_host("host-a"), new_host("host-b")
@@ -104,17 +98,11 @@ def test_the_table_and_the_other_formats(new_host: Hosts) -> None:
     assert a("hosts", "--format", "csv").out.decode().splitlines()[0] == ",".join(FIELDS)
 
 
-def test_no_hosts(new_host: Hosts) -> None:
-    """Before the first firing there is nothing to show."""
+def test_a_host_that_cannot_start_the_command_is_seen(new_host: Hosts) -> None:
+    """It skips before it claims. Before the first firing there is nothing to show."""
     host = new_host("host-a")
     assert host("init").status == 0
-    ended = host("hosts", "--json")
-    assert (ended.status, ended.out, ended.err) == (0, b"[]\n", "")
-
-
-def test_a_host_that_cannot_start_the_command_is_seen(new_host: Hosts) -> None:
-    """It skips before it claims."""
-    host = new_host("host-a")
+    assert host("hosts", "--json") == (0, b"[]\n", "")
     assert host.run("k", "--tick", "1", "--", "/no/such/program").status == 127
     assert (shown(host)["host-a"]["keys"], shown(host)["host-a"]["skips"]) == (1, 1)
 

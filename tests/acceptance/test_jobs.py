@@ -1,9 +1,6 @@
 """`oncecron jobs`: every key at a glance, by the installed console script."""
 
-import csv
 import getpass
-import io
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -83,14 +80,3 @@ def test_where_it_runs_and_who_has_paused_it(cluster: Oncecron, operator: Oncecr
     assert rows[2].endswith(f"by {getpass.getuser()}@host-a: the bank moves")
     firing.process.terminate()
     firing.wait()
-
-
-def test_every_format_says_the_same(store: Store, cluster: Oncecron) -> None:
-    """JSON, NDJSON and CSV."""
-    records = answer(cluster, "jobs", "--utc")
-    lines = cluster("jobs", "--format", "ndjson", "--utc").out.decode().splitlines()
-    assert [{**json.loads(line), "next_at": None} for line in lines] == [
-        {**record, "next_at": None} for record in records
-    ]
-    rows = csv.DictReader(io.StringIO(cluster("jobs", "--format", "csv", "--utc").out.decode()))
-    assert [list(row) for row in rows] == [JOB] * 3

@@ -100,14 +100,6 @@ def test_forged_keys_are_no_metrics(store: Store, host: Oncecron) -> None:
     assert all(line.isprintable() and len(line) < 1000 for line in lines)
 
 
-def test_every_finding_of_a_key_is_a_metric() -> None:
-    """A new kind of finding has to be one, too."""
-    from oncecron.alerts.kinds import KINDS
-    from oncecron.alerts.metrics import FINDINGS
-
-    assert set(FINDINGS) | {"channel", "clock", "same-name", "spooled"} == set(KINDS)
-
-
 def test_a_store_that_is_away_is_no_old_answer(host: Oncecron, public_path: Path) -> None:
     """`oncecron_up 0` and nothing of any key: printed, and in place of the file that was there."""
     file = public_path / "oncecron.prom"

@@ -15,7 +15,7 @@ from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventual
 from servers.oncecron import Ended, Oncecron
 
 from oncecron.core import clock
-from oncecron.stores import open_inspector, open_lease_store
+from oncecron.stores import open_lease_store
 from oncecron.stores.address import parse_address
 
 Hosts = Callable[..., Oncecron]
@@ -70,9 +70,7 @@ def well(ended: Ended) -> Ended:
 
 def passed(host: Oncecron) -> Ended:
     """Make a pass that prints nothing: as cron starts it, but at any time."""
-    ended = host("notify", "--now")
-    assert (ended.status, ended.err) == (0, ""), ended
-    return ended
+    return well(host("notify", "--now"))
 
 
 def test_a_failure_and_its_end_are_told_once_to_every_channel(
@@ -250,17 +248,6 @@ def test_a_channel_that_fails_is_tried_again_and_the_others_are_told(
     ]
 
 
-def test_a_pass_that_fails_as_cron_starts_it_complains_once(store: Store, cluster: Cluster) -> None:
-    """Cron mails each line, every minute."""
-    cluster.configure('[notify.channel.log]\ncommand = "echo no space; echo left >&2; exit 3"\n')
-    host = cluster.host()
-    host.run("billing", *FAILING)
-    inside = {"ONCECRON_KEY": PASS}
-    first, second = (cluster.host(**inside)("notify") for _ in range(2))
-    assert (first.status, second) == (0, Ended(0, b"", ""))
-    assert "channel log: the command failed with exit status 3: left; it is tried" in first.err
-
-
 def slow(received: Received) -> Answer | None:
     """Never answer."""
     threading.Event().wait(60)
@@ -311,6 +298,15 @@ def test_a_server_with_a_wrong_certificate_gets_nothing(
     trusting = cluster.host(SSL_CERT_FILE=str(certificates["ca.crt"]))
     passed(trusting)
     assert len(recorder.received) == 1
+
+
+def test_a_pass_that_fails_as_cron_starts_it_complains_once(store: Store, cluster: Cluster) -> None:
+    """Cron mails each line, every minute."""
+    cluster.configure('[notify.channel.log]\ncommand = "echo no space; echo left >&2; exit 3"\n')
+    cluster.host().run("billing", *FAILING)
+    first, second = (cluster.host(ONCECRON_KEY=PASS)("notify") for _ in range(2))
+    assert (first.status, second) == (0, Ended(0, b"", ""))
+    assert "channel log: the command failed with exit status 3: left; it is tried" in first.err
 
 
 def test_a_command_that_hangs_is_killed_with_all_that_it_started(
@@ -418,14 +414,10 @@ def test_a_host_without_channels_does_not_take_the_pass(
     refused(new_host()("notify"), 78, "no channel is configured; add a section [notify.channel.")
     cluster.configure('[notify.channel.ops]\nto = "a b"\n')
     refused(cluster.host()("notify"), 78, "[notify.channel.ops]: to: 'a b' is not a mail address")
+    both = cluster.host()("notify", "--now", "--test")
+    refused(both, 64, "--now and --test contradict each other; leave one out")
     assert cluster.host().run("billing", "--no-tick", "--", "true").status == 0
     assert store.executions(PASS) == store.skips(PASS) == []
-
-
-def test_modes_contradict_each_other(any_store: Store, cluster: Cluster) -> None:
-    """The message names them."""
-    ended = cluster.host()("notify", "--now", "--test")
-    refused(ended, 64, "--now and --test contradict each other; leave one out")
 
 
 def test_a_store_that_is_away_is_no_recovery(cluster: Cluster, any_store: Store) -> None:
@@ -452,23 +444,3 @@ def test_a_store_that_is_typed_reaches_the_pass(
     assert host.run("billing", *where, *FAILING).status == 3
     del host.environment["ONCECRON_CONFIG"]
     assert "exit status 3: oncecron CRITICAL: billing failed" in host("notify", *where).err
-
-
-def test_what_a_document_says_is_judged(
-    store: Store, cluster: Cluster, new_recorder: Recorders
-) -> None:
-    """A document that no pass has written is named, and everything is told again."""
-    recorder = new_recorder()
-    cluster.configure(hook(recorder))
-    host = cluster.host()
-    host.run("billing", *FAILING)
-    passed(host)
-    store_ = open_inspector(parse_address(store.owner_url), "oncecron")
-    [notice] = store_.notices(["hook"])
-    assert store_.put_notice(notice._replace(document="{}"))
-    store_.close()
-    ended = host("notify", "--now")
-    assert "what channel hook was notified of cannot be read, and is sent again" in ended.err
-    assert [said(body) for body in bodies(recorder)] == [[("problem", "failed", "billing")]] * 2
-    passed(host)
-    assert len(recorder.received) == 2

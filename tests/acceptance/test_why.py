@@ -88,20 +88,15 @@ def eventually_told(host: Oncecron, key: str, name: str) -> dict[str, Any]:
     return eventually(look, retry_on=AssertionError)
 
 
-def test_failed(store: Store, host: Oncecron) -> None:
-    """With exit status or signal."""
+def test_failed_and_timed_out(store: Store, host: Oncecron) -> None:
+    """With exit status or signal, or by --timeout."""
     host.run("billing", "--tick", "t1", "--", "sh", "-c", "exit 3")
     assert why(host, "billing")["verdict"] == "failed"
     assert "exit status 3" in told(host, "billing")
     host.run("billing", "--tick", "t2", "--", "sh", "-c", "kill -9 $$")
     assert "(signal SIGKILL)" in told(host, "billing")
-
-
-def test_timed_out(store: Store, host: Oncecron) -> None:
-    """By --timeout."""
-    assert (
-        host.run("billing", "--timeout", "0.5", "--tick", "t1", "--", "sleep", "60").status == 124
-    )
+    timed_out = host.run("billing", "--timeout", "0.5", "--tick", "t3", "--", "sleep", "60")
+    assert timed_out.status == 124
     assert why(host, "billing")["verdict"] == "timed-out"
     assert re.search("host-a stopped it after .*s, by --timeout ", told(host, "billing"))
 
@@ -141,46 +136,33 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     assert "Tick t2 of key billing succeeded on host-b" in told(a, "billing")
 
 
-def test_paused(new_host: Hosts, operator: Oncecron) -> None:
-    """By whom, and that it still is."""
-    host = new_host("host-a")
-    host.run("billing", "--tick", "t0", "--", "true")
-    assert operator("pause", "billing", "--reason", "the bank moves").status == 0
-    host.run("billing", "--tick", "t1", "--", "true")
-    text = told_with(
-        f"host-a skipped: the key was paused (by {ME}: the bank moves)", host, "billing"
-    )
-    assert text.startswith(
-        "Tick t1 of key billing did not run: every firing on record was skipped."
-    )
-    assert f"Key billing is paused by {ME} since" in text
-    assert why(host, "billing")["verdict"] == "skipped"
-
-
-def test_drained(new_host: Hosts, operator: Oncecron) -> None:
-    """One host claims nothing new, another one runs it."""
+def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
+    """By whom, and that it still is; a drained host claims nothing new, another one runs it."""
     a, b = new_host("host-a"), new_host("host-b")
     a.run("billing", "--tick", "t0", "--", "true")
-    assert operator("drain", "host-b").status == 0
-    b.run("billing", "--tick", "t1", "--", "true")
+    assert operator("pause", "billing", "--reason", "the bank moves").status == 0
     a.run("billing", "--tick", "t1", "--", "true")
+    text = told_with(f"host-a skipped: the key was paused (by {ME}: the bank moves)", a, "billing")
+    skipped = "did not run: every firing on record was skipped."
+    assert text.startswith(f"Tick t1 of key billing {skipped}")
+    assert f"Key billing is paused by {ME} since" in text
+    assert why(a, "billing")["verdict"] == "skipped"
+    assert operator("resume", "billing").status == 0
+    assert operator("drain", "host-b").status == 0
+    for host in (b, a):
+        host.run("billing", "--tick", "t2", "--", "true")
     text = told_with(f"host-b skipped: the host was drained (by {ME})", a, "billing")
-    assert text.startswith("Tick t1 of key billing succeeded on host-a.")
+    assert text.startswith("Tick t2 of key billing succeeded on host-a.")
 
 
-def test_late(store: Store, host: Oncecron) -> None:
-    """By how much, on the only host that fired."""
-    host.run("billing", "--tick", instant(3), "--starting-deadline", "60s", "--", "true")
-    text = told_with("after the tick's time; --starting-deadline had passed", host, "billing")
-    assert "did not run: every firing on record was skipped" in text
-    assert "it fired 3m" in text or "it fired 4m00s" in text, (
-        "three minutes, and what of this one has passed"
-    )
-
-
-def test_overtaken(store: Store, new_host: Hosts) -> None:
-    """A newer tick had been claimed before."""
+def test_late_and_overtaken(store: Store, new_host: Hosts) -> None:
+    """By how much; and by a newer tick that had been claimed before."""
     a, b = new_host("host-a"), new_host("host-b")
+    a.run("billing", "--tick", instant(3), "--starting-deadline", "60s", "--", "true")
+    text = told_with("after the tick's time; --starting-deadline had passed", a, "billing")
+    assert "did not run: every firing on record was skipped" in text
+    # Three minutes, and what of this one has passed.
+    assert "it fired 3m" in text or "it fired 4m00s" in text
     older = ("--tick", instant(5))
     a.run("billing", "--tick", instant(1), "--", "true")
     b.run("billing", *older, "--", "true")

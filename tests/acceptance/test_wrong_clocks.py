@@ -106,15 +106,3 @@ def test_a_zone_that_is_not_that_of_cron_is_named(any_store: Store, new_host: Ho
     host.run("k", *NIGHTLY, "Europe/Berlin", "--", "true")
     assert found(host) == []
     assert b"after the tick" not in host("why", "k").out
-
-
-def test_a_job_that_waits_until_it_starts_late_has_the_right_zone(
-    any_store: Store, new_host: Hosts
-) -> None:
-    """Its firings are in time. A host that wakes up late is so once."""
-    host = new_host("host-a")
-    night = datetime(2027, 1, 12, 2, 0, 1, tzinfo=UTC).timestamp()
-    for number, late in enumerate((HOUR, 2 * HOUR, 40, 1000, 1000)):
-        at(host, night + number * DAY + late)
-        host.run("k", *NIGHTLY, "UTC", "--", "true")
-        assert found(host) == []

@@ -12,13 +12,14 @@ from oncecron.core.model import Retention
 from oncecron.core.text import Clock
 from oncecron.core.tick import named_tick
 from oncecron.core.units import DAY
-from oncecron.log.jobs import JobSummary, jobs
+from oncecron.log.jobs import Sources, jobs
 from oncecron.log.overlap import Finding, Question, audit
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
+    from oncecron.core.job_summary import JobSummary
     from oncecron.core.log_rows import Expectation
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
@@ -49,7 +50,7 @@ def findings(log: Log, *, now: float = NOW, kept: float = 86400.0) -> list[tuple
 
 def job(log: Log, *, now: float = NOW) -> JobSummary:
     """Return the only key at a glance."""
-    [found] = jobs(log.people, log.people, now)
+    [found] = jobs(Sources(log.people, log.people, now))
     return found
 
 

@@ -14,9 +14,9 @@ from oncecron.core.model import Lease
 from oncecron.core.text import Clock
 from oncecron.core.tick import scheduled_tick
 from oncecron.log.account import account
-from oncecron.log.jobs import jobs
+from oncecron.log.jobs import Sources, jobs
 from oncecron.log.overlap import Question, audit
-from oncecron.log.tick_history import Sources, gather
+from oncecron.log.tick_history import facts_of
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -128,8 +128,8 @@ def test_what_has_no_living_lease_is_known_to_run_no_more(
 def outcomes(log: Log) -> list[str | None]:
     """Return how the only key goes, at a glance and in an account."""
     now = clock.wall()
-    facts = gather(Sources(log.people, log.people, (), now), KEY, None)
-    [job] = jobs(log.people, log.people, now)
+    facts = facts_of(Sources(log.people, log.people, now), KEY, None)
+    [job] = jobs(Sources(log.people, log.people, now))
     return [job.outcome, account(facts, Clock(utc=True)).verdict]
 
 
@@ -148,7 +148,7 @@ def test_a_tick_is_given_up_when_its_last_attempt_has_failed(a: Host, log: Log) 
 
 def given_up(log: Log, number: int) -> bool:
     """Return whether the account of a tick says that no attempt follows."""
-    facts = gather(Sources(log.people, log.people, (), clock.wall()), KEY, minute(number).text)
+    facts = facts_of(Sources(log.people, log.people, clock.wall()), KEY, minute(number).text)
     headline, *_ = account(facts, Clock(utc=True)).sentences
     return headline.endswith("given up after 2 attempts.")
 

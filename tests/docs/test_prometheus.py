@@ -9,17 +9,16 @@ from pathlib import Path
 import yaml
 from servers.prometheus import promtool
 
-from oncecron.alerts.findings import Finding
-from oncecron.alerts.metrics import FINDINGS, OF_JOBS, Reading, text_of
-from oncecron.log.jobs import JobSummary
+from oncecron.alerts.findings import KINDS, Finding
+from oncecron.alerts.metrics import OF_JOBS, Reading, text_of
+from oncecron.core.job_summary import JobSummary
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RULES = DOCS / "prometheus" / "rules.yml"
 METRIC = re.compile(r"\boncecron_[a-z_]+")
 OF_HOST = {"up", "collected_timestamp_seconds", "spooled_records", "incomplete", "failing_channels"}
-EVERY = {
-    f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *(name for name, _ in FINDINGS.values())}
-}
+OF_FINDINGS = {kind.metric for kind in KINDS.values() if kind.metric}
+EVERY = {f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *OF_FINDINGS}}
 
 
 def test_the_page_has_every_metric() -> None:
@@ -49,7 +48,7 @@ def test_the_rules_are_valid() -> None:
     assert used <= EVERY
     alerts = " ".join(rule["expr"] for rule in rules if "alert" in rule)
     recorded = {rule["record"] for rule in rules if "record" in rule}
-    for name, _ in FINDINGS.values():
+    for name in OF_FINDINGS:
         assert f"key:oncecron_{name}:max" in recorded
         assert f"key:oncecron_{name}:max > 0" in alerts
 

@@ -22,12 +22,13 @@ from oncecron.core.log_rows import (
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
 from oncecron.log.account import account
-from oncecron.log.jobs import JobSummary, jobs
-from oncecron.log.tick_history import Facts
+from oncecron.log.jobs import Sources, jobs
+from oncecron.log.tick_history import Division, Facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncecron.core.job_summary import JobSummary
     from oncecron.stores.api import Inspector
 
 NOW = 1000.0
@@ -64,10 +65,9 @@ def at_a_glance(
         history=lambda query: (each for each in newest if each.outcome == query.outcome),
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
-        item_lists=list,
     )
     people = cast("Inspector", store)
-    [job] = jobs(people, people, NOW)
+    [job] = jobs(Sources(people, people, NOW))
     return job
 
 
@@ -107,6 +107,30 @@ def test_a_shard_without_a_living_lease_does_not_run() -> None:
     assert verdict == "running"
     assert "2 shards: 1 without an end on record (1), 1 running (0)." in sentences[0]
     assert told(*shards).verdict == "no-end"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict", "described"),
+    [
+        ({0: "succeeded", 1: "succeeded"}, "succeeded", "2 succeeded (0-1)"),
+        ({0: "succeeded", 1: "failed"}, "failed", "1 succeeded (0), 1 failed (1)"),
+        ({0: "lost", 1: "failed"}, "lost", "1 failed (1), 1 lost (0)"),
+        ({0: "stopped", 1: "timed-out"}, "timed-out", "1 stopped (0), 1 timed out (1)"),
+        ({0: "unclaimed", 1: "succeeded"}, "unclaimed", None),
+        ({1: "failed"}, "incomplete", "1 failed (1), 1 not started (0)"),
+        ({1: "running"}, "running", None),
+        ({0: "failed", 1: "running"}, "running", None),
+        ({0: "lost", 5: "lost", 2: "lost", 7: "lost", 1: "lost"}, "incomplete",
+         "5 lost (0-2, 5, 7), 3 not started (3-4, 6)"),
+    ],
+)  # fmt: skip
+def test_a_tick_is_as_good_as_its_worst_shard(
+    outcomes: dict[int, str], verdict: str, described: str | None
+) -> None:
+    """Once nothing runs, and all have been started. The good ones come first, and runs of numbers as ranges."""
+    division = Division(8 if 7 in outcomes else 2, outcomes)
+    assert division.verdict() == verdict
+    assert described in (None, division.summary())
 
 
 @pytest.mark.parametrize(("duration", "end"), [(None, " and has no end on record"), (5.6, "")])
@@ -152,27 +176,16 @@ def test_every_reason_of_a_skip_has_its_sentence() -> None:
         assert not line.startswith(f"00:15:02 host-b skipped: {reason}")
 
 
-def test_a_pause_comes_with_its_end() -> None:
-    """A command that can be pasted."""
-    lines = [told(pauses=[pause(key, None)]).sentences[1] for key in ("k", ALL_KEYS)]
-    assert lines[0].endswith("; to resume: `oncecron resume k`")
-    assert lines[1].endswith("; to resume: `oncecron resume --all`")
-
-
 def test_commands_are_shown_as_the_caller_wants_them() -> None:
-    """With the store that was typed."""
-    skips = [TracedSkip(SKIP, None)] * 21
-    facts = Facts(
-        "k", "t1", None, (), (), skips, (), (), (pause("k", None),), {}, frozenset(), (), NOW
-    )
-    sentences = account(
-        facts, Clock(utc=True), lambda words: f"`oncecron {words} --store s`"
-    ).sentences
-    assert (
-        "Further skips on record: 1. To list all: `oncecron history --skips k --store s`"
-        in sentences
-    )
-    assert sentences[-1].endswith("to resume: `oncecron resume k --store s`")
+    """With the store that was typed; for a pause of the key, and for that of all keys."""
+    skips, pauses = [TracedSkip(SKIP, None)] * 21, [pause("k", None), pause(ALL_KEYS, None)]
+    facts = Facts("k", "t1", None, (), (), skips, (), (), pauses, {}, frozenset(), (), NOW)
+    shown = account(facts, Clock(utc=True), lambda words: f"`oncecron {words} --store s`").sentences
+    further = "Further skips on record: 1. To list all: `oncecron history --skips k --store s`"
+    assert further in shown
+    assert shown[-2].endswith("; to resume: `oncecron resume k --store s`")
+    assert shown[-1].endswith("; to resume: `oncecron resume --all --store s`")
+    assert "; to resume: `oncecron resume k`" in told(pauses=pauses).sentences[1]
 
 
 def test_what_waits_for_its_next_attempt_runs() -> None:
@@ -232,13 +245,12 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
         leases=lambda: asked.append("leases") or [],
         newest=answer("newest", *(ran(1, key=name) for name in names)),
         reasons=answer("reasons", *(SkipReason(name, "t", "h", "held") for name in names)),
-        item_lists=lambda: asked.append("item_lists") or [],
     )
     people = cast("Inspector", store)
-    found = list(jobs(people, people, NOW))
+    found = list(jobs(Sources(people, people, NOW)))
     assert len(found) == keys
     assert {job.missed + bool(job.overdue) for job in found} == {1}
-    assert sorted(asked) == ["item_lists", "job_keys", "leases", "newest", "pauses", "reasons"]
+    assert sorted(asked) == ["job_keys", "leases", "newest", "pauses", "reasons"]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.alerts.findings import Limits, check
-from oncecron.alerts.kinds import KINDS
+from oncecron.alerts.findings import KINDS, Limits, Situation, check
 from oncecron.core.log_rows import Execution, Expectation, JobKey, LeaseView, Pause, SkipReason
 from oncecron.core.text import Clock
-from oncecron.log.jobs import jobs
+from oncecron.log.jobs import Sources, jobs
 
 if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding
@@ -97,7 +96,7 @@ class World:
                 )
             ]
 
-    def findings(self, *, judged: bool) -> list[Finding]:
+    def findings(self, *, brief: bool) -> list[Finding]:
         """Return what is wrong."""
         people = cast(
             "Inspector",
@@ -108,12 +107,12 @@ class World:
                 history=lambda query: (e for e in self.newest if e.outcome == query.outcome),
                 newest=self._newest,
                 reasons=lambda _since: iter(self.skips),
-                item_lists=list,
             ),
         )
-        found = list(jobs(people, people, NOW, judged=judged))
+        found = list(jobs(Sources(people, people, NOW), brief=brief))
         limits = Limits(1, 3, dict.fromkeys(KINDS, 2))
-        return check(found, self.leases, 0, limits, NOW, Clock(utc=True)).findings
+        situation = Situation(NOW, found, self.leases)
+        return check(situation, limits, Clock(utc=True)).findings
 
     def _newest(self, limit: int, _keys: Any) -> Any:
         self.read += len(self.newest[:limit])
@@ -133,8 +132,8 @@ def test_the_findings_do_not_depend_on_how_much_is_read(seed: int) -> None:
     for number in range(300):
         draw = random.Random(f"{seed} {number}")
         world = World(draw)
-        complete = world.findings(judged=False)
-        assert world.findings(judged=True) == complete, (seed, number)
+        complete = world.findings(brief=False)
+        assert world.findings(brief=True) == complete, (seed, number)
         found |= {each.finding for each in complete}
     assert {"failed", "lost", "missed", "overrun", "silent"} <= found
 
@@ -157,9 +156,9 @@ def well(number_of_executions: int) -> World:
 def test_a_key_that_is_well_costs_one_row() -> None:
     """And jobs read the rows from which they show the usual duration."""
     world = well(150)
-    assert world.findings(judged=True) == []
+    assert world.findings(brief=True) == []
     assert world.read == 1
-    assert world.findings(judged=False) == []
+    assert world.findings(brief=False) == []
     assert world.read == 1 + 25
 
 
@@ -173,15 +172,15 @@ def test_a_mark_of_the_future_hides_no_missed_tick() -> None:
     ]
     world.newest.insert(0, world.newest[0]._replace(tick=_text(NOW + 1000 * HOUR)))
     world.keys = [known._replace(high_water=NOW + 1000 * HOUR)]
-    [found] = world.findings(judged=True)
+    [found] = world.findings(brief=True)
     assert (found.finding, found.count) == ("missed", 1)  # and one is due
-    assert world.findings(judged=True) == world.findings(judged=False)
+    assert world.findings(brief=True) == world.findings(brief=False)
     world.newest = world.newest[:1]
-    assert world.findings(judged=True) == []
+    assert world.findings(brief=True) == []
     assert known.expected
     since = known.expected._replace(since=NOW + 1000 * HOUR)
     world.keys = [known._replace(expected=since, high_water=None)]
-    assert world.findings(judged=True) == []
+    assert world.findings(brief=True) == []
 
 
 def test_a_run_without_a_tick_does_not_hide_a_tick_that_was_given_back() -> None:
@@ -190,6 +189,6 @@ def test_a_run_without_a_tick_does_not_hide_a_tick_that_was_given_back() -> None
     first, second, third = world.newest
     world.newest = [first._replace(tick=None), second._replace(outcome="not-started"), third]
     world.keys = [world.keys[0]._replace(high_water=NOW // HOUR * HOUR - HOUR)]
-    assert [each.finding for each in world.findings(judged=True)] == ["missed"]
-    assert world.findings(judged=True) == world.findings(judged=False)
-    assert world.findings(judged=True)[0].count == 1
+    assert [each.finding for each in world.findings(brief=True)] == ["missed"]
+    assert world.findings(brief=True) == world.findings(brief=False)
+    assert world.findings(brief=True)[0].count == 1

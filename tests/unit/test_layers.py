@@ -24,23 +24,10 @@ WINGS = ("log", "alerts", "each", "crontab")
 FLOORS = (("__main__",), ("cli",), WINGS, *((name,) for name in KERNEL))
 
 STILL = {
-    "oncecron.alerts.findings imports oncecron.each.reports",
-    "oncecron.alerts.findings imports oncecron.log.hosts",
-    "oncecron.alerts.findings imports oncecron.log.jobs",
-    "oncecron.alerts.look imports oncecron.log.hosts",
-    "oncecron.alerts.look imports oncecron.log.jobs",
-    "oncecron.alerts.look imports oncecron.log.wrong_times",
-    "oncecron.alerts.metrics imports oncecron.log.jobs",
-    "oncecron.alerts.notify imports oncecron.log.account",
-    "oncecron.alerts.notify imports oncecron.log.tick_history",
-    "oncecron.config.check imports oncecron.alerts.settings",
     "oncecron.config.check imports oncecron.each.options",
     "oncecron.config.file imports oncecron.each.options",
     "oncecron.config.job_commands imports oncecron.each.options",
     "oncecron.core.log_rows imports oncecron.each.values",
-    "oncecron.core.missed imports oncecron.stores.api",
-    "oncecron.log.jobs imports oncecron.each.reports",
-    "oncecron.log.overlap imports oncecron.each.reports",
     "oncecron.run.guard imports oncecron.alerts.pinger",
     "oncecron.run.guard imports oncecron.each.runner",
     "oncecron.run.guard imports oncecron.each.spec",

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron.alerts.changes import acknowledged, changes, message_id, tried, with_ids
-from oncecron.alerts.findings import finding
-from oncecron.alerts.notified import (
+from oncecron.alerts.changes import (
     Failing,
-    Notified,
-    failed,
+    Knowledge,
+    changes,
+    document_of,
     failing_channels,
+    failure_after,
     identity,
-    read,
-    written,
+    knowledge_after,
+    knowledge_in,
+    knowledge_under_way,
+    message_id,
+    with_ids,
 )
-from oncecron.alerts.settings import Channel
+from oncecron.alerts.channels import Channel
+from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
 from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.log_rows import Notice
+from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_FORGOTTEN
 
 if TYPE_CHECKING:
@@ -43,15 +48,15 @@ def said(found: list[Change]) -> list[tuple[str, str, str | None, str]]:
     ]
 
 
-def know(*findings: Finding, at: float = NOW) -> Notified:
+def know(*findings: Finding, at: float = NOW) -> Knowledge:
     """Return what a channel knows that has acknowledged these findings."""
-    found = changes(OPS, Notified(), findings, at)
-    return acknowledged(tried(Notified(), found, at), found, at)
+    found = changes(OPS, Knowledge(), findings, at)
+    return knowledge_after(knowledge_under_way(Knowledge(), found, at), found, at)
 
 
 def test_a_finding_is_told_once_and_its_end_once() -> None:
     """In both directions; a count that grows, other words and a later tick are no change."""
-    [problem] = changes(OPS, Notified(), [FAILED], NOW)
+    [problem] = changes(OPS, Knowledge(), [FAILED], NOW)
     assert said([problem]) == [("problem", "failed", "billing", "critical")]
     known = know(FAILED)
     grown = FAILED._replace(count=7, reason="failed, 7 runs in a row", since=NOW, tick="t")
@@ -59,8 +64,8 @@ def test_a_finding_is_told_once_and_its_end_once() -> None:
     [over] = changes(OPS, known, [], NOW + 120)
     assert said([over]) == [("recovered", "failed", "billing", "ok")]
     assert (over.previous, over.finding.since) == ("critical", FAILED.since)
-    known = acknowledged(tried(known, [over], NOW + 120), [over], NOW + 120)
-    assert known == Notified()
+    known = knowledge_after(knowledge_under_way(known, [over], NOW + 120), [over], NOW + 120)
+    assert known == Knowledge()
     assert changes(OPS, known, [], NOW + 180) == []
 
 
@@ -70,7 +75,7 @@ def test_what_gets_worse_is_a_change_and_what_gets_better_is_none() -> None:
     worse = SLOW._replace(state="critical")
     [change] = changes(OPS, known, [worse], NOW)
     assert (change.change, change.previous) == ("worse", "warning")
-    known = acknowledged(tried(known, [change], NOW), [change], NOW)
+    known = knowledge_after(knowledge_under_way(known, [change], NOW), [change], NOW)
     assert changes(OPS, known, [SLOW], NOW) == []
     assert changes(OPS, known, [worse], NOW) == []
 
@@ -113,9 +118,9 @@ def test_a_reminder_comes_after_its_time_and_then_again() -> None:
         assert changes(OPS, known, [FAILED], NOW + later, remind=DAY) == []
     [reminder] = changes(OPS, known, [FAILED], NOW + DAY, remind=DAY)
     assert reminder.change == "reminder"
-    under_way = tried(known, [reminder], NOW + DAY)
+    under_way = knowledge_under_way(known, [reminder], NOW + DAY)
     assert under_way == known
-    known = acknowledged(under_way, [reminder], NOW + DAY)
+    known = knowledge_after(under_way, [reminder], NOW + DAY)
     assert changes(OPS, known, [FAILED], NOW + DAY + 60, remind=DAY) == []
     assert len(changes(OPS, known, [FAILED], NOW + 2 * DAY, remind=DAY)) == 1
     assert changes(OPS, known, [FAILED], NOW + 9 * DAY) == []
@@ -123,48 +128,53 @@ def test_a_reminder_comes_after_its_time_and_then_again() -> None:
 
 def test_what_was_not_acknowledged_is_told_again_and_its_end_too() -> None:
     """Nobody can tell whether the message has arrived; what came and went meanwhile is told as well."""
-    found = changes(OPS, Notified(), [FAILED], NOW)
-    lost = tried(Notified(), found, NOW)
+    found = changes(OPS, Knowledge(), [FAILED], NOW)
+    lost = knowledge_under_way(Knowledge(), found, NOW)
     assert said(changes(OPS, lost, [FAILED], NOW + 60)) == said(found)
     assert said(changes(OPS, lost, [], NOW + 60)) == [("recovered", "failed", "billing", "ok")]
     over = changes(OPS, know(FAILED), [], NOW)
-    lost = tried(know(FAILED), over, NOW)
+    lost = knowledge_under_way(know(FAILED), over, NOW)
     assert said(changes(OPS, lost, [], NOW + 60)) == said(over)
     assert said(changes(OPS, lost, [FAILED], NOW + 60)) == said(found)
 
 
-def ids(known: Notified, found: list[Change], at: float, channel: str = "ops") -> list[str]:
+def ids(known: Knowledge, found: list[Change], at: float, channel: str = "ops") -> list[str]:
     """Return the ids of changes that are sent at a time."""
-    return [each.change_id for each in with_ids(channel, tried(known, found, at), found)]
+    return [
+        each.change_id for each in with_ids(channel, knowledge_under_way(known, found, at), found)
+    ]
 
 
 def test_a_change_that_is_sent_again_has_the_same_id() -> None:
     """In whichever message it comes; another one, later or for another channel, has another id."""
-    first = changes(OPS, Notified(), [MISSED], NOW)
-    lost = tried(Notified(), first, NOW)
+    first = changes(OPS, Knowledge(), [MISSED], NOW)
+    lost = knowledge_under_way(Knowledge(), first, NOW)
     again = changes(OPS, lost, [SLOW, MISSED], NOW + 60)
-    known = [ids(Notified(), first, NOW)[0]]
+    known = [ids(Knowledge(), first, NOW)[0]]
     assert ids(lost, again, NOW + 60)[1] == known[0]
-    assert ids(tried(lost, again, NOW + 60), again, NOW + 120)[1] == known[0]
+    assert ids(knowledge_under_way(lost, again, NOW + 60), again, NOW + 120)[1] == known[0]
     over = changes(OPS, lost, [], NOW + 60)
     known += ids(lost, over, NOW + 60)
-    lost = tried(lost, over, NOW + 60)
+    lost = knowledge_under_way(lost, over, NOW + 60)
     assert ids(lost, changes(OPS, lost, [], NOW + 120), NOW + 120) == known[1:]
     back = changes(OPS, lost, [MISSED], NOW + 180)  # whoever has seen its end has to hear of it
     known += ids(lost, back, NOW + 180)
-    known += ids(Notified(), first, NOW + DAY) + ids(Notified(), first, NOW, "other")
+    known += ids(Knowledge(), first, NOW + DAY) + ids(Knowledge(), first, NOW, "other")
     for at in (NOW, NOW + DAY):
         reminders = changes(OPS, know(MISSED, at=at), [MISSED], NOW + 9 * DAY, remind=DAY)
         known += ids(know(MISSED, at=at), reminders, NOW + 9 * DAY)
     assert len({*known}) == len(known) == 7
-    assert message_id(with_ids("ops", tried(Notified(), first, NOW), first)) not in known
+    assert (
+        message_id(with_ids("ops", knowledge_under_way(Knowledge(), first, NOW), first))
+        not in known
+    )
 
 
 def test_what_is_worse_keeps_its_id_where_it_is_sent_again_as_a_problem() -> None:
     """Nobody can tell by then what the channel knew before."""
     critical = SLOW._replace(state="critical")
     worse = changes(OPS, know(SLOW), [critical], NOW + 60)
-    lost = tried(know(SLOW), worse, NOW + 60)
+    lost = knowledge_under_way(know(SLOW), worse, NOW + 60)
     again = changes(OPS, lost, [critical], NOW + 120)
     assert (worse[0].change, again[0].change) == ("worse", "problem")
     assert ids(know(SLOW), worse, NOW + 60) == ids(lost, again, NOW + 120)
@@ -173,16 +183,16 @@ def test_what_is_worse_keeps_its_id_where_it_is_sent_again_as_a_problem() -> Non
 def test_a_channel_knows_no_more_than_its_document_holds() -> None:
     """The others come when some have recovered; none is forgotten, and none is told twice."""
     many = [finding("failed", f"job-{number}", 1, "failed") for number in range(5000)]
-    known, told = Notified(), list[str]()
+    known, told = Knowledge(), list[str]()
     while found := changes(OPS, known, many, NOW):
         assert len(found) > min(1000, len(many) - 1)
         told += [str(each.finding.key) for each in found]
-        known = acknowledged(tried(known, found, NOW), found, NOW)
-        assert len(written(known)) < LONGEST_DOCUMENT
+        known = knowledge_after(knowledge_under_way(known, found, NOW), found, NOW)
+        assert len(document_of(known)) < LONGEST_DOCUMENT
         assert not changes(OPS, known, many, NOW)
         many = [each for each in many if each.key not in told]
         over = changes(OPS, known, many, NOW)
-        known = acknowledged(tried(known, over, NOW), over, NOW)
+        known = knowledge_after(knowledge_under_way(known, over, NOW), over, NOW)
     assert sorted(told) == sorted(f"job-{number}" for number in range(5000))
 
 
@@ -211,36 +221,38 @@ def test_no_change_is_ever_forgotten() -> None:
     random = Random(4711)
     kinds = [FAILED, SLOW, MISSED, SLOW._replace(state="critical")]
     for _ in range(200):
-        known, told = Notified(), dict[object, str]()
+        known, told = Knowledge(), dict[object, str]()
         seen, at = set[object](), NOW
         for _ in range(random.randrange(1, 12)):
             at += 60
             present = {identity(each): each for each in random.sample(kinds, random.randrange(4))}
             found = changes(OPS, known, list(present.values()), at)
-            under_way = tried(known, found, at)
+            under_way = knowledge_under_way(known, found, at)
             fate = random.choice(["before", "lost", "unrecorded", "well"])
             if fate == "before":
                 continue  # killed before anything was written: the findings are still unknown
             seen |= set(present)
             if fate in ("unrecorded", "well"):
                 told |= {identity(each.finding): each.finding.state for each in found}
-            known = acknowledged(under_way, found, at) if fate == "well" else under_way
+            known = knowledge_after(under_way, found, at) if fate == "well" else under_way
         found = changes(OPS, known, [], at + 60)
         told |= {identity(each.finding): each.finding.state for each in found}
         assert set(told.values()) <= {"ok"}
         assert set(told) == seen
 
 
-def test_a_document_is_read_as_it_was_written() -> None:
+def test_a_document_is_read_as_it_was_document_of() -> None:
     """With every field; also a failure."""
-    under_way = tried(know(FAILED, SLOW), changes(OPS, know(FAILED, SLOW), [], NOW), NOW)
+    under_way = knowledge_under_way(
+        know(FAILED, SLOW), changes(OPS, know(FAILED, SLOW), [], NOW), NOW
+    )
     for notified in (
-        Notified(),
+        Knowledge(),
         know(FAILED, SLOW, MISSED),
         under_way,
         under_way._replace(failing=Failing(NOW, NOW + 60, 2, "HTTP status 500")),
     ):
-        assert read(Notice("ops", 3, written(notified))) == notified
+        assert knowledge_in(Notice("ops", 3, document_of(notified))) == notified
 
 
 @pytest.mark.parametrize(
@@ -252,7 +264,7 @@ def test_a_document_is_read_as_it_was_written() -> None:
         '{"known": [], "failing": {"since": 1, "tried_at": 1e300, "tries": 1, "error": ""}}',
         '{"known": [], "failing": {"since": 1, "tried_at": 1, "tries": "1", "error": ""}}',
         *(
-            written(know(FAILED)).replace(*swap)
+            document_of(know(FAILED)).replace(*swap)
             for swap in (
                 ('"billing"', "7"),
                 ('"critical"', '"bad"'),
@@ -267,7 +279,7 @@ def test_a_document_that_nobody_wrote_counts_as_none(
     document: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is named, and everything is told again: a role that may write it can cause noise, not silence."""
-    assert read(Notice("ops\x1b[31m", 1, document)) == Notified()
+    assert knowledge_in(Notice("ops\x1b[31m", 1, document)) == Knowledge()
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith(r"oncecron: what channel ops\x1b[31m was notified of cannot be read")
 
@@ -276,12 +288,18 @@ def test_a_channel_that_fails_twice_in_a_row_is_a_finding_as_long_as_it_is_tried
     """A single failure is repaired a minute later, and a channel that was removed is no finding for ever."""
     failing = None
     for number, at in enumerate(itertools.islice(itertools.count(NOW, 60.0), 3)):
-        failing = failed(failing, f"HTTP status 50{number}", at)
-        notice = Notice("chat", 1, written(Notified(failing=failing)))
-        found = list(failing_channels([notice], at))
+        failing = failure_after(failing, f"HTTP status 50{number}", at)
+        notice = Notice("chat", 1, document_of(Knowledge(failing=failing)))
+        found = channel_findings(notice, at)
         assert len(found) == (number > 0)
     [finding_] = found
     assert (finding_.channel, finding_.key, finding_.since) == ("chat", None, NOW)
     assert (finding_.finding, finding_.state) == ("channel", "critical")
     assert finding_.reason == "channel chat of notify fails: HTTP status 502"
-    assert list(failing_channels([notice], at + CHANNEL_FORGOTTEN + 1)) == []
+    assert channel_findings(notice, at + CHANNEL_FORGOTTEN + 1) == []
+
+
+def channel_findings(notice: Notice, now: float) -> list[Finding]:
+    """Return what is wrong with the channel of a document."""
+    situation = Situation(now, [], failing=failing_channels([notice]))
+    return check(situation, Limits(1, 3, DEFAULT_STATES), Clock(utc=True)).findings

@@ -9,10 +9,9 @@ import json
 import pytest
 
 from oncecron.alerts.changes import Change
-from oncecron.alerts.channels import mail_of, rendered
+from oncecron.alerts.channels import Channel, mail_of, render
 from oncecron.alerts.findings import finding
 from oncecron.alerts.message import Evidence, Message, as_json, summary, text
-from oncecron.alerts.settings import Channel
 
 NOW = 1_795_400_000.0
 FORMS = ("text", "json", "slack", "mattermost")
@@ -106,7 +105,7 @@ def test_a_thousand_changes_are_one_message_that_a_chat_accepts(form: str) -> No
     """What does not fit is counted; a program gets all of it."""
     evidence = {place: Evidence(["word " * 500] * 50, "x" * 100_000) for place in range(10)}
     found = message(*("failed " + "long " * 200 for _ in range(1000)), evidence=evidence)
-    sent = rendered(channel(form), found)
+    sent = render(channel(form), found)
     if form == "json":
         assert len(json.loads(sent)["changes"]) == 1000
         return
@@ -122,7 +121,7 @@ def test_a_hostile_text_takes_no_effect(form: str) -> None:
     login = "postgresql://u:s3cret@db/x"
     evidence = {0: Evidence([HOSTILE, login], HOSTILE)}
     found = message(HOSTILE, f"cannot reach {login}", evidence=evidence)
-    sent = rendered(channel(form), found)
+    sent = render(channel(form), found)
     if form == "json":
         assert sent.isascii()
         assert sent.isprintable()
@@ -144,7 +143,7 @@ def test_a_hostile_text_adds_no_header_to_a_mail() -> None:
     """The subject is one line, in ASCII on the wire; the text arrives as it is."""
     ops = channel("text")._replace(sender="cron@example.com")
     found = message(HOSTILE + " ü€" * 100)
-    raw = mail_of(ops, found, text(found))
+    raw = mail_of(ops, found)
     mail = email.message_from_bytes(raw, policy=email.policy.default)
     assert mail.keys() == [
         *("To", "From", "Subject", "Date", "Message-ID", "Auto-Submitted"),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron.alerts.settings import NOTIFY_KEY, Channel, parsed_notify, read_notify
+from oncecron.alerts.channels import Channel
+from oncecron.alerts.settings import NOTIFY_KEY, parse_notify, read_notify
 from oncecron.config.check import check_file
 from oncecron.config.file import read_file
 from oncecron.core.errors import ConfigurationError
@@ -28,7 +29,7 @@ def written(path: Path, text: str, mode: int = 0o600) -> str:
 def problems(path: Path, text: str, mode: int = 0o600) -> list[str]:
     """Return what `config check` finds, without the path."""
     file = written(path, text, mode)
-    found = list(map(str, check_file(file)))
+    found = list(map(str, check_file(file, lambda read: parse_notify(read)[1])))
     assert all("s3cret" not in each for each in found)
     return [each.removeprefix(file).strip() for each in found]
 
@@ -54,8 +55,9 @@ def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
         Channel("log", "command", "logger -t cron", "json"),
     )
     assert notify.channels[1].shown == "https://hooks.slack.com/***"
-    assert (notify.remind, notify.failures, notify.slow) == (86400.0, 3, 5)
-    assert (notify.states["overrun"], notify.states["slow"], notify.states["failed"]) == (0, 2, 2)
+    limits = notify.limits
+    assert (notify.remind, limits.failures, limits.slow) == (86400.0, 3, 5)
+    assert [limits.states[kind] for kind in ("overrun", "slow", "failed")] == [0, 2, 2]
     assert notify.ping_url == "https://hc.example.com/uuid"
     assert problems(tmp_path, (tmp_path / "oncecron.toml").read_text()) == []
     assert [notify.channels[1].is_for(key) for key in ("billing", "a/b", "a/c", None)] == [
@@ -75,14 +77,8 @@ OPS = "[notify.channel.ops]\n"
         ("notify = 1", ": notify must be a table: [notify]"),
         ("notfy.x = 1", ": unknown key 'notfy'; did you mean [notify]?"),
         ("[notify]\nremnd = 1", "[notify]: unknown key 'remnd'; did you mean remind?"),
-        (
-            "[notify.ops]\nto = 'a@b'",
-            "[notify]: unknown section [notify.ops]; a channel is [notify.channel.ops]",
-        ),
-        (
-            "[notify.chanel.ops]\nto = 'a@b'",
-            "[notify]: unknown key 'chanel'; did you mean channel?",
-        ),
+        ("[notify.ops]\nto = 'a@b'", "[notify]: unknown section [notify.ops]; a channel is [notify.channel.ops]"),
+        ("[notify.chanel.ops]\nto = 'a@b'", "[notify]: unknown key 'chanel'; did you mean channel?"),
         ("[notify]\nremind = '1s'", "[notify]: remind: '1s' is too small; the minimum is 600 s"),
         ("[notify]\nremind = true", "[notify]: remind: True is neither a text nor a number"),
         ("[notify]\nfailures = 0", "[notify]: failures: '0' is too small; the minimum is 1"),
@@ -108,16 +104,13 @@ OPS = "[notify.channel.ops]\n"
         (OPS + "url_file = 'none'", "[notify.channel.ops]: url_file: "),
         (OPS + "command = ''", "[notify.channel.ops]: command must be a text of one line"),
         (OPS + "command = 'x'\nkeys = 'a'", "[notify.channel.ops]: keys must be a list of keys"),
-        (
-            OPS + "command = 'x'\nkeys = ['a b']",
-            "[notify.channel.ops]: keys: no job can have a key such as 'a b'",
-        ),
+        (OPS + "command = 'x'\nkeys = ['a b']", "[notify.channel.ops]: keys: no job can have a key such as 'a b'"),
         (OPS + "command = 'x'\ntimeout = '2h'", "[notify.channel.ops]: timeout: '2h' is too large"),
         (OPS + "command = 'x'\nkind = 1", "[notify.channel.ops]: unknown key 'kind'; known keys: "),
         ("[notify.channel.ping_url]\nto = 'a@b'", "[notify.channel.ping_url]: 'ping_url' cannot"),
         ('[notify.channel."a b"]\nto = "a@b"', "[notify.channel.\"a b\"]: 'a b' cannot be the"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     """By `config check`; none of them stops a job."""
     [found] = problems(tmp_path, text)
@@ -127,7 +120,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str)
         assert file.notify
         with pytest.raises(ConfigurationError):
             read_notify(file)
-        assert all(each.keys == (NOTIFY_KEY,) for each in parsed_notify(file)[1])
+        assert all(each.keys == (NOTIFY_KEY,) for each in parse_notify(file)[1])
 
 
 def test_a_secret_is_not_for_everybody(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncecron.log.upcoming import Coming, coming
+from oncecron.log.upcoming import Coming, coming_ticks
 
 
 def at(text: str) -> float:
@@ -17,14 +17,14 @@ def at(text: str) -> float:
 
 def of(schedule: str, zone: str, since: str, count: int = 3) -> list[Coming]:
     """Return so many coming ticks and no others."""
-    return coming(None, schedule, zone, at(since), count, changes=False)
+    return coming_ticks(None, schedule, zone, at(since), count, changes=False)
 
 
 def marked(
     schedule: str, since: str = "2026-11-20", zone: str = "Europe/Berlin"
 ) -> list[tuple[str, str | None]]:
     """Return local time and mark of the ticks beside the next two changes."""
-    found = coming(None, schedule, zone, at(since), 1, changes=True)
+    found = coming_ticks(None, schedule, zone, at(since), 1, changes=True)
     return [(each.local[:16] + each.local[19:], each.change) for each in found[1:]]
 
 
@@ -107,7 +107,9 @@ def test_a_zone_without_changes_has_none(zone: str) -> None:
 
 def test_a_change_that_is_near_is_listed_once() -> None:
     """Between the ticks asked for, and before the first of them."""
-    found = coming(None, "0 */6 * * *", "Europe/Berlin", at("2026-10-24T23:00"), 4, changes=True)
+    found = coming_ticks(
+        None, "0 */6 * * *", "Europe/Berlin", at("2026-10-24T23:00"), 4, changes=True
+    )
     assert [each.change for each in found[:4]] == [FALLEN, None, None, None]
     assert [each.change for each in found[4:]] == [FORWARD, SPRUNG]
     of_the_night = of("30 2 * * *", "Europe/Berlin", "2027-03-27", 3)

@@ -10,7 +10,7 @@ import pytest
 from oncecron.core.log_rows import Expectation, HostTicks, JobKey
 from oncecron.core.tick import minute_tick
 from oncecron.core.units import DAY, HOUR, MINUTE
-from oncecron.log.wrong_times import after_their_ticks
+from oncecron.log.wrong_times import wrong_zones
 
 NIGHT = 1_799_978_400.0
 """02:00 UTC on a day in January 2027."""
@@ -47,7 +47,7 @@ def told(
 
     key = JobKey("k", 0, Expectation(schedule, zone, 1, None, 0.0))
     log = cast("Any", SimpleNamespace(traced=traced))
-    return [each.text for each in after_their_ticks(log, [key], rows)]
+    return [each.text for each in wrong_zones(log, [key], rows)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""Gather what `check`, `notify` and `metrics` judge: of the store, of the wings, and of this host.
+
+The wings know nothing of each other. Each line about one of them stands here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncecron.alerts.changes import failing_channels
+from oncecron.alerts.findings import Situation
+from oncecron.cli.command import spools
+from oncecron.core.silent_hosts import recent
+from oncecron.core.text import Clock
+from oncecron.each.reports import fields_of_jobs, items_in_doubt, items_left, newest_lists
+from oncecron.log.jobs import jobs
+from oncecron.log.wrong_times import future_marks, wrong_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from oncecron.config.settings import Settings
+    from oncecron.core.job_summary import JobSummary, Remark
+    from oncecron.core.log_rows import HostTicks, ListView
+    from oncecron.log.jobs import Sources
+
+_OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
+"""The findings for which all hosts of all keys are read. They may be many."""
+
+
+def every_job(sources: Sources) -> Iterator[JobSummary]:
+    """Yield every key by name, with its items."""
+    return jobs(sources, items=fields_of_jobs(sources.store.item_lists()))
+
+
+def gather(
+    sources: Sources,
+    states: Mapping[str, int],
+    *,
+    utc: bool = True,
+    keys: Collection[str] = (),
+    channels: Collection[str] = (),
+    spooled: int = 0,
+    brief: bool = True,
+) -> Situation:
+    """Read once all that is judged of every key, or of `keys`. Raises `StoreError`.
+
+    `states`: the state of each finding; what nobody looks for is not read. `utc`: how the sentences show times.
+    `channels`: those of `notify` that are configured. `brief`: see `jobs`.
+    """
+    store = sources.store
+    leases, lists = sources.leases, store.item_lists()
+    found = list(jobs(sources, keys, items=fields_of_jobs(lists), brief=brief))
+    failing = {} if keys else failing_channels(store.notices(channels))
+    hosts = store.host_ticks() if any(states[kind] for kind in _OF_HOSTS) else ()
+    remarks = {
+        kind: [remark for remark in of_kind if not keys or remark.key in keys]
+        for kind, of_kind in _remarks(sources, lists, hosts, Clock(utc)).items()
+        if states[kind]
+    }
+    return Situation(
+        sources.now,
+        found,
+        leases,
+        hosts,
+        {pause.host for pause in sources.pauses if pause.host is not None},
+        remarks,
+        failing,
+        spooled,
+        not (store.unreadable or sources.log.unreadable),
+    )
+
+
+def _remarks(
+    sources: Sources, lists: Collection[ListView], hosts: Collection[HostTicks], clock: Clock
+) -> Mapping[str, Iterator[Remark]]:
+    keys, now = sources.store_keys, sources.now
+    return {
+        "in-doubt": items_in_doubt(newest_lists(lists).values()),
+        "left": items_left([*lists]),
+        "future": future_marks(keys, sources.pauses, now, clock),
+        "zone": wrong_zones(sources.log, keys, recent(hosts, now)),
+    }
+
+
+def spooled_records(settings: Settings) -> int:
+    """Return how many records wait in the spools of this user on this host."""
+    return sum(1 for spool in spools(settings) for _ in spool.pending())

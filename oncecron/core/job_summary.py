@@ -1,0 +1,77 @@
+"""What reports and alarms both say of keys: a key at a glance, and a remark about one."""
+
+from __future__ import annotations
+
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from oncecron.core.log_rows import LeaseView
+
+FIRST_LOOK = 25
+"""Executions of each key that are read at first; a longer streak of successes is not counted further."""
+
+STREAK_AT_MOST = 100
+"""Executions of a key that are read if it has shards, or no success among the first: no longer streak is counted."""
+
+NO_END = "no-end"
+"""The outcome that is shown instead of `running` where the lease has ended."""
+
+
+class JobSummary(NamedTuple):
+    """A key at a glance, in the order of its published fields."""
+
+    key: str
+    outcome: str | None
+    """Of the newest tick, or firing without a tick, that has ended; `running` where none has ended and one runs."""
+    exit_code: int | None
+    signal: int | None
+    started_at: float | None
+    succeeded_at: float | None
+    """When its newest success ended."""
+    failed_at: float | None
+    """When its newest end that was no success was."""
+    running_host: str | None
+    """Several hosts, joined by commas, where shards of the key run on them."""
+    running_since: float | None
+    streak: int
+    """How many ticks in a row succeeded, at most `FIRST_LOOK`, or did not succeed, at most `STREAK_AT_MOST`."""
+    usual_duration: float | None
+    next_at: float | None
+    overdue: str | None
+    """The first tick that is due and not started, as long as none is missed."""
+    missed: int
+    """How many ticks are missed since its newest start; at most `MISSED_AT_MOST`."""
+    first_missed: str | None
+    last_missed: str | None
+    overruns: int
+    """How many ticks since its newest start were skipped because an earlier run was still running."""
+    silent_since: float | None
+    """Of a key without a schedule: its newest start, if the next one should have come long ago."""
+    paused_by: str | None
+    paused_until: float | None
+    paused_reason: str | None
+    schedule: str | None
+    zone: str | None
+    items_ended: int | None = None
+    """How many items of its newest list are done, lost or dead."""
+    items_total: int | None = None
+    settled: bool = False
+    """Whether `outcome` is no success, but of a slot of `each`, and all items of its tick are done by now."""
+
+
+class Remark(NamedTuple):
+    """Something that is wrong about a key, in a sentence without its subject."""
+
+    key: str | None
+    """None: all of them."""
+    text: str
+    cure: str | None = None
+    tick: str | None = None
+    count: int = 1  # type: ignore[assignment]  # nobody counts in a tuple
+    """How many ticks or items."""
+    at: float | None = None
+
+
+def is_living(lease: LeaseView, now: float) -> bool:
+    """Return whether a lease has not expired; `now` counts where the store did not return its own time."""
+    return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)

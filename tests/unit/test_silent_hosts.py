@@ -1,0 +1,212 @@
+"""Who fires which keys, who is silent, and what `hosts`, `check` and `doctor` say of it, from the rows of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check
+from oncecron.cli.diagnoses import of_hosts
+from oncecron.core.job_summary import JobSummary
+from oncecron.core.log_rows import HostTicks, KeyHost, Pause
+from oncecron.core.silent_hosts import Silence, last_ticks, recent
+from oncecron.core.text import Clock
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
+from oncecron.core.units import DAY, HOUR
+from oncecron.log.hosts import HostSummary, hosts
+
+if TYPE_CHECKING:
+    from oncecron.alerts.findings import Finding
+
+NOW = 1.8e9
+WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 0, "overruns": 0,
+                     "streak": 0, "outcome": "succeeded"})  # fmt: skip
+
+
+def row(host: str, *ticks: int, key: str = "k", **parts: Any) -> KeyHost:
+    """Return a host that has fired these ticks, numbered by how many seconds ago that was."""
+    fired = tuple((f"t{ago}", NOW - ago) for ago in ticks)
+    known = KeyHost(
+        *(key, 0, host, NOW - min(ticks, default=0), "0.1.0", 0.5, fired),
+        *("* * * * *", "UTC", "true", 1, 2),
+    )
+    return known._replace(**parts)
+
+
+def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) -> list[Finding]:
+    """Return what is wrong with the hosts of one key, which is well."""
+    seen = [HostTicks(*(getattr(each, name) for name in HostTicks._fields)) for each in rows]
+    situation = Situation(NOW, [WELL], hosts=seen, drained=drained)
+    return check(situation, Limits(1, 3, DEFAULT_STATES, min_hosts), Clock(utc=True)).findings
+
+
+def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:
+    """Return state, text and cure by subject."""
+    return {each.subject: (each.state, each.text, each.cure) for each in of_hosts(rows, NOW)}
+
+
+# The rule
+
+A = row("a", 60, 120, 180)
+
+
+@pytest.mark.parametrize(
+    ("rows", "silent"),
+    [
+        ([A, row("b", 240)], ["b"]),
+        ([A, row("b", 180, 240, 300)], []),  # it fired one of the three
+        ([row("a", 60, 120), row("b", 180, 240)], []),  # after two
+        ([A, row("b", 60, 120, 180)], []),
+        ([row("a"), row("b")], []),
+        ([A], []),
+        # A host that comes late to an old tick makes it no newer.
+        ([A, row("c", 240), row("b")._replace(ticks=(("t240", NOW - 1),))], ["b", "c"]),
+        ([A, row("b", 240), row("b", 60)._replace(shard=1)], []),  # another shard of the tick
+    ],
+)
+def test_a_host_is_silent_when_others_fired_the_last_three_ticks(
+    rows: list[KeyHost], silent: list[str]
+) -> None:
+    """Ticks are in the order of the first host that fired them; a drained host is not silent."""
+    [found] = last_ticks(rows, ()).values()
+    assert [each.host for each in found.silent] == silent
+    assert last_ticks(rows, ("b", "c"))["k"].silent == ()
+
+
+def test_the_three_ticks_may_be_of_several_hosts() -> None:
+    """No single host has to have fired all of them."""
+    found = last_ticks((row("a", 60, 180), row("b", 120), row("c", 240)), {})["k"]
+    assert (found.ticks, found.hosts) == (("t60", "t120", "t180"), {"a", "b"})
+    assert found.silent == (Silence("c", NOW - 240),)
+
+
+def test_times_of_a_clock_that_was_ahead_count_as_a_day_ago() -> None:
+    """Else its ticks would be the newest, and every host silent that fires only newer ones."""
+    ahead = tuple((f"m{n}", NOW + 40 * DAY) for n in range(3))
+    gone = row("gone")._replace(seen_at=NOW + 40 * DAY, ticks=ahead)
+    rows = list(recent([A, row("b", 60, 120, 180), gone], NOW))
+    assert [each.host for each in last_ticks(rows, ())["k"].silent] == ["gone"]
+    assert [each.seen_at for each in rows] == [NOW - 60, NOW - 60, NOW - DAY]
+    within = row("a")._replace(seen_at=NOW + 200, ticks=(("t", NOW + 200),))
+    assert list(recent([within], NOW)) == [within]
+
+
+# hosts
+
+
+def test_a_host_at_a_glance() -> None:
+    """The newest row has version and clock; counts are added up, and silent keys joined."""
+    rows = [
+        row("a", 60, 120, 180),
+        row("a", 30, key="l", version="0.2.0", clock_ahead=-3.0),
+        row("b", 600),
+        row("b", 500, key="l"),
+        *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (900,)))),
+        row("by-hand", command=None, seen_at=NOW - 5),
+        row("gone", 10, seen_at=NOW - HOST_FORGOTTEN_AFTER - 1),
+    ]
+    drains = [Pause(None, "a", "ann@web1", None, 1.0, None), Pause("k", None, "x", None, 1.0, None)]
+    assert list(hosts(rows, drains, NOW)) == [
+        HostSummary("a", NOW - 30, "0.2.0", -3.0, "ann@web1", 3, 3, 6, None),
+        HostSummary("b", NOW - 500, "0.1.0", 0.5, None, 3, 3, 6, "k,x"),
+        HostSummary("by-hand", NOW - 5, "0.1.0", 0.5, None, 0, 1, 2, None),
+    ]
+
+
+# check
+
+
+def test_a_silent_host_is_a_warning() -> None:
+    """For each key and host; with the time of its last firing. Only of keys that were asked about."""
+    [found] = findings(A, row("b", 240))
+    assert found[:5] == ("silent-host", "warning", "k", None, 1)
+    assert found.since == NOW - 240
+    assert found.reason == "has not been fired by b for the last 3 ticks"
+    assert findings(A, row("b", 240), drained=("b",)) == []
+    assert findings(row("a", 60, 120, 180, key="l"), row("b", 240, key="l")) == []
+
+
+@pytest.mark.parametrize(("min_hosts", "count"), [(1, None), (2, None), (3, 1), (5, 3)])
+def test_a_key_with_few_hosts(min_hosts: int, count: int | None) -> None:
+    """Counted are the hosts that fired one of the last three ticks; before the third, nothing is said."""
+    found = findings(A, row("b", 180), min_hosts=min_hosts)
+    reason = f"has been fired by 2 hosts in its last 3 ticks, and not by {min_hosts}"
+    assert [(each.finding, each.count, each.reason) for each in found] == (
+        [] if count is None else [("silent-host", count, reason)]
+    )
+    assert findings(row("a", 60, 120), min_hosts=min_hosts) == []
+
+
+def test_two_machines_of_one_name_are_a_warning() -> None:
+    """With the cure; of a host, whatever number of keys it fires."""
+    twins = [row("a", 60, key=key, machines=2) for key in ("k", "l")]
+    [found] = [each for each in findings(*twins, row("b", 60)) if each.finding == "same-name"]
+    assert (found.state, found.key, found.host) == ("warning", None, "a")
+    assert found.reason.startswith("a is the name of two machines or more, which have fired the")
+    state, text, cure = diagnoses(*twins, row("b", 60))["names"]
+    assert (state, text.startswith("a is the name of two machines")) == ("warn", True)
+    assert "ONCECRON_HOST" in (cure or "")
+
+
+def test_a_wrong_clock_is_a_warning() -> None:
+    """Within the last day; a difference that NTP does not leave."""
+    rows = (
+        row("a", 60, clock_ahead=2.5),
+        row("b", 60, clock_ahead=-99.0),
+        row("c", 60, clock_ahead=-1.9),
+        row("d", round(DAY) + 1, clock_ahead=99.0),
+    )
+    [ahead, behind] = findings(*rows)
+    assert (ahead.finding, ahead.state, ahead.key) == ("clock", "warning", None)
+    assert ahead.reason == "the clock of a is 2.5 s ahead of the store's"
+    assert behind.reason == "the clock of b is 99.0 s behind the store's"
+    state, text, _ = diagnoses(*rows)["clocks"]
+    assert (state, text) == ("warn", f"{ahead.reason}, {behind.reason}")
+
+
+# doctor
+
+
+@pytest.mark.parametrize(
+    ("rows", "versions"),
+    [
+        ((row("a", 60), row("b", 60)), "oncecron 0.1.0 on every host that fired in the last day (2)"),
+        ((), "no host has fired in the last day"),
+    ],
+)  # fmt: skip
+def test_hosts_that_agree(rows: tuple[KeyHost, ...], versions: str) -> None:
+    """Nothing is wrong; nor before the first firing."""
+    found = diagnoses(*rows)
+    assert {state for state, *_ in found.values()} == {"ok"}
+    assert list(found) == ["versions", "clocks", "names", "schedules", "commands"]
+    assert found["versions"][1] == versions
+
+
+def test_different_versions() -> None:
+    """Each with its hosts; a host that has not been seen for a day has none."""
+    rows = [row(f"h{n}", 60, version="0.2.0") for n in range(7)]
+    found = diagnoses(row("a", 60), *rows, row("old", round(DAY) + 1, version="0.0.1"))
+    expected = "hosts have different versions: 0.1.0 (a), 0.2.0 (h0, h1, h2, h3, h4 and 2 more)"
+    assert found["versions"] == ("warn", expected, "upgrade oncecron on the other hosts")
+
+
+@pytest.mark.parametrize(
+    ("subject", "other", "cure"),
+    [
+        ("commands", {"command": "false"}, "k is false on b; true on a, or give each job its own key"),
+        ("schedules", {"schedule": None, "zone": None}, "'* * * * *' in UTC on a; without --schedule on b"),
+        ("schedules", {"zone": None}, "'* * * * *' in UTC on a; '* * * * *' in the zone of the host on b"),
+    ],
+)  # fmt: skip
+def test_crontabs_that_differ(subject: str, other: dict[str, Any], cure: str) -> None:
+    """The keys are named, and what the hosts have under the first one; not a line of yesterday, or a firing by hand."""
+    rows = (row("a", 60), row("a", 60, key="l"), row("b", 60, key="l"))
+    found = diagnoses(*rows, row("b", 60, **other))
+    state, text, shown = found[subject]
+    assert (state, " k" in text) == ("warn", True)
+    assert shown is not None
+    assert shown.endswith(cure)
+    assert [name for name, each in found.items() if each[0] != "ok"] == [subject]
+    others = (row("b", round(DAY + HOUR), **other), row("c", 60, **{**other, "command": None}))
+    assert diagnoses(*rows, *others)[subject][0] == "ok"
