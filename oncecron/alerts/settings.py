@@ -12,7 +12,7 @@ from oncecron.alerts.kinds import OPTIONS, states_of
 from oncecron.config.convert import convert
 from oncecron.config.file import FileProblem, did_you_mean, read_private
 from oncecron.config.options import Option, is_key
-from oncecron.config.pings import is_like, wrong_keys
+from oncecron.config.ping_table import is_like, wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.secrets import MASK, in_web_hook, masked

@@ -20,9 +20,9 @@ OPTIONS = STORE_OPTIONS
 def _drain(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli import output
     from oncecron.config.settings import Settings
+    from oncecron.core.host import host_name
     from oncecron.core.stderr import complain
     from oncecron.core.text import visible
-    from oncecron.run.spec import host_name
 
     settings = Settings(OPTIONS, given)
     host = wanted_host(words)
@@ -68,8 +68,8 @@ def _has_two_machines(store: Inspector, host: str) -> bool:
 def wanted_host(words: list[str]) -> str:
     """Return the typed host, or this one. Raises `UsageError`."""
     from oncecron.core.errors import UsageError
+    from oncecron.core.host import host_name
     from oncecron.core.stderr import valid
-    from oncecron.run.spec import host_name
 
     if words and not words[0].strip():
         raise UsageError("the host is empty (an unset variable?); leave it out for this host")

@@ -72,6 +72,7 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
+    from oncecron.alerts.pinger import start
     from oncecron.alerts.settings import NOTIFY_KEY
     from oncecron.config.run_parser import ParsedRun
     from oncecron.run.firing import run
@@ -87,7 +88,7 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
     if "now" in given:
         options |= {"no-tick": "true", "wait": _WAIT}
         words.append("--now")
-    return run(ParsedRun(options, words))
+    return run(ParsedRun(options, words), start)
 
 
 def _pass(settings: Settings, notify: Notify) -> int:
@@ -126,7 +127,7 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 def _context(settings: Settings, store: Inspector, log: Inspector) -> Context:
     from oncecron.alerts.notify import Context
     from oncecron.core import clock
-    from oncecron.run.spec import host_name
+    from oncecron.core.host import host_name
 
     return Context(store, log, settings["namespace"], host_name(), clock.wall())
 

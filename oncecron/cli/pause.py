@@ -96,7 +96,7 @@ def _reason(settings: Settings) -> str | None:
 
 def author() -> str:
     """Return the user of this command: USER@HOST."""
-    from oncecron.run.spec import host_name, user_name
+    from oncecron.core.host import host_name, user_name
 
     return f"{user_name()}@{host_name()}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from oncecron.alerts.settings import parsed_notify
+from oncecron.config.each_options import ITEM_OPTIONS, ONLY_IN_RUN
 from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parsed, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts, each_conflicts
@@ -15,7 +16,6 @@ from oncecron.config.settings import Settings
 from oncecron.core import tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.each.options import ITEM_OPTIONS, ONLY_IN_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

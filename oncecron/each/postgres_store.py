@@ -43,7 +43,7 @@ class DrawRow(NamedTuple):
 
 
 class PostgresItemStore(PostgresSession):
-    """The items of a firing; see `oncecron.stores.api.ItemStore`."""
+    """The items of a firing; see `oncecron.each.store.ItemStore`."""
 
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float

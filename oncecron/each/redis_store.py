@@ -33,7 +33,7 @@ ID_LENGTH = 22
 
 
 class RedisItemStore(RedisSession):
-    """The items of a firing; see `oncecron.stores.api.ItemStore`."""
+    """The items of a firing; see `oncecron.each.store.ItemStore`."""
 
     _drawn_from: tuple[str, str, int] | None = None
     _keys: Sequence[str] = ()

@@ -39,7 +39,7 @@ _LEFTOVERS = 50_000
 
 
 class SQLiteItemStore:
-    """The items of a firing in a SQLite file; see `oncecron.stores.api.ItemStore`."""
+    """The items of a firing in a SQLite file; see `oncecron.each.store.ItemStore`."""
 
     lease_clock = clock.MONOTONIC
 

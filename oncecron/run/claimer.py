@@ -42,8 +42,8 @@ from oncecron.core.timing import (
     SILENT_FOR,
     WAIT_OVERRUN,
 )
-from oncecron.run import spool_records
-from oncecron.run.spool import SpoolError
+from oncecron.run.reporter import waiting_message
+from oncecron.run.spool import skip_record
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ class Claimer:
         self._refused = refused
         self._patience = patience = stderr.Patience(wanted=spec.verbose)
         self._spec = spec
-        self._items = spec.items
+        self._body = spec.body
         shards = spec.firing.shards
         first = int(random_fraction() * shards)
         parts = [(first + number) % shards for number in range(shards)]
-        if spec.items:
-            parts = list(spec.items.shards)
+        if spec.body:
+            parts = list(spec.body.shards)
         self._open = [
             _ShardClaim(spec, connection, spec.firing._replace(shard=part), patience)
             for part in parts
@@ -142,7 +142,7 @@ class Claimer:
         while asking:
             claim = min(asking, key=lambda each: (not each.unsettled, each.due))
             self._pause_until(claim.due, asking)
-            if self._items and self._items.skips(claim.firing):
+            if self._body and self._body.skips(claim.firing):
                 asking.remove(claim)
                 continue
             self.asked_for = claim.firing
@@ -267,7 +267,7 @@ class _ShardClaim:
     def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
         """Return a refusal that is final, or None with `due` set for the next claim."""
         if not answer.recorded:
-            self._spool_skip(answer)
+            self._spec.spool.keep(skip_record(self.firing, answer))
         way = answer.blocked_by
         if way and self._waits_for(way, now):
             self._wait(way, now)
@@ -382,8 +382,6 @@ class _ShardClaim:
     # The store cannot decide yet
 
     def _ask_again(self, answer: AskAgain, now: float) -> Refusal | None:
-        from oncecron.run.skip_message import waiting_message  # noqa: PLC0415 - most firings never wait
-
         self._patience.wait(answer.why, f"{self.firing.key}: {waiting_message(self._spec, answer)}")
         self.due = now + answer.after
         if answer.why == "contended":
@@ -423,12 +421,5 @@ class _ShardClaim:
         try:
             self._connection.store.skip(self.firing, answer.refusal, deadline=now + CALL_TIMEOUT)
         except StoreError:
-            self._spool_skip(answer.refusal)
+            self._spec.spool.keep(skip_record(self.firing, answer.refusal))
         return answer.refusal
-
-    def _spool_skip(self, refusal: Refusal) -> None:
-        """Keep a skip that the store did not take; it never changes the answer."""
-        try:
-            self._spec.spool.add(spool_records.skip_record(self.firing, refusal))
-        except SpoolError as error:
-            stderr.complain(f"key {self.firing.key}: a record is lost: {error}")

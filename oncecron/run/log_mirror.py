@@ -61,7 +61,7 @@ class LogMirror:
         self._error: Exception | None = None
 
     def send(self, record: dict[str, Any]) -> None:
-        """Hand over a record; see `spool_records`."""
+        """Hand over a record; see `spool`."""
         with self._changed:
             others = [each for each in self._waiting if not _same_execution(each, record)]
             self._waiting = [*others, record]

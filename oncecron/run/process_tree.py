@@ -374,6 +374,35 @@ def start(
     return pid
 
 
+def start_detached(function: Callable[[], object]) -> None:
+    """Run a function in a process that init adopts: nothing that ends the job, the guard or the wrapper ends it.
+
+    To be called before this process is a child subreaper, and before any thread starts. Signals stay blocked as they
+    are now: under systemd, the TERM that follows the end of a unit does not end it. Raises `OSError`.
+    """
+    first = os.fork()
+    if first == 0:
+        try:
+            if os.fork() == 0:
+                function()
+        finally:
+            os._exit(0)
+    os.waitpid(first, 0)
+
+
+def detach(needed: Iterable[int], empty: Iterable[int]) -> None:
+    """Give up the terminal, the working directory, and each descriptor that is not needed.
+
+    `empty`: those of 0, 1 and 2 that become /dev/null. Who reads the job's output waits for each process that holds it.
+    """
+    os.setsid()
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for standard in empty:
+        os.dup2(nothing, standard)
+    close_above_standard(*needed)
+
+
 def die_with(parent: int, number: int) -> None:
     """Get a signal when the parent dies, or rather when its thread does that forked this process. Raises `OSError`."""
     die_by(number)

@@ -53,24 +53,124 @@ its guard.
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import EX_TEMPFAIL, StoreUnavailable
+from oncecron.core.errors import EX_TEMPFAIL, OncecronError, StoreUnavailable
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Ending
-from oncecron.core.timing import ABANDON_TIMEOUT, RECORD_GIVE_UP
-from oncecron.run import spool_records
-from oncecron.run.guard import WRAPPER_KILLED, State
+from oncecron.core.model import Ending, Unconfirmed
+from oncecron.core.timing import ABANDON_TIMEOUT, NEVER, RECORD_GIVE_UP
+from oncecron.run import events
 from oncecron.run.job import ENDING_SIGNALS, JobEnd, Stop, request_note, signal_note
+from oncecron.run.spool import execution_record
 
 if TYPE_CHECKING:
-    from oncecron.core.errors import OncecronError
-    from oncecron.core.model import Lease, Outcome, Unconfirmed
-    from oncecron.run.events import Event, Failed, NotRetried, Refused
+    from oncecron.core.model import Lease, Outcome
     from oncecron.run.guard import Guard
     from oncecron.run.job import Job
 
+WRAPPER_KILLED = "the oncecron process that cron started was killed"
 _NEXT_SHARD_AFTER = ("succeeded", "failed", "timed-out")
 _ASKED_TO_STOP = "asked to stop"
 _BEFORE_THE_START = "before the command was started"
+
+
+class ImpossibleEventError(OncecronError):
+    """An event came in a state in which it is impossible."""
+
+
+class State:
+    """One state. Each event is a method that returns the next state; an event that is not overridden is impossible."""
+
+    exit_status: int | None = None
+    """The exit status of the guard, in the last state."""
+    _deadline = NEVER
+    """When `_due` is called (lease clock)."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def signalled(self, number: int, *, already_there: bool) -> State:  # noqa: ARG002 - a job's alone
+        """Handle a signal to the wrapper. `already_there`: the terminal has sent it to the job as well."""
+        if number in (*ENDING_SIGNALS, signal.SIGHUP):
+            return self._stop(signal_note(number), 128 + number)
+        return self
+
+    def wrapper_gone(self) -> State:
+        """Handle the end of the wrapper."""
+        return self._stop(WRAPPER_KILLED, EX_TEMPFAIL)
+
+    def poll_timeout(self, now: float) -> float:
+        """Return the seconds until `judge` has something to do."""
+        return max(0.0, self._deadline - now)
+
+    def judge(self, now: float) -> State:
+        """Do what is due."""
+        return self._due() if now >= self._deadline else self
+
+    def take(self, event: events.Event) -> State:  # noqa: C901, PLR0911 - one line for each kind
+        """Handle an event of the store thread."""
+        if isinstance(event, events.Granted):
+            return self._granted(event.lease)
+        if isinstance(event, Unconfirmed):
+            return self._unconfirmed(event)
+        if isinstance(event, events.Refused):
+            return self._refused(event)
+        if isinstance(event, events.NoShardLeft):
+            return self._no_shard_left()
+        if isinstance(event, events.Failed):
+            return self._failed(event)
+        if isinstance(event, events.Renewed):
+            return self._renewed(event.lease)
+        if isinstance(event, events.Lost):
+            return self._lost()
+        if isinstance(event, events.Kept):
+            return self._kept()
+        if isinstance(event, events.NotRetried):
+            return self._not_retried(event)
+        if isinstance(event, events.Recorded):
+            return self._recorded(event.error)
+        return self._crashed(event.error)
+
+    def _stop(self, _why: str, _exit_status: int) -> State:
+        raise self._impossible("a stop")
+
+    def _due(self) -> State:
+        raise self._impossible("a deadline")
+
+    def _granted(self, _lease: Lease) -> State:
+        raise self._impossible("Granted")
+
+    def _unconfirmed(self, _claim: Unconfirmed) -> State:
+        raise self._impossible("Unconfirmed")
+
+    def _refused(self, _event: events.Refused) -> State:
+        raise self._impossible("Refused")
+
+    def _no_shard_left(self) -> State:
+        raise self._impossible("NoShardLeft")
+
+    def _failed(self, _event: events.Failed) -> State:
+        raise self._impossible("Failed")
+
+    def _renewed(self, _lease: Lease) -> State:
+        raise self._impossible("Renewed")
+
+    def _lost(self) -> State:
+        raise self._impossible("Lost")
+
+    def _kept(self) -> State:
+        raise self._impossible("Kept")
+
+    def _not_retried(self, _event: events.NotRetried) -> State:
+        raise self._impossible("NotRetried")
+
+    def _recorded(self, _error: Exception | None) -> State:
+        raise self._impossible("Recorded")
+
+    def _crashed(self, error: Exception) -> State:
+        raise error
+
+    def _impossible(self, event: str) -> ImpossibleEventError:
+        return ImpossibleEventError(f"{type(self).__name__} cannot take {event}")
 
 
 class Claiming(State):
@@ -86,14 +186,14 @@ class Claiming(State):
             return self._granted(claim.lease)
         return _give_back(self._guard, claim.lease, str(claim.error), exit_status)
 
-    def _refused(self, event: Refused) -> State:
+    def _refused(self, event: events.Refused) -> State:
         self._guard.reporter.refused(event)
         return self
 
     def _no_shard_left(self) -> State:
         return _no_shard_left(self._guard)
 
-    def _failed(self, event: Failed) -> State:
+    def _failed(self, event: events.Failed) -> State:
         without = _runs_without(self._guard, event.error)
         for firing in () if without else event.unanswered:  # before the log needs descriptors
             self._guard.reporter.not_started(firing, str(event.error))
@@ -119,7 +219,7 @@ class Renewing(State):
     def _lost(self) -> State:
         return _lost(self._guard, self._last)
 
-    def _failed(self, event: Failed) -> State:
+    def _failed(self, event: events.Failed) -> State:
         exit_status = self._guard.reporter.store_failed(event.error)
         if self._last is None and _runs_without(self._guard, event.error):
             return _start(self._guard, None)  # the lease ends by itself
@@ -155,14 +255,14 @@ class Leaving(State):
     def _unconfirmed(self, claim: Unconfirmed) -> State:
         return self._granted(claim.lease)
 
-    def _refused(self, event: Refused) -> State:
+    def _refused(self, event: events.Refused) -> State:
         self._guard.reporter.refused(event)
         return self
 
     def _no_shard_left(self) -> State:
         return _no_shard_left(self._guard)
 
-    def _failed(self, event: Failed) -> State:
+    def _failed(self, event: events.Failed) -> State:
         if self._lease:
             return _give_back(self._guard, self._lease, _ASKED_TO_STOP, self._exit_status)
         for firing in event.unanswered:
@@ -176,7 +276,7 @@ class Leaving(State):
     def _lost(self) -> State:
         return _lost(self._guard, self._last) if self._lease else super()._lost()
 
-    def _not_retried(self, event: NotRetried) -> State:
+    def _not_retried(self, event: events.NotRetried) -> State:
         if self._lease is None or self._last is None:
             return super()._not_retried(event)
         why = self._guard.reporter.not_retried(self._lease, event, self._why)
@@ -375,7 +475,7 @@ class Retrying(_BetweenAttempts):
     def _granted(self, lease: Lease) -> State:
         return _begin(self._guard, lease, self._last)
 
-    def _not_retried(self, event: NotRetried) -> State:
+    def _not_retried(self, event: events.NotRetried) -> State:
         why = self._guard.reporter.not_retried(self._lease, event)
         return _end_retries(self._guard, self._lease, self._last, why, None)
 
@@ -390,7 +490,7 @@ class Over(State):
         super().__init__(guard)
         self.exit_status = exit_status
 
-    def take(self, _event: Event) -> State:
+    def take(self, _event: events.Event) -> State:
         """Ignore it: the thread may have posted it before it got the last order."""
         return self
 
@@ -437,7 +537,7 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
     if follows and exit_status in spec.retry_policy.permanent:
         note = _joined(ending.note, f"exit status {exit_status} is not retried")
         ending, follows = ending._replace(note=note), False
-    record = spool_records.execution_record(spec.firing_of(lease), lease, ending)
+    record = execution_record(spec.firing_of(lease), lease, ending)
     guard.reporter.log.send(record)
     (guard.keep if follows else guard.end)(ending, record)
     state = Keeping if follows else Recording
@@ -455,9 +555,9 @@ def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
     guard.reporter.ended(ending)
     note = _joined(f"without a lease, {ending.outcome}", ending.note)
     ending = ending._replace(outcome="unclaimed", note=note)
-    record = spool_records.execution_record(guard.spec.firing, None, ending, started_at=started)
+    record = execution_record(guard.spec.firing, None, ending, started_at=started)
     guard.reporter.log.send(record)
-    guard.ping("end", {**record, "outcome": end.ending.outcome})
+    guard.observe("end", {**record, "outcome": end.ending.outcome})
     guard.reporter.spool(record)
     return _leave(guard, end.exit_status)
 
@@ -467,7 +567,7 @@ def _end_retries(
 ) -> State:
     """Release the lease that was kept; the record of the last attempt stays and gets a note."""
     noted = last.ending._replace(note=_joined(last.ending.note, why))
-    record = spool_records.execution_record(guard.spec.firing_of(lease), lease, noted)
+    record = execution_record(guard.spec.firing_of(lease), lease, noted)
     guard.end(last.ending._replace(note=why), record)
     return Recording(guard, lease, last, record, stop_reason)
 

@@ -215,7 +215,7 @@ class StoreThread:
 
     def _grant(self, lease: Lease) -> None:
         """Post the lease to start a job with; the guard forks next."""
-        if self._spec.items and not self._connection.store.survives_fork:
+        if self._spec.body and not self._connection.store.survives_fork:
             self._connection.close()  # the forked process opens the same store
         self._post(Granted(lease))
 

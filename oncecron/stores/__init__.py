@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
+    from oncecron.stores.api import Inspector, LeaseStore
 
 # ruff: noqa: PLC0415 - a firing imports one driver, and only when it needs it
 
@@ -61,23 +61,6 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
     from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
     return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl, hold=address.hold)
-
-
-def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
-    """Return the items of a firing; it connects at the first call. `ttl` is in seconds."""
-    if address.kind == "sqlite":
-        from oncecron.each.sqlite_store import SQLiteItemStore
-
-        return SQLiteItemStore(address.target, namespace=namespace)
-    if address.kind == "redis":
-        from oncecron.each.redis_store import RedisItemStore
-        from oncecron.stores.redis.address import parse
-
-        target = parse(address.target, address.options)
-        return RedisItemStore(target, namespace=namespace, ttl=ttl)
-    from oncecron.each.postgres_store import PostgresItemStore
-
-    return PostgresItemStore(address.target, namespace=namespace, ttl=ttl)
 
 
 def open_inspector(address: Address, namespace: str) -> Inspector:

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from oncecron.core.model import Ending, Lease, Refusal
 from oncecron.run.guard import Guard
-from oncecron.run.job import JobEnd
-from oncecron.run.kill_deadlines import Trust
+from oncecron.run.job import JobEnd, Trust
 from oncecron.run.reporter import Reporter
 from oncecron.run.spec import RunSpec
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core.retry import RetryPolicy
-from oncecron.each.batch import Command, Report, results_of, said_of
-from oncecron.each.processes import CommandEnd
+from oncecron.each.draw import Command, Report, results_of, said_of
+from oncecron.each.runner import CommandEnd
 from oncecron.each.values import DrawnItem, ItemList, item_id
 
 LIST = ItemList("k", "one")

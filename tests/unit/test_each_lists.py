@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.each.lists import UnlistedError, chunks, items_in
-from oncecron.each.values import LARGEST_CHUNK, LARGEST_ITEM, Item, ItemError
+from oncecron.each.list import ItemError, UnlistedError, chunks, items_in
+from oncecron.each.values import LARGEST_CHUNK, LARGEST_ITEM, Item
 
 
 def read(*blocks: bytes, null: bool = False, json: bool = False) -> list[str]:

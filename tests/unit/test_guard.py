@@ -13,9 +13,10 @@ from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreUnavailable
 from oncecron.core.model import Ending, Lease
 from oncecron.run import process_tree, states
-from oncecron.run.guard import Guard, State
-from oncecron.run.kill_deadlines import Trust
+from oncecron.run.guard import Guard
+from oncecron.run.job import Trust
 from oncecron.run.spec import make_spec
+from oncecron.run.states import State
 
 
 class Silent:

@@ -7,18 +7,16 @@ import sys
 import pytest
 
 from oncecron.core.retry import RetryPolicy
+from oncecron.each.list import ItemError, item_of_json, item_of_line
 from oncecron.each.values import (
     LARGEST_ITEM,
     DrawnItem,
     Item,
     ItemCounts,
-    ItemError,
     ItemList,
     ItemResult,
     after_failure,
     item_id,
-    item_of_json,
-    item_of_line,
     state_of,
 )
 

@@ -5,7 +5,7 @@ import os
 
 from oncecron.core.model import trust_after
 from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
-from oncecron.run.kill_deadlines import NOTHING_TO_FENCE, Trust
+from oncecron.run.job import NOTHING_TO_FENCE, Trust
 
 
 def test_there_is_nothing_to_fence_at_first() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oncecron.core.masking import _PROGRAMS, masked_line, masked_words
 from oncecron.core.secrets import may_hold_secret
-from oncecron.run.spec import quoted_line, shown_words
+from oncecron.run.program import quoted_line, shown_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

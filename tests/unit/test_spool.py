@@ -17,8 +17,7 @@ import pytest
 
 from oncecron.core.model import Firing, Holder, Refusal
 from oncecron.core.tick import named_tick
-from oncecron.run.spool import Spool, SpoolError
-from oncecron.run.spool_records import skip_record
+from oncecron.run.spool import Spool, SpoolError, skip_record
 
 STORE = "postgresql://user:***@db.example/jobs"
 
@@ -98,6 +97,18 @@ def test_a_record_comes_back_as_it_was(spool: Spool) -> None:
     assert json.loads(Path(path).read_text()) == taken
     assert spool.has("k")
     assert spool.has()
+
+
+def test_a_record_that_the_disk_refuses_is_printed(
+    spool: Spool, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else has it."""
+    assert spool.keep(record("here"))
+    state.chmod(0o777)
+    assert not spool.keep({"kind": "skip", "owner": "o", "key": "k"})
+    said = capfd.readouterr().err
+    assert said.startswith("oncecron: key k: a record is lost: ")
+    assert said.endswith(": {'kind': 'skip', 'owner': 'o', 'key': 'k'}\n")
 
 
 def test_keys_stores_and_namespaces_are_kept_apart(state: Path) -> None:

@@ -10,9 +10,9 @@ from oncecron.core.errors import StoreUnavailable
 from oncecron.core.model import Refusal
 from oncecron.run import states
 from oncecron.run.events import Kept, NotRetried, Recorded
-from oncecron.run.guard import State
 from oncecron.run.reporter import Reporter
 from oncecron.run.spec import make_spec
+from oncecron.run.states import State
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Request, stored_request
 from oncecron.core.units import LONGEST_DURATION
-from oncecron.run.requests import wrong_with
+from oncecron.run.job import wrong_with
 
 GOOD = Request("stop", "ann@a", 15, 5.0)
 

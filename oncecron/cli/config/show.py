@@ -8,10 +8,10 @@ import click
 
 from oncecron.cli.command import FORMAT, JSON, KEYS, TableCommand, output_format
 from oncecron.cli.pause import named_key, near
+from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.core.errors import EX_CONFIG
 from oncecron.core.log_rows import ConfiguredValue
-from oncecron.each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _note_missing_section(settings: Settings, key: str) -> None:
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield every value. Raises `ConfigurationError` for a store file that cannot be read."""
     from oncecron.config.file import COMMAND_KEY, job_section
-    from oncecron.run.spec import shown_words
+    from oncecron.run.program import shown_words
     from oncecron.stores.address import masked
 
     path = settings.file.path
@@ -95,7 +95,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
     from oncecron.alerts.settings import channel_section, parsed_notify
-    from oncecron.run.spec import shown_words
+    from oncecron.run.program import shown_words
 
     for channel in parsed_notify(settings.file)[0].channels:
         if channel.is_for(key):

@@ -22,7 +22,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, NEVER, OUTPUT_TIMEOUT
 from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
 from oncecron.run.capture.ring import Ring
-from oncecron.run.detached import start_detached
+from oncecron.run.process_tree import start_detached
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending
