@@ -363,13 +363,12 @@ def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspec
 
 def opened(address: Address, namespace: str) -> Inspector:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
-    from oncecron.core.stderr import Patient  # noqa: PLC0415 - not for --help
+    from oncecron.core.stderr import patient  # noqa: PLC0415 - not for --help
     from oncecron.stores import open_inspector  # noqa: PLC0415 - not for --help
     from oncecron.stores.address import masked  # noqa: PLC0415 - not for --help
 
     waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
-    store: Inspector = Patient(open_inspector(address, namespace), waits_for)
-    return store
+    return patient(open_inspector(address, namespace), waits_for)
 
 
 def spools(settings: Settings) -> list[Spool]:

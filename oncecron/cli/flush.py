@@ -36,7 +36,7 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
 def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
     """Deliver the spool of the store or of the log; return the exit status."""
     from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL
-    from oncecron.core.stderr import Patient, complain
+    from oncecron.core.stderr import complain, patient
     from oncecron.run.spool import spool_of
     from oncecron.stores import check_with_driver, open_lease_store
     from oncecron.stores.address import masked
@@ -47,7 +47,7 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     error = None
     waits_for = f"no answer from {masked(address.target)} yet; each record has {RECORD_TIMEOUT:g} s"
     opened = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
-    store: LeaseStore = Patient(opened, waits_for)
+    store = patient(opened, waits_for)
     if spool.has():
         lock = spool.lock()
         if lock is None:
@@ -104,7 +104,7 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
                 break
             continue
         failures = 0
-        spool.delivered(path)
+        spool.remove(path)
         output.say(_line(record, whither), stream)
     return last
 

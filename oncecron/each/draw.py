@@ -74,14 +74,14 @@ class Worker(Runner):
                 draw = draw._replace(wanted=0)
             drawn = self._draw(draw)
             if drawn is None:
-                return self._ends("interrupted", LEASE_LOST, EX_TEMPFAIL)
+                return self._end("interrupted", LEASE_LOST, EX_TEMPFAIL)
             if self._processes.stopped_by:
                 self._give_back(draw, drawn.items, "not started")
                 self._count_what_is_left()
-                return self._interrupted()
+                return self._end_interrupted()
             if drawn.stopped:
                 self._count_what_is_left()
-                return self._ends("interrupted", drawn.stopped, EX_TEMPFAIL)
+                return self._end("interrupted", drawn.stopped, EX_TEMPFAIL)
             if drawn.items:
                 try:
                     results = self._run(command, drawn.items)
@@ -89,7 +89,7 @@ class Worker(Runner):
                     return self._cannot_start(draw, drawn.items, error)
                 draw = draw._replace(number=draw.number + 1, results=results)
             elif drawn.wait is None:
-                return self._over()
+                return self._end_over()
             else:
                 draw = draw._replace(results=())
                 self._processes.sleep(min(drawn.wait, self._spec.firing.ttl))
@@ -122,7 +122,7 @@ class Worker(Runner):
         if not end.is_alone:  # what lives on may write there
             report.close()
             self._report = None
-        said = said_of(batch, self._items_of, report.lines())
+        said = reports_of(batch, self._items_of, report.lines())
         return results_of(batch, end, said, self._items.retry_policy)
 
     def _give_back(self, draw: Draw, batch: Sequence[DrawnItem], why: str) -> None:
@@ -138,7 +138,7 @@ class Worker(Runner):
             why += "; use a smaller --batch, or --stdin"
         self._give_back(draw, batch, why)
         self._say(why)
-        return self._ends(
+        return self._end(
             "interrupted", why, shortage.exit_status if shortage else EX_NOT_EXECUTABLE
         )
 
@@ -155,13 +155,13 @@ class Worker(Runner):
         if counts:
             self._items.page.counts = counts
 
-    def _over(self) -> int:
+    def _end_over(self) -> int:
         """End where nothing is left for this slot."""
         counts = self._counts()
         if counts is None:
-            return self._ends("over", "", 0)
+            return self._end("over", "", 0)
         self._items.page.counts = counts
-        return self._ends("over", "", 1 if counts.lost or counts.dead else 0)
+        return self._end("over", "", 1 if counts.lost or counts.dead else 0)
 
     def _show_progress(self) -> None:
         """Read the counts for the display now and then, if there is one."""
@@ -191,9 +191,9 @@ class Command(NamedTuple):
         given = [item.payload.encode() for item in batch]
         if self.items.in_shell or not any(_PLACEHOLDER in word for word in self.words):
             return [*self.words, *given]
-        return list(self._replaced(given))
+        return list(self._expand(given))
 
-    def _replaced(self, given: Sequence[bytes]) -> Iterator[bytes]:
+    def _expand(self, given: Sequence[bytes]) -> Iterator[bytes]:
         for word in self.words:
             if _PLACEHOLDER in word:
                 yield from (word.replace(_PLACEHOLDER, item) for item in given)
@@ -250,7 +250,7 @@ class Report:
         os.close(self.write_end)
 
 
-def said_of(
+def reports_of(
     batch: Sequence[DrawnItem], items_of: ItemList, lines: Sequence[str]
 ) -> dict[int, str | None]:
     """Return what the command said, by the position of the item: None for `ok`, else the reason of its failure.

@@ -41,18 +41,18 @@ class Loader(Runner):
         try:
             loaded = self._load()
         except Interrupted:
-            return self._interrupted()
+            return self._end_interrupted()
         except (ItemError, UnlistedError, OSError) as error:
             cause = shortage_of(error) or error
             status = getattr(cause, "exit_status", EX_DATAERR)
             status = EX_DATAERR if isinstance(error, ItemError) else status
             self._say(f"{cause}; nothing was loaded")
-            return self._ends("not-loaded", str(cause), status)
+            return self._end("not-loaded", str(cause), status)
         if loaded is None:
-            return self._ends("interrupted", LEASE_LOST, EX_TEMPFAIL)
+            return self._end("interrupted", LEASE_LOST, EX_TEMPFAIL)
         if self._spec.verbose:
-            self._say(_loaded(loaded))
-        return self._ends("over", _loaded(loaded), 0)
+            self._say(_sentence(loaded))
+        return self._end("over", _sentence(loaded), 0)
 
     def _load(self) -> Loaded | None:
         """Send the list to the store; return what it has now, or None if the lease is lost."""
@@ -98,7 +98,7 @@ class Loader(Runner):
             raise UnlistedError(f"--items has failed: {end.reason}", status)
 
 
-def _loaded(loaded: Loaded) -> str:
+def _sentence(loaded: Loaded) -> str:
     known = f", {loaded.known:,} known" if loaded.known else ""
     repeated = f", {loaded.repeated:,} repeated in the list" if loaded.repeated else ""
     return f"{loaded.added:,} items loaded{known}{repeated}"
@@ -168,7 +168,7 @@ class ItemError(ConfigurationError):
 
 def item_of_line(line: bytes, number: int) -> Item:
     """Return the item that is a line, or a word that ends with NUL (`-0`). Raises `ItemError`."""
-    text = _checked(line, number)
+    text = _text_of(line, number)
     return Item(text, text)
 
 
@@ -179,7 +179,7 @@ def item_of_json(line: bytes, number: int) -> Item:
     """
     import json  # noqa: PLC0415 - only with --json
 
-    text = _checked(line, number)
+    text = _text_of(line, number)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -187,7 +187,7 @@ def item_of_json(line: bytes, number: int) -> Item:
     identity = value.get("id") if isinstance(value, dict) else None
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise ItemError(f"item {number} has no id; each line must be an object with an `id`")
-    return Item(_checked(str(identity).encode("utf-8", "surrogatepass"), number), text)
+    return Item(_text_of(str(identity).encode("utf-8", "surrogatepass"), number), text)
 
 
 def check_drawn(item: DrawnItem) -> None:
@@ -196,14 +196,14 @@ def check_drawn(item: DrawnItem) -> None:
         if len(text) <= LARGEST_ITEM // 4 and text.isprintable():
             continue  # as most are: no NUL, and not too long in UTF-8
         try:
-            _checked(text.encode("utf-8", "surrogatepass"), item.position)
+            _text_of(text.encode("utf-8", "surrogatepass"), item.position)
         except ItemError as error:
             raise StoreRefusesError(
                 f"item {item.position} was changed in the store by another program; load it again under another --tick"
             ) from error
 
 
-def _checked(data: bytes, number: int) -> str:
+def _text_of(data: bytes, number: int) -> str:
     """Return an item as text. `number`: which item of the list it is, from 1."""
     if len(data) > LARGEST_ITEM:
         raise ItemError(

@@ -49,7 +49,7 @@ class RedisItemStore(RedisSession):
             [_short(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)
         ]
         values: dict[str, str | int | float | None] = {
-            **_held(lease),
+            **_lease_fields(lease),
             "list": scripts.list_of(items_of),
             "number": chunk.number,
             "items": json.dumps(items, ensure_ascii=False),
@@ -74,7 +74,7 @@ class RedisItemStore(RedisSession):
             return Drawn([])
         shard = scripts.shard_of(lease.key, lease.shard)
         values: dict[str, str | int | float | None] = {
-            **_held(lease),
+            **_lease_fields(lease),
             "shard": str(lease.shard),
             "number": draw.number,
             "results": json.dumps(
@@ -93,7 +93,7 @@ class RedisItemStore(RedisSession):
         if answer[0] == b"gone":
             return None
         if answer[0] == b"forgotten":
-            raise _forgotten(self._target.shown, items_of)
+            raise _forgotten_error(self._target.shown, items_of)
         if error := self._unreplicated("the items", deadline):
             raise error
         _, wait, others, stopped, flat, first, texts = answer
@@ -152,11 +152,11 @@ def _value(item: Item) -> str:
     return identity if payload == identity else f"{identity}\0{payload}"
 
 
-def _held(lease: Lease) -> dict[str, str | int | float | None]:
+def _lease_fields(lease: Lease) -> dict[str, str | int | float | None]:
     return {"execution_id": lease.execution_id, "owner": lease.owner}
 
 
-def _forgotten(shown: str, of_list: ItemList) -> StoreRefusesError:
+def _forgotten_error(shown: str, of_list: ItemList) -> StoreRefusesError:
     return StoreRefusesError(
         f"Redis {shown}: key {of_list.key}, tick {of_list.tick}: the server may have forgotten which items were drawn, "
         "because it has restarted without `appendonly yes`, or a replica was promoted; load what is left under another "

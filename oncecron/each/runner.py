@@ -125,14 +125,14 @@ class Runner:
     def _say(self, text: str) -> None:
         stderr.complain(f"key {self._lease.key}: {text}")
 
-    def _ends(self, verdict: Verdict, note: str, exit_status: int) -> int:
+    def _end(self, verdict: Verdict, note: str, exit_status: int) -> int:
         self._items.page.judge(self._items.number, verdict, note)
         return exit_status
 
-    def _interrupted(self) -> int:
+    def _end_interrupted(self) -> int:
         """End after a signal."""
         number = self._processes.stopped_by or 0
-        return self._ends("interrupted", signal_note(number), 128 + number)
+        return self._end("interrupted", signal_note(number), 128 + number)
 
 
 class CommandEnd(NamedTuple):

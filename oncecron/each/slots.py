@@ -129,7 +129,7 @@ class _Host:
             firing = self._load.firing
             tick = shell_quoted(firing.tick.text or "")
             cure = self._load.command_line(f"items {firing.key} --tick {tick}")
-            self._say(f"of {counts.total:,} items, {_joined(parts)}; see {cure}")
+            self._say(f"of {counts.total:,} items, {_join(parts)}; see {cure}")
 
     def _say(self, text: str) -> None:
         stderr.complain(f"key {self._load.firing.key}: {text}")
@@ -207,7 +207,7 @@ class _Host:
             self._say(progress_line(counts))
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join(parts: Sequence[str]) -> str:
     """Return parts as `a, b and c`."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 

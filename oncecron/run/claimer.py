@@ -89,7 +89,7 @@ class Claimer:
         spec: RunSpec,
         connection: StoreConnection,
         sleep: Callable[[float, int | None], bool],
-        refused: Callable[[Firing, Refusal, bool, bool], None],
+        report_refusal: Callable[[Firing, Refusal, bool, bool], None],
     ) -> None:
         """Take two functions.
 
@@ -99,7 +99,7 @@ class Claimer:
         """
         self._connection = connection
         self._sleep = sleep
-        self._refused = refused
+        self._report_refusal = report_refusal
         self._patience = patience = stderr.Patience(wanted=spec.verbose)
         self._spec = spec
         self._body = spec.body
@@ -112,7 +112,7 @@ class Claimer:
             _ShardClaim(spec, connection, spec.firing._replace(shard=part), patience)
             for part in parts
         ]
-        self.asked_for: Firing | None = None
+        self.newest_claim: Firing | None = None
         """The shard of the newest claim, answered or not."""
 
     @property
@@ -145,10 +145,10 @@ class Claimer:
             if self._body and self._body.skips(claim.firing):
                 asking.remove(claim)
                 continue
-            self.asked_for = claim.firing
+            self.newest_claim = claim.firing
             answer = claim.ask(self._now())
             if isinstance(answer, Refusal):
-                self._refused(claim.firing, answer, claim.unanswered, False)
+                self._report_refusal(claim.firing, answer, claim.unanswered, False)
                 asking.remove(claim)
                 if answer.reason in ("paused", "drained"):
                     break  # this holds for all shards
@@ -159,7 +159,7 @@ class Claimer:
                 return answer
             elif refusal := claim.waiting_for():
                 self._patience.over()  # that is reported at once
-                self._refused(claim.firing, refusal, claim.unanswered, True)
+                self._report_refusal(claim.firing, refusal, claim.unanswered, True)
         self._connection.close()
         return None
 
@@ -229,9 +229,9 @@ class _ShardClaim:
             self._forget(now)
         try:
             answer = self._connection.store.claim(
-                self._claimed_firing(),
+                self._firing_to_claim(),
                 deadline=max(self._budget_end, now + CALL_TIMEOUT),
-                watched=self._watched(now),
+                watched=self._silent_heartbeat(now),
                 alone=self._alone,
                 awaited=self._blocker.execution_id if self._blocker else None,
             )
@@ -258,7 +258,7 @@ class _ShardClaim:
             return answer
         return self._take_refusal(answer, now)
 
-    def _claimed_firing(self) -> Firing:
+    def _firing_to_claim(self) -> Firing:
         """Return the firing to claim with: one that has waited resumes what was lost, not what a person has stopped."""
         if self._blocker is None or not self.firing.resumes:
             return self.firing
@@ -372,7 +372,7 @@ class _ShardClaim:
             pause = min(pause, self._wait_until - now + WAIT_OVERRUN)
         self.due = now + pause
 
-    def _watched(self, now: float) -> float | str | None:
+    def _silent_heartbeat(self, now: float) -> float | str | None:
         """Return the last heartbeat of a holder that has been silent long enough to be dead."""
         if self._stale:
             return self._stale.watched
@@ -396,7 +396,7 @@ class _ShardClaim:
             return None
         if answer.why == "fenced":
             self._alone = True
-            return None if self._within_budget(now) else self._refused(answer, now)
+            return None if self._within_budget(now) else self._refuse(answer, now)
         if answer.why == "stale":
             self._stale = answer
             self._budget_end = now + answer.after + self._spec.connect_timeout
@@ -411,13 +411,13 @@ class _ShardClaim:
         else:
             self._orphan_end = self._orphan_end or now + answer.ends_in + CONTENDED_FOR
             if now > self._orphan_end:  # the holder still renews, but each time too late
-                return self._refused(answer, now)
+                return self._refuse(answer, now)
         self._connection.close()
         self._budget_end = now + answer.after + self._spec.connect_timeout
         self.due = now + answer.after + RECHECK_SPREAD * random_fraction()
         return None
 
-    def _refused(self, answer: AskAgain, now: float) -> Refusal:
+    def _refuse(self, answer: AskAgain, now: float) -> Refusal:
         try:
             self._connection.store.skip(self.firing, answer.refusal, deadline=now + CALL_TIMEOUT)
         except StoreError:

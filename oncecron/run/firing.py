@@ -53,7 +53,7 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         return SturdyStore(store, spec.address, spec.reread_address)
 
     try:
-        unmet = None if spec.only_if is None else _unmet(spec)
+        unmet = None if spec.only_if is None else _host_refusal(spec)
         if unmet:
             return _skip(spec, open_store(), unmet)
         program = look_up(spec.command[0], spec.shown_program)
@@ -83,7 +83,7 @@ def turn(key: str, tick: str, host: str) -> float:
     return int(sha256_digest(f"{key}\n{tick}\n{host}")[:8], 16) / (1 << 32)
 
 
-def _unmet(spec: RunSpec) -> Refusal | None:
+def _host_refusal(spec: RunSpec) -> Refusal | None:
     """Return why --only-if keeps this host from the tick, None if it does not. Raises `CommandError`."""
     from oncecron.run.only_if import refusal_of  # noqa: PLC0415 - only a firing with the option pays
 

@@ -157,11 +157,11 @@ class Guard:
             return True
         for order in orders:
             already_there = bool(order & NOTE_ONLY)
-            self._state = self._state.signalled(order & ~NOTE_ONLY, already_there=already_there)
+            self._state = self._state.take_signal(order & ~NOTE_ONLY, already_there=already_there)
         if orders:
             return True
         self._wrapper_gone = True
-        self._state = self._state.wrapper_gone()
+        self._state = self._state.lose_wrapper()
         return False
 
     # What the states call
@@ -213,7 +213,7 @@ class Guard:
         fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
         self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
         self.store_thread.begin()
-        self.reporter.started(lease)
+        self.reporter.say_start(lease)
         record = start_record(self.spec.firing_of(lease), lease)
         self.reporter.log.send(record)
         self.observe("start", {**record, "execution_id": lease.execution_id})
@@ -238,4 +238,4 @@ class Guard:
         self.trust.until = NOTHING_TO_FENCE
         if self.spec.body:
             ending = self.spec.body.judge(ending)
-        return self._capture.ended(ending) if self._capture else ending
+        return self._capture.with_output(ending) if self._capture else ending

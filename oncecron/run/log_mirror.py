@@ -126,7 +126,7 @@ class LogMirror:
         while record := self._next(store):
             try:
                 with self._working:
-                    store = store or self._opened()
+                    store = store or self._open()
                     self._deliver(store, record)
             except RecordRefusedError as error:
                 self._set_aside(record, error)
@@ -145,7 +145,7 @@ class LogMirror:
         if store:
             store.close()
 
-    def _opened(self) -> LeaseStore:
+    def _open(self) -> LeaseStore:
         log, spec = self._log, self._spec
         store = open_lease_store(log.address, spec.namespace, ASSUMED_TTL)
         return SturdyStore(store, log.address, spec.reread_log)

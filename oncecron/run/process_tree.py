@@ -97,7 +97,7 @@ def prove_signal(pid: int) -> None:
     try:
         os.kill(pid, 0)
     except OSError:
-        if not _signalled(pid, os.pidfd_open(pid), 0):
+        if not _signal(pid, os.pidfd_open(pid), 0):
             raise
 
 
@@ -189,7 +189,7 @@ def _children(parent: int) -> list[int]:
     10 ms were caught after 7 looks instead of 50.
     """
     found: list[int] = []
-    for thread in _listed(f"/proc/{parent}/task"):
+    for thread in _names_in(f"/proc/{parent}/task"):
         try:
             with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
                 found += map(int, children.read().split())
@@ -198,7 +198,7 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _listed(directory: str) -> list[str]:
+def _names_in(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
@@ -208,7 +208,7 @@ def _listed(directory: str) -> list[str]:
 def _children_in_table() -> Callable[[int], Sequence[int]]:
     """Return a function like `_children` that reads the process table once (no CONFIG_PROC_CHILDREN)."""
     children: dict[int, list[int]] = {}
-    for name in _listed("/proc"):
+    for name in _names_in("/proc"):
         if name.isdigit() and (process := _read_process(int(name))):
             children.setdefault(process.parent, []).append(process.pid)
     return lambda parent: children.get(parent, ())
@@ -235,14 +235,14 @@ def send(process: Process, number: int) -> bool:
         return (
             present is not None
             and present.started == process.started
-            and _signalled(process.pid, pidfd, number)
+            and _signal(process.pid, pidfd, number)
         )
     finally:
         if pidfd is not None:
             os.close(pidfd)
 
 
-def _signalled(pid: int, pidfd: int | None, number: int) -> bool:
+def _signal(pid: int, pidfd: int | None, number: int) -> bool:
     """Send a signal by whichever call is not refused; return whether the process got it."""
     try:
         if pidfd is not None:
@@ -422,7 +422,7 @@ def close_above_standard(*kept: int) -> None:
     The process table names the last one, which may lie above a limit that was lowered since. Up to the limit itself it
     takes minutes where containers have none and their profile refuses close_range(2), for which close(2) stands in.
     """
-    found = _listed("/proc/self/fd")
+    found = _names_in("/proc/self/fd")
     last = max(map(int, found)) if found else os.sysconf("SC_OPEN_MAX")
     below = 2
     for above in (*sorted(number for number in kept if number > below), last + 1):

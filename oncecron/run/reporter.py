@@ -67,14 +67,14 @@ class Reporter:
         named = text.startswith((f"{name}:", f"{name},"))
         stderr.complain(text if named else f"{name}: {text}")
 
-    def cannot_start(self, error: OSError) -> int:
+    def say_no_start(self, error: OSError) -> int:
         """Say why the command cannot be executed; return the exit status."""
         shortage = shortage_of(error)
         cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
         self.say(f"cannot start {self._spec.shown_program}: {shortage or error.strerror}{cure}")
         return shortage.exit_status if shortage else EX_NOT_EXECUTABLE
 
-    def started(self, lease: Lease) -> None:
+    def say_start(self, lease: Lease) -> None:
         """With -v, say that this host has won."""
         if self._spec.verbose:
             tick = f"tick {lease.tick}, " if lease.tick else ""
@@ -90,7 +90,7 @@ class Reporter:
             self.say(f"waiting {pause} before attempt {lease.attempt + 1} (--retry-delay)")
         return delay
 
-    def ended(self, ending: Ending) -> None:
+    def say_end(self, ending: Ending) -> None:
         """Say that oncecron has ended the command: cron mails it to people who did not expect that.
 
         A lost lease is reported when it is lost, and a signal to oncecron is known to its sender.
@@ -100,14 +100,14 @@ class Reporter:
         elif ending.outcome == "stopped" and ending.request:
             self.say(f"the command was stopped: {ending.request.author} asked for it")
 
-    def refused(self, event: Refused) -> None:
+    def say_refusal(self, event: Refused) -> None:
         """Report that a shard was refused; the store has recorded it."""
         firing, refusal, unanswered, waits = event
         self._skip(firing, refusal, waits=waits)
         if unanswered and (refusal.reason, refusal.holder) == ("done", firing.holder):
-            self.not_started(firing, "the answer to its claim came after the lease had ended")
+            self.spool_not_started(firing, "the answer to its claim came after the lease had ended")
 
-    def not_retried(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
+    def say_no_retry(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
         """Report that no further attempt starts; return the note for the last one.
 
         `stop_reason`: why the firing is to end, if it was stopped meanwhile.
@@ -123,17 +123,17 @@ class Reporter:
             why = f"the next attempt could not start: {event.why}"
             self.say(why)
         if event.unanswered:
-            self.not_started(firing, why)
+            self.spool_not_started(firing, why)
         return why
 
-    def store_failed(self, error: OncecronError) -> int:
+    def say_store_failure(self, error: OncecronError) -> int:
         """Report why the claim failed; return the exit status of a firing that starts nothing."""
         if isinstance(error, StoreUnavailable):
             return self._no_store(error)
         self.say(str(error))
         return error.exit_status
 
-    def not_started(self, firing: Firing, why: str) -> None:
+    def spool_not_started(self, firing: Firing, why: str) -> None:
         """Spool `not-started` for a lease that may have been granted: only that record re-opens a tick."""
         ending = Ending("not-started", None, None, 0.0, why)
         self.spool(execution_record(firing, None, ending))

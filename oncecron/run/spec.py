@@ -128,7 +128,7 @@ class RunSpec(NamedTuple):
         if "TRACEPARENT" not in given:
             given["TRACEPARENT"] = _trace_parent(self.firing.owner)
         # The token of an outer run, and the locale that Python has set, are not for the job.
-        merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _given_lc_ctype()}
+        merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _original_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -142,7 +142,7 @@ def _trace_parent(owner: str) -> str:
     return f"00-{digest[:32]}-{digest[32:48]}-01"
 
 
-def _given_lc_ctype() -> str | None:
+def _original_lc_ctype() -> str | None:
     """Return LC_CTYPE as this process received it: in the C locale, as from cron, Python replaces it (PEP 538)."""
     value = os.environ.get("LC_CTYPE")
     if value not in ("C.UTF-8", "C.utf8", "UTF-8"):
@@ -247,7 +247,7 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
 def key_of(parsed: ParsedRun) -> str:
     """Return the key, also the one that is derived from the command for `auto`. Raises `UsageError`."""
     key = parsed.given.get("key")
-    return checked_key(_derived_key(parsed) if key == AUTO_KEY else key)
+    return check_key(_derived_key(parsed) if key == AUTO_KEY else key)
 
 
 def _derived_key(parsed: ParsedRun) -> str:
@@ -267,7 +267,7 @@ def _derived_key(parsed: ParsedRun) -> str:
     return key
 
 
-def checked_key(key: str | None) -> str:
+def check_key(key: str | None) -> str:
     """Return the key, or raise `UsageError`."""
     if key is None:
         raise UsageError("--key is missing: name what must run once, the same on every host")

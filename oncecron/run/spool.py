@@ -92,7 +92,7 @@ class Spool:
         """Set aside a record that the store refuses; `path`: where it is. Raises `SpoolError`."""
         written = self._write({**record, "late": True, "refused": why}, _REFUSED)
         if path:
-            self.delivered(path)
+            self.remove(path)
         self._newly_aside.append(f"{written}: {why}")
 
     def _write(self, record: dict[str, Any], suffix: str) -> str:
@@ -120,7 +120,7 @@ class Spool:
 
     def keys(self) -> list[str]:
         """Return the names of the directories that hold records."""
-        return sorted(name for name in _listed(self.root) if not name.startswith("."))
+        return sorted(name for name in _names_in(self.root) if not name.startswith("."))
 
     def refuse_unsafe(self) -> None:
         """Raise `SpoolError` if another user could have written here: then no record is pending."""
@@ -143,7 +143,7 @@ class Spool:
                     continue  # another process has delivered it
                 except (OSError, ValueError, RecursionError) as error:
                     if set_aside and shortage_of(error) is None:
-                        _changed(os.rename, path, path + _BROKEN)
+                        _change(os.rename, path, path + _BROKEN)
                         self._newly_aside.append(f"{path}{_BROKEN}: {reason_of(error)}")
                 else:
                     record.pop("refused", None)  # somebody has put it back
@@ -219,7 +219,7 @@ class Spool:
                 except RecordRefusedError as error:
                     self.refuse(record, str(error), path)
                 else:
-                    self.delivered(path)
+                    self.remove(path)
         except (StoreError, SpoolError, OSError):
             store.close()
         finally:
@@ -233,9 +233,9 @@ class Spool:
             more = f"; {len(aside) - 1} more" if len(aside) > 1 else ""
             stderr.complain(f"spooled record set aside: {aside[0]}{more}")
 
-    def delivered(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """Remove a record. Raises `SpoolError`: then it is delivered again, which changes nothing."""
-        _changed(os.unlink, path)
+        _change(os.unlink, path)
 
     def note_unreachable(self, key: str) -> bool:
         """Note that the store is unreachable; return whether this is new for this host and key."""
@@ -262,7 +262,7 @@ class Spool:
 
     def _files(self, name: str) -> list[str]:
         """Return the paths of the files in a directory of the spool; none if it is unsafe."""
-        files = _listed(os.path.join(self.root, name))
+        files = _names_in(os.path.join(self.root, name))
         if not files or not self._is_safe(
             name
         ):  # a firing with an empty spool reads only one directory
@@ -300,7 +300,7 @@ def _records(files: list[str]) -> list[str]:
     return [file for file in files if file.endswith(".json")]
 
 
-def _changed(change: Callable[..., None], *paths: str) -> None:
+def _change(change: Callable[..., None], *paths: str) -> None:
     """Rename or remove a file. Raises `SpoolError` when that is refused."""
     try:
         change(*paths)
@@ -368,7 +368,7 @@ def _hash(data: bytes) -> int:
     return value
 
 
-def _listed(directory: str) -> list[str]:
+def _names_in(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:

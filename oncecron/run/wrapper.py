@@ -54,7 +54,7 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     Raises `ShortageError` or `ConfigurationError` if nothing could be started.
     """
     try:
-        wrapper = _begun(spec, open_store)
+        wrapper = _begin(spec, open_store)
     except (OSError, MemoryError, ImportError) as error:
         cause = process_tree.cause_of(error)
         if isinstance(cause, ShortageError):
@@ -66,7 +66,7 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     return wrapper.watch()
 
 
-def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
+def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     trust = Trust()
     signals = process_tree.Signals()
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
@@ -202,7 +202,7 @@ class Wrapper:
                     if self._observer:
                         self._observer.close(self._signals)
                     return int(fields[0])
-                self._lease = self._remembered(fields) if word == "job" else None
+                self._lease = self._lease_of(fields) if word == "job" else None
             if data == b"":
                 return self._fence("the oncecron guard was killed", "guard-killed")
             if (until := self._trust.until) and self._now() >= self._kill_at(until):
@@ -251,7 +251,7 @@ class Wrapper:
             self._forward_signals()  # a signal to end now ends the wait for a slow reader
             self._tree.reap()
 
-    def _remembered(self, fields: list[str]) -> Lease:
+    def _lease_of(self, fields: list[str]) -> Lease:
         """Return the lease of the started job from the guard's report, for a record of its loss."""
         firing = self._spec.firing
         shard, execution_id, attempt, token, started_at, cause = fields
@@ -297,7 +297,7 @@ class Wrapper:
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
         ending = ending._replace(lost_reason=lost_reason)
         if self._capture:
-            ending = self._capture.ended(ending)
+            ending = self._capture.with_output(ending)
         firing = self._spec.firing_of(self._lease)
         record = execution_record(firing, self._lease, ending)
         _spool(self._spec, record, released=gone)

@@ -21,7 +21,7 @@ FAILED = JobEnd(Ending("failed", 3, None, 1.0), 3)
 class Orders:
     """The mailbox of the store thread."""
 
-    asked_for = None
+    newest_claim = None
 
     def __init__(self) -> None:
         self.given: list[tuple[str, str | None]] = []

@@ -302,5 +302,5 @@ def test_a_second_failure_is_told_to_who_asks(
     capfd: pytest.CaptureFixture[str], verbose: int, told: str
 ) -> None:
     """Cron would mail it each minute."""
-    reporter(Disk(), verbose).store_failed(StoreUnavailable("away"))
+    reporter(Disk(), verbose).say_store_failure(StoreUnavailable("away"))
     assert capfd.readouterr().err == told

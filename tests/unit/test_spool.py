@@ -418,7 +418,7 @@ def test_a_change_that_the_directory_does_not_take_is_told(spool: Spool) -> None
     with pytest.raises(SpoolError, match=r"cannot remove or rename .*: Is a directory"):
         list(spool.pending(set_aside=True))
     with pytest.raises(SpoolError, match="Is a directory"):
-        spool.delivered(path + ".broken")
+        spool.remove(path + ".broken")
 
 
 def test_one_at_a_time_delivers(spool: Spool) -> None:
@@ -460,7 +460,7 @@ def test_a_file_system_without_locks_and_without_sync_is_enough(
         descriptor = spool.lock()
         assert descriptor is not None
         os.close(descriptor)
-        spool.delivered(path)
+        spool.remove(path)
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     with pytest.raises(SpoolError, match="Input/output error"):
         spool.add(record())

@@ -65,7 +65,7 @@ class Capture:
         self._ring.begin()
         return self._outputs
 
-    def ended(self, ending: Ending) -> Ending:
+    def with_output(self, ending: Ending) -> Ending:
         """Add the output to the end of an attempt whose process tree is gone."""
         missing = self._missing()
         output = self._ring.end()
