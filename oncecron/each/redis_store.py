@@ -42,7 +42,6 @@ class RedisItemStore(RedisSession):
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        """Add the next items of a list; see `ItemStore.load`."""
         shard = scripts.shard_of(lease.key, lease.shard)
         names = item_ids(items_of, (item.identity for item in chunk.items))
         items = [
@@ -69,7 +68,6 @@ class RedisItemStore(RedisSession):
         return Loaded(*answer[1:])
 
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        """Settle the last batch and take the next one; see `ItemStore.draw`."""
         if lease.tick is None:
             return Drawn([])
         shard = scripts.shard_of(lease.key, lease.shard)
@@ -113,7 +111,6 @@ class RedisItemStore(RedisSession):
         return Drawn(items, float(wait) if wait else None, others, stopped.decode() or None)
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        """Return the counts of a list; see `ItemStore.progress`."""
         shard = scripts.shard_of(items_of.key, 0)
         name = self._names.of_shard("list", scripts.list_of(items_of))
         slots: Any = self._ask(deadline, "HGET", name, "slots")

@@ -51,7 +51,6 @@ class SQLiteItemStore:
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        """Add the next items of a list; see `ItemStore.load`."""
         while True:
             with self._handle.until(deadline) as store, store.writing(durable=True):
                 now = moment(self._boot)
@@ -64,7 +63,6 @@ class SQLiteItemStore:
                     return _add(store, found, items_of, chunk, now["now"])
 
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        """Settle the last batch and take the next one; see `ItemStore.draw`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
             found = store.one("find_drawing", **lease._asdict(), **now)
@@ -75,7 +73,6 @@ class SQLiteItemStore:
             return _Slot(store, found, lease, now).draw(draw, found["host"])
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        """Return the counts of a list; see `ItemStore.progress`."""
         with self._handle.until(deadline) as store, store.reading():
             row = store.one("item_lists", **items_of._asdict(), **moment(self._boot))
         return None if row is None else ItemCounts(*tuple(row)[2:-1])

@@ -43,21 +43,6 @@ NOTE_ONLY = 0x80
 """The wrapper adds this to a signal's number if the terminal has already sent the signal to the job."""
 
 
-class Tally:
-    """The shards that have run."""
-
-    def __init__(self) -> None:
-        self.ran = False
-        """Whether there are any."""
-        self.exit_status = 0
-        """That of the first shard that failed."""
-
-    def add(self, exit_status: int) -> None:
-        """Count a shard whose end is on record."""
-        self.ran = True
-        self.exit_status = self.exit_status or exit_status
-
-
 class Guard:
     """One firing, in the guard's process: the loop, and what all states share."""
 
@@ -76,7 +61,8 @@ class Guard:
         self.trust = trust
         self.store_thread = StoreThread(spec, open_store)
         self.reporter = Reporter(spec)
-        self.tally = Tally()
+        self.shard_statuses: list[int] = []
+        """The exit statuses of the shards whose end is on record."""
         self._capture = capture
         self._observer = observer
         self._orders = orders

@@ -405,7 +405,7 @@ class Recording(State):
         last = self._stop_reason or ending.outcome not in _NEXT_SHARD_AFTER
         if error is not None or last or guard.spec.firing.shards == 1:
             return _leave(guard, exit_status)
-        guard.tally.add(exit_status)
+        guard.shard_statuses.append(exit_status)
         guard.report("idle")
         guard.store_thread.claim_next()
         return Claiming(guard)
@@ -579,12 +579,12 @@ def _lost(guard: Guard, last: JobEnd | None) -> State:
 
 
 def _no_shard_left(guard: Guard) -> State:
-    return _leave(guard, 0 if guard.tally.ran else guard.spec.skip_exit)
+    return _leave(guard, 0 if guard.shard_statuses else guard.spec.skip_exit)
 
 
 def _leave(guard: Guard, exit_status: int) -> State:
     """Leave with the status of the first shard that failed, if one did, else with this one."""
-    return Over(guard, guard.tally.exit_status or exit_status)
+    return Over(guard, next(filter(None, guard.shard_statuses), exit_status))
 
 
 def _runs_without(guard: Guard, error: OncecronError) -> bool:

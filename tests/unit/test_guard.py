@@ -108,7 +108,7 @@ def run(guard: Guard) -> int:
 
 def leave_without_an_answer(guard: Guard) -> None:
     """End the firing while the store is asked, and let the time for its answer pass."""
-    states.Claiming(guard).wrapper_gone().judge(float("inf"))
+    states.Claiming(guard).lose_wrapper().judge(float("inf"))
 
 
 @pytest.fixture(autouse=True)

@@ -164,8 +164,8 @@ def test_the_table_has_every_state_and_every_event() -> None:
         for each in vars(states).values()
         if isinstance(each, type) and issubclass(each, State) and each.__module__ == "oncecron.run.states"
     ]  # fmt: skip
-    named = {name for name in is_state if not name.startswith("_")}
-    assert {name for name, _ in TABLE} == named - {"Over", "State"}
+    named = {name for name in is_state if not name.startswith("_")} - {"State"}
+    assert {name for name, _ in TABLE} == named - {"Over"}
     posted = {kind.__name__ for kind in events.Event.__args__}
     assert {event for _, event in TABLE} == posted | {"stop", "USR1", "clock"}
     assert len(TABLE) == (len(named) - 1) * (len(posted) + 3)
@@ -232,7 +232,7 @@ def test_what_is_granted_to_who_leaves_is_given_back(bench: Bench) -> None:
 def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     """Then it says of what was asked for that it did not start."""
     bench.orders.newest_claim = bench.spec.firing._replace(shard=5)  # type: ignore[assignment]
-    leaving = states.Claiming(bench).wrapper_gone()
+    leaving = states.Claiming(bench).lose_wrapper()
     assert leaving.poll_timeout(NOW + 1) == 4
     assert leaving.judge(NOW + 4.9) is leaving
     over = leaving.judge(NOW + 5)
@@ -243,7 +243,7 @@ def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
 
 def test_who_leaves_before_anything_was_asked_tells_of_nothing(bench: Bench) -> None:
     """The store was away before any claim."""
-    states.Claiming(bench).wrapper_gone().judge(NOW + 5)
+    states.Claiming(bench).lose_wrapper().judge(NOW + 5)
     assert bench.told.unstarted == []
 
 
@@ -396,7 +396,7 @@ def test_a_firing_that_was_refused_has_the_status_of_a_skip(
     """Unless it has run a shard."""
     bench = Bench(new_spec(shards="2", skip_exit="9"))
     if ran:
-        bench.tally.add(0)
+        bench.shard_statuses.append(0)
     over = states.Claiming(bench).take(events.NoShardLeft())
     assert isinstance(over, states.Over)
     assert over.exit_status == status
