@@ -127,9 +127,8 @@ def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec,
             "command first"
         )
     jobs = min(settings["jobs"] or slots, slots)
-    items = _items(settings, slots, jobs)._replace(
-        in_shell=in_shell, shows_progress=shows_progress or bool(spec.verbose)
-    )
+    shows_progress = shows_progress or bool(spec.verbose)
+    items = _items(settings, jobs, in_shell=in_shell, shows_progress=shows_progress)
     load = spec._replace(
         firing=spec.firing._replace(resumes=True, retries=0),
         wait=LONGEST_LOAD,
@@ -141,15 +140,15 @@ def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec,
     return load, items, spec.wait
 
 
-def _items(settings: Settings, slots: int, jobs: int) -> ItemsSpec:
-    policy = retry_policy(settings)
+def _items(settings: Settings, jobs: int, *, in_shell: bool, shows_progress: bool) -> ItemsSpec:
+    policy, slots = retry_policy(settings), settings["slots"]
     attempts = 1 + max(policy.retries, FAILOVER_RETRIES)
     return ItemsSpec(
         source=None if settings["items"] == "-" else settings["items"],
         null=bool(settings["null"]),
         json=bool(settings["json"]),
         stdin=bool(settings["stdin"]),
-        in_shell=False,
+        in_shell=in_shell,
         batch=settings["batch"],
         slots=slots,
         keep=settings["keep"],
@@ -157,7 +156,7 @@ def _items(settings: Settings, slots: int, jobs: int) -> ItemsSpec:
         retry_policy=policy,
         timeout=settings["timeout"],
         failover=bool(settings["failover"]),
-        shows_progress=False,
+        shows_progress=shows_progress,
         page=Page(jobs + 1),
         shards=(slots,),
         number=jobs,
